@@ -1,0 +1,96 @@
+"""Everything Kore raises on purpose.
+
+    KoreError
+    ├── ConfigError            a setting is wrong: names the place, what was found, the fix
+    ├── ProviderError          the model could not answer
+    │   ├── RateLimited        429; `retry_after_s` when the server said it
+    │   ├── TimedOut           no connection, or a stream that fell silent
+    │   ├── Unavailable        5xx, refused or reset connections, cut streams
+    │   ├── ContextTooLong     the request does not fit the model's window
+    │   ├── BadReply           the server answered what no client could read
+    │   └── Rejected           4xx: key, model name or request refused; a retry will not help
+    ├── ToolError              the model reads it as the tool's result
+    └── PolicyDenied           a rule or a person said no; the model reads it too
+
+Foreign exceptions are mapped to these once, at the edge, with `from exc`.
+Every error carries a short stable `code` that people can look up in docs/errors.md.
+"""
+
+
+class KoreError(Exception):
+    """Base of all of Kore's own errors; `str(error)` is one sentence for a person."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConfigError(KoreError):
+    """A setting is wrong; the text names file, key, what was found and what is expected."""
+
+    code = "config"
+
+
+class ProviderError(KoreError):
+    """The model's side failed. `retryable` says whether the same request may work later."""
+
+    code = "provider"
+    retryable = False
+
+
+class RateLimited(ProviderError):
+    """The vendor asks to slow down."""
+
+    code = "rate-limited"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class TimedOut(ProviderError):
+    """Nothing came within the deadline."""
+
+    code = "timed-out"
+    retryable = True
+
+
+class Unavailable(ProviderError):
+    """The server is down, refused, reset, or cut its stream short."""
+
+    code = "unavailable"
+    retryable = True
+
+
+class ContextTooLong(ProviderError):
+    """The conversation does not fit the model's window; the loop trims and asks again."""
+
+    code = "context-too-long"
+
+
+class BadReply(ProviderError):
+    """The reply broke the wire format."""
+
+    code = "bad-reply"
+    retryable = True
+
+
+class Rejected(ProviderError):
+    """The vendor refused the request itself: wrong key, unknown model, bad parameter."""
+
+    code = "rejected"
+
+
+class ToolError(KoreError):
+    """A tool could not do what was asked; its text is written for the model to mend its call."""
+
+    code = "tool"
+
+
+class PolicyDenied(KoreError):
+    """The policy or a person refused a tool call; the text says why."""
+
+    code = "denied"

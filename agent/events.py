@@ -1,0 +1,217 @@
+"""What happens during a turn, as one tagged union that every screen watches.
+
+Times are in seconds, sizes in bytes, counts start at 1. `codec.event_to_json` prints an event as
+one line of `--output-format stream-json`; its `type` is the class's tag.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from agent.types import Message, Result, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    type: ClassVar[str] = "session_start"
+    session_id: str
+    provider: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class IterationStart:
+    """A new model call begins; text that follows belongs to a new paragraph."""
+
+    type: ClassVar[str] = "iteration_start"
+    n: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    type: ClassVar[str] = "text_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    type: ClassVar[str] = "thinking_delta"
+    text: str
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEnd:
+    type: ClassVar[str] = "thinking_end"
+    thinking: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    type: ClassVar[str] = "tool_call_delta"
+    id: str
+    name: str
+    partial_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStart:
+    type: ClassVar[str] = "tool_start"
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    type: ClassVar[str] = "tool_output"
+    id: str
+    text: str
+    stream: Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResulted:
+    """`content` is what a person is shown; `diff` is set when a file was changed."""
+
+    type: ClassVar[str] = "tool_result"
+    id: str
+    name: str
+    content: str
+    is_error: bool
+    elapsed_s: float
+    diff: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    type: ClassVar[str] = "approval_asked"
+    nonce: str
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str
+    diff: str | None
+    expires_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswered:
+    type: ClassVar[str] = "approval_answered"
+    nonce: str
+    by: str
+    answer: Literal["once", "session", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """The end of one model stream, not of the task."""
+
+    type: ClassVar[str] = "stream_end"
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    type: ClassVar[str] = "state"
+    state: Literal["planning", "executing", "observing", "reflecting", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Older messages left the window: `dropped` of them, `kept` remain."""
+
+    type: ClassVar[str] = "compacted"
+    estimated_tokens_before: int
+    after: int
+    kept: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The last model stream failed; what it had said since `iteration_start` is void."""
+
+    type: ClassVar[str] = "retry"
+    reason: str
+    attempt: int
+    max_attempts: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    type: ClassVar[str] = "usage"
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanged:
+    type: ClassVar[str] = "file_changed"
+    path: str
+    by: Literal["user", "agent", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    type: ClassVar[str] = "signal"
+    signal: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    type: ClassVar[str] = "notice"
+    level: Literal["info", "warning"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    type: ClassVar[str] = "error"
+    code: str
+    message: str
+    hint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    type: ClassVar[str] = "done"
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The last thing a provider yields: the model's whole reply. Never shown to screens."""
+
+    type: ClassVar[str] = "reply"
+    message: Message
+    usage: Usage | None
+    finish_reason: str | None
+
+
+ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | Notice | Reply
+
+Event = (
+    SessionStart
+    | IterationStart
+    | TextDelta
+    | ThinkingDelta
+    | ThinkingEnd
+    | ToolCallDelta
+    | ToolStart
+    | ToolOutput
+    | ToolResulted
+    | ApprovalAsked
+    | ApprovalAnswered
+    | StreamEnd
+    | State
+    | Compacted
+    | Retry
+    | UsageReport
+    | FileChanged
+    | Signalled
+    | Notice
+    | Error
+    | Done
+)

@@ -1,0 +1,49 @@
+"""The port to a model, and what is asked of it."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.events import ModelEvent
+from agent.types import JsonSchema, Message
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: JsonSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One model call. `messages` holds no system message: `system` is the whole prompt.
+
+    `messages` must be valid (see `history.repair`); `tools` keeps its order within a session, so
+    that one request is a byte-identical continuation of the one before.
+    """
+
+    model: str
+    system: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Provider(Protocol):
+    """A way to reach a model.
+
+    `stream` yields deltas as they arrive and, as its last item, exactly one `Reply`. It raises
+    `ProviderError`; a reply that was cut short is an error, never a `Reply`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
+
+    async def aclose(self) -> None: ...

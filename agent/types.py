@@ -1,0 +1,136 @@
+"""The words everyone speaks: messages, tool calls, results, usage.
+
+All of these are immutable values. JSON forms live in `codec.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+Effect = Literal["read", "idempotent", "unsafe"]
+Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
+JsonSchema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What somebody said."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Moving parts (time, sender, channel) that the model reads and people are not shown.
+
+    They are stored with the user message that brought them, so that a conversation only ever
+    grows at its end and the vendor's prompt cache keeps hitting.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A reasoning block; `signature` is what some vendors want back unchanged."""
+
+    text: str
+    signature: str | None = None
+
+
+Part = Text | Context | Thinking
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that the model asks for.
+
+    `raw` is the argument text exactly as it came; `arguments` is None when `raw` is not a
+    JSON object, so that the model can be told instead of guessed at.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] | None
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a conversation. `tool_call_id` and `is_error` belong to role `tool`."""
+
+    role: Role
+    content: tuple[Part, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    is_error: bool = False
+    # Encodings that a provider has already made of this message, by dialect. A long history is
+    # thus serialised once, not at every request.
+    wire: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False, init=False)
+
+    @property
+    def text(self) -> str:
+        """What people read: the text parts, joined."""
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+
+def user(text: str, context: str | None = None) -> Message:
+    """A user message, with its moving parts if there are any."""
+    parts: tuple[Part, ...] = (Text(text),)
+    return Message("user", (*parts, Context(context)) if context else parts)
+
+
+def assistant(text: str, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
+    return Message("assistant", (Text(text),) if text else (), tool_calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Something a tool made besides text: a diff to show, a file to send."""
+
+    kind: Literal["diff", "file"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool call came to; a failure is a value, never an exception."""
+
+    for_model: str
+    is_error: bool = False
+    for_user: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the vendor counted them; `cached` is the part of `input` read from its cache."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input, self.output + other.output, self.cached + other.cached
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a turn came to.
+
+    `text` is all that the model said to the person in this turn. `stopped` names what ended the
+    turn when it was not the model: a limit, a loop, an interruption or an error.
+    """
+
+    success: bool
+    text: str
+    session_id: str
+    messages: tuple[Message, ...]
+    usage: Usage = Usage()
+    signal: Signal | None = None
+    signal_reason: str | None = None
+    stopped: Literal["max_iterations", "loop", "cancelled", "error"] | None = None
+    error_code: str | None = None

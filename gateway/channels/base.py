@@ -1,0 +1,95 @@
+"""The port to a chat platform, and how a send can end."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.messages import InboundMessage, OutboundMessage, OutboundPart, Route
+
+
+class SendError(Exception):
+    """A send did not end well; the subclass says what the sender may do next."""
+
+
+class NotSent(SendError):
+    """It certainly did not arrive (DNS, refused connection): a retry is safe."""
+
+
+class Ambiguous(SendError):
+    """It may have arrived (read time-out, reset, 5xx): a retry may be a repeat and is marked."""
+
+
+class RateLimited(SendError):
+    """The platform asks to wait; it did not arrive."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(f"asked to wait {retry_after_s:g} s")
+        self.retry_after_s = retry_after_s
+
+
+class BadFormat(SendError):
+    """The platform refused the formatting; the same text may go out plain."""
+
+
+class Refused(SendError):
+    """The platform refused the message itself; no retry will help."""
+
+
+class Unreachable(SendError):
+    """The chat is gone for us: blocked, kicked, deleted."""
+
+
+class Gone(SendError):
+    """The message to edit no longer exists; send it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All that one poll brought: what could be decoded, what could not, and the next cursor.
+
+    `dead` holds (event_id, reason) of updates that no decoder could read; they are kept as
+    tombstones so that they never block the rest.
+    """
+
+    messages: Sequence[InboundMessage]
+    dead: Sequence[tuple[str, str]] = ()
+    next_offset: int | None = None
+
+
+# Returns once the batch is on disk; raises when it is not, and then nothing may be confirmed.
+Accept = Callable[[str, str, Batch], Awaitable[None]]
+
+
+class Channel(Protocol):
+    """A chat platform under one account."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+
+    async def run(self, accept: Accept) -> None:
+        """Receive until cancelled."""
+        ...
+
+    def render(self, markdown: str) -> Sequence[OutboundPart]:
+        """Markdown to what the platform shows, split at its size limit. Never fails."""
+        ...
+
+    async def send(self, message: OutboundMessage) -> str:
+        """Send, or edit when `provider_msg` is set; returns the platform's id. Raises `SendError`."""
+        ...
+
+
+class Streams(Protocol):
+    """Optional: the platform can show an answer while it grows."""
+
+    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
+        """Show `text` (markdown, any length) as a new message or an edit; returns its id."""
+        ...
+
+
+class Types(Protocol):
+    """Optional: the platform can show that an answer is being written."""
+
+    async def typing(self, route: Route) -> None: ...

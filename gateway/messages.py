@@ -1,0 +1,110 @@
+"""What travels over the bus: messages in, messages out, and the route between them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a message came from and where its answer goes; frozen for the life of a turn.
+
+    `account` tells several bots of one channel apart, `thread_id` a forum topic.
+    """
+
+    channel: str
+    account: str
+    chat_id: str
+    thread_id: str | None = None
+
+    @property
+    def lane(self) -> str:
+        """The name of the queue that keeps this route's messages in order."""
+        parts = [self.channel, self.account, self.chat_id]
+        return ":".join([*parts, self.thread_id] if self.thread_id else parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who speaks. `id` is the platform's numeric id, never a name."""
+
+    id: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InboundMessage:
+    """One thing that somebody sent.
+
+    `event_id` is what the platform keeps across redelivery; with channel and account it is
+    unique. `message_id` is the platform's id of the message (an edit keeps it). `edited` marks a
+    new version of an earlier message. `private` is false in groups. `received_at` is Unix time in
+    seconds. `quoted` is the text of the message that this one replies to.
+    """
+
+    channel: str
+    account: str
+    chat_id: str
+    sender: Sender
+    event_id: str
+    content: str
+    received_at: float
+    thread_id: str | None = None
+    message_id: str | None = None
+    quoted: str | None = None
+    edited: bool = False
+    private: bool = True
+    # What the sender chose for this one message: model, permission mode, iterations.
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def route(self) -> Route:
+        return Route(self.channel, self.account, self.chat_id, self.thread_id)
+
+    @property
+    def session_key(self) -> str:
+        """The lane that this message waits in; the lane is bound to a session when it is claimed."""
+        return self.route.lane
+
+    @property
+    def principal(self) -> str:
+        return f"{self.channel}:{self.sender.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Formatting of a stretch of text; offset and length count UTF-16 units."""
+
+    type: str
+    offset: int
+    length: int
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundPart:
+    """One platform message: already rendered and within the platform's size limit."""
+
+    text: str
+    entities: tuple[Entity, ...] = ()
+
+
+OutboundKind = Literal["final", "notice"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundMessage:
+    """One part of a reply on its way out.
+
+    `provider_msg` is set when the platform already shows an earlier version (a streamed preview):
+    the part then goes out as an edit of it. `maybe_duplicate` means that an earlier try may have
+    arrived; the channel shows that to the reader.
+    """
+
+    delivery_id: str
+    part: int
+    route: Route
+    content: OutboundPart
+    kind: OutboundKind = "final"
+    reply_to: str | None = None
+    provider_msg: str | None = None
+    maybe_duplicate: bool = False
