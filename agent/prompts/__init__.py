@@ -1,0 +1,16 @@
+"""Every prompt is a markdown file in this package; code only fills in names."""
+
+from functools import cache
+from importlib import resources
+from string import Template
+
+
+@cache
+def load(name: str) -> str:
+    """The text of `NAME.md`, without surrounding blank lines; `name` may hold a folder."""
+    return resources.files(__package__).joinpath(f"{name}.md").read_text("utf-8").strip()
+
+
+def fill(name: str, **values: object) -> str:
+    """`load`, with each `$name` in the text replaced. Raises KeyError when one is missing."""
+    return Template(load(name)).substitute(values)

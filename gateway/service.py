@@ -1,0 +1,116 @@
+"""What a screen or a verb may ask of the process that owns the data.
+
+Two implementations stand behind these ports: `desk.Desk`, in the owner's own process, and
+`client.Client`, which reaches it over the control socket. Callers cannot tell them apart.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from agent.events import Event
+from agent.security.policy import Answer
+from agent.types import Message
+from gateway.messages import InboundMessage, OutboundKind
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A part of an answer or a notice has reached this lane for good; `text` is markdown.
+
+    `event_id` names the inbound message that it answers (the newest, when several were joined),
+    `last` closes that answer. It comes after the turn's `Done`, once everything is on disk.
+    """
+
+    type: ClassVar[str] = "delivered"
+    text: str
+    kind: OutboundKind
+    event_id: str | None
+    last: bool
+    maybe_duplicate: bool = False
+
+
+WatchEvent = Event | Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    id: str
+    name: str
+    status: Literal["idle", "running"]
+    lane: str | None
+    principal: str
+    messages: int
+    created_at: float
+    last_active_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A console's place: its chat id, the session bound to it, and whether an earlier answer is
+    still under way there (the process was killed, or the answer never reached a screen)."""
+
+    chat_id: str
+    session: str
+    unfinished: bool
+
+
+class Talk(Protocol):
+    """A conversation on one lane."""
+
+    async def submit(self, message: InboundMessage) -> None:
+        """Returns once the message is on disk."""
+        ...
+
+    def watch(self, lane: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Everything that happens on a lane from now on, and what still waits for delivery there."""
+        ...
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        """Answer an approval; False when it has expired or was answered already."""
+        ...
+
+    async def stop(self, lane: str) -> bool:
+        """Stop the turn that runs on the lane; False when none does."""
+        ...
+
+
+class Records(Protocol):
+    """What is stored."""
+
+    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+        """A console lane that no other console watches, bound to `session`, to a new one
+        (`fresh`), or to the lane's last one. Raises `KoreError` for an unknown session."""
+        ...
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
+
+    async def messages(self, session: str) -> Sequence[Message]:
+        """The whole session. Raises `KoreError` for an unknown one; an unambiguous prefix will do."""
+        ...
+
+    async def bind(self, lane: str, session: str | None) -> str:
+        """Put a lane into a session (None: a new one); returns the session's id."""
+        ...
+
+
+class Upkeep(Protocol):
+    """Running the place."""
+
+    async def status(self) -> Mapping[str, Any]:
+        """Facts for `kore status`: pid, version, channels with their states, queue sizes, memory."""
+        ...
+
+    async def replay(self, seq: int) -> str:
+        """Queue a dead or finished inbox row again; returns a sentence. Raises `KoreError`."""
+        ...
+
+    async def backup(self, target: Path) -> int:
+        """Copy the database to a new file; returns its size in bytes. Raises `KoreError`."""
+        ...
+
+
+class Service(Talk, Records, Upkeep, Protocol):
+    """All of it."""
