@@ -1,0 +1,127 @@
+"""JSON forms of messages and events: dicts in, dicts out.
+
+The forms are stable: sessions on disk and `stream-json` readers depend on them. A reader ignores
+fields it does not know, so that an older Kore can read what a newer one wrote.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, get_args
+
+from agent import events
+from agent.errors import KoreError
+from agent.events import Event
+from agent.types import Context, Message, Part, Result, Text, Thinking, ToolCall, Usage
+
+_EVENTS: dict[str, type[Event]] = {cls.type: cls for cls in get_args(Event)}
+_SURROGATES = {code: "\ufffd" for code in range(0xD800, 0xE000)}
+
+
+def safe_text(text: str) -> str:
+    """The text without lone surrogates, which neither SQLite nor any wire can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.translate(_SURROGATES)
+    return text
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON that is always valid UTF-8."""
+    return safe_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "role": message.role,
+        "content": [_part_to_json(part) for part in message.content],
+    }
+    if message.tool_calls:
+        data["tool_calls"] = [asdict(call) for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        data["tool_call_id"] = message.tool_call_id
+    if message.is_error:
+        data["is_error"] = True
+    return data
+
+
+def message_from_json(data: Mapping[str, Any]) -> Message:
+    """Raises `KoreError` when the data is not a message."""
+    try:
+        return Message(
+            role=data["role"],
+            content=tuple(_part_from_json(part) for part in data["content"]),
+            tool_calls=tuple(
+                ToolCall(call["id"], call["name"], call["arguments"], call["raw"])
+                for call in data.get("tool_calls", ())
+            ),
+            tool_call_id=data.get("tool_call_id"),
+            is_error=bool(data.get("is_error", False)),
+        )
+    except (KeyError, TypeError) as exc:
+        raise KoreError(f"a stored message is damaged: {exc!r}") from exc
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """The event's fields, with its `type` first."""
+    if isinstance(event, events.Done):
+        return {"type": event.type, "result": result_to_json(event.result)}
+    return {"type": event.type, **asdict(event)}
+
+
+def event_from_json(data: Mapping[str, Any]) -> Event:
+    """Raises `KoreError` for a type that this version does not know."""
+    fields = dict(data)
+    cls = _EVENTS.get(fields.pop("type", ""))
+    if cls is None:
+        raise KoreError(f"an event of unknown type {data.get('type')!r}")
+    if cls is events.Done:
+        return events.Done(result_from_json(fields["result"]))
+    if cls is events.UsageReport:
+        return events.UsageReport(Usage(**fields["usage"]))
+    known = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
+    return cls(**known)
+
+
+def result_to_json(result: Result) -> dict[str, Any]:
+    return {
+        "success": result.success,
+        "text": result.text,
+        "session_id": result.session_id,
+        "messages": [message_to_json(message) for message in result.messages],
+        "usage": asdict(result.usage),
+        "signal": result.signal,
+        "signal_reason": result.signal_reason,
+        "stopped": result.stopped,
+        "error_code": result.error_code,
+    }
+
+
+def result_from_json(data: Mapping[str, Any]) -> Result:
+    fields = dict(data)
+    fields["messages"] = tuple(message_from_json(message) for message in fields["messages"])
+    fields["usage"] = Usage(**fields["usage"])
+    return Result(**fields)
+
+
+def _part_to_json(part: Part) -> dict[str, Any]:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Context(text):
+            return {"type": "context", "text": text}
+        case Thinking(text, signature):
+            return {"type": "thinking", "text": text, "signature": signature}
+
+
+def _part_from_json(data: Mapping[str, Any]) -> Part:
+    match data["type"]:
+        case "context":
+            return Context(data["text"])
+        case "thinking":
+            return Thinking(data["text"], data.get("signature"))
+        case "text":
+            return Text(data["text"])
+        case other:
+            raise KoreError(f"a stored message holds an unknown part {other!r}")

@@ -1,0 +1,131 @@
+"""Conversations: where they are kept for library users, and what makes one valid."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from agent.codec import dumps, message_from_json, message_to_json
+from agent.errors import KoreError
+from agent.prompts import load
+from agent.types import Message, Text, ToolCall
+
+
+class History(Protocol):
+    """Keeps sessions for library users; the gateway passes its history as data instead."""
+
+    async def load(self, session: str) -> list[Message]: ...
+
+    async def append(self, session: str, messages: Sequence[Message]) -> None: ...
+
+
+class MemoryHistory:
+    """Sessions that live as long as the process."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, list[Message]] = {}
+
+    async def load(self, session: str) -> list[Message]:
+        return list(self._sessions.get(session, ()))
+
+    async def append(self, session: str, messages: Sequence[Message]) -> None:
+        self._sessions.setdefault(session, []).extend(messages)
+
+
+class JsonlHistory:
+    """One `SESSION.jsonl` per session: a meta line, then a message a line.
+
+    A line that a crash cut short at the end of the file is dropped when the file is read.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    async def load(self, session: str) -> list[Message]:
+        path = self._path(session)
+        if not path.exists():
+            return []
+        lines = path.read_text("utf-8").split("\n")
+        if lines.pop():
+            # No newline at the end: the last write was cut.
+            path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        records = [json.loads(line) for line in lines]
+        return [message_from_json(record) for record in records if "_type" not in record]
+
+    async def append(self, session: str, messages: Sequence[Message]) -> None:
+        path = self._path(session)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        records = [] if path.exists() else [{"_type": "meta", "id": session}]
+        records += [message_to_json(message) for message in messages]
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(dumps(record) + "\n" for record in records))
+
+    def _path(self, session: str) -> Path:
+        if not session or set(session) & set('/\\\0') or session.startswith("."):
+            raise KoreError(f"{session!r} cannot be a session's name: it must be a plain file name")
+        return self._folder / f"{session}.jsonl"
+
+
+def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls at the end of the conversation that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "tool" and message.tool_call_id is not None:
+            answered.add(message.tool_call_id)
+            continue
+        return tuple(call for call in message.tool_calls if call.id not in answered)
+    return ()
+
+
+def tool_message(call: ToolCall, text: str, *, is_error: bool = False) -> Message:
+    return Message("tool", (Text(text),), tool_call_id=call.id, is_error=is_error)
+
+
+def answer_open_calls(messages: Sequence[Message], known: Mapping[str, Message]) -> list[Message]:
+    """Results for the calls that the conversation leaves open: known ones, else "interrupted"."""
+    return [
+        known.get(call.id) or tool_message(call, load("interrupted"), is_error=True)
+        for call in open_calls(messages)
+    ]
+
+
+def is_valid(messages: Iterable[Message]) -> bool:
+    """True when every call has exactly one result, right behind it and in call order."""
+    expected: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            if not expected or message.tool_call_id != expected.pop(0):
+                return False
+        elif expected:
+            return False
+        else:
+            expected = [call.id for call in message.tool_calls]
+            if len(set(expected)) != len(expected):
+                return False
+    return not expected
+
+
+def repair(messages: Sequence[Message]) -> list[Message]:
+    """A valid conversation made of this one: orphan results go, missing ones are filled in.
+
+    A vendor answers 400 for ever to a session with one orphan call; this runs before each request.
+    """
+    if is_valid(messages):
+        return list(messages)
+    repaired: list[Message] = []
+    index = 0
+    while index < len(messages):
+        message = messages[index]
+        index += 1
+        if message.role == "tool":
+            continue
+        results: dict[str, Message] = {}
+        while index < len(messages) and messages[index].role == "tool":
+            results.setdefault(messages[index].tool_call_id or "", messages[index])
+            index += 1
+        unique = tuple({call.id: call for call in message.tool_calls}.values())
+        if unique != message.tool_calls:
+            message = Message(message.role, message.content, unique)
+        repaired.append(message)
+        repaired.extend(answer_open_calls([message], results))
+    return repaired
