@@ -1,0 +1,95 @@
+# Kore's errands. Only Python 3.11+ and make are needed; everything else is installed into .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+# Without bytecode every start would compile the libraries again.
+unexport PYTHONDONTWRITEBYTECODE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help chat test check format constraints bench crash image-test clean
+
+help:
+	@echo "make chat         talk to Kore in this terminal"
+	@echo "make test         run the whole suite"
+	@echo "make check        lint, types, layering, house tests"
+	@echo "make format       put the code into its house form"
+	@echo "make bench        measure what the README quotes"
+	@echo "make crash        1,000 kills over 5,000 messages"
+	@echo "make image-test   build the container image, run it, kill it, restart it"
+	@echo "make constraints  resolve all dependencies anew into constraints.txt"
+	@echo "make clean        remove .venv and all that was built"
+
+# The terminal belongs to Kore alone (job control gives it a process group of its own), so that
+# Ctrl-C stops a turn and never make.
+chat: $(VENV)/.runtime
+	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore agent
+
+test: $(VENV)/.dev
+	@$(BIN)/pytest -n auto $(PYTEST_ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/house $(PYTEST_ARGS)
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.dev
+	@$(BIN)/python -m bench
+
+crash: $(VENV)/.dev
+	@$(BIN)/python -m tests.crash --kills 1000 --messages 5000
+
+image-test: $(VENV)/.dev
+	@$(BIN)/python -m tests.image
+
+# Resolved for the oldest Python that Kore runs on, whatever runs here: Debian 12 has 3.11.2, and
+# some libraries ask for a later patch.
+constraints:
+	@$(find_python); \
+	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
+	$$python -m venv "$$work" && "$$work/bin/pip" install -q --upgrade pip && \
+	$$python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); print(*p['build-system']['requires'], *p['project']['dependencies'], *sum(p['project']['optional-dependencies'].values(), []), sep='\n')" > "$$work/wanted" && \
+	"$$work/bin/pip" install -q --dry-run --ignore-installed --only-binary :all: --target "$$work/t" \
+		--python-version 3.11.0 --report "$$work/report.json" -r "$$work/wanted" && \
+	$$python -c "import json, re, sys; print(*sorted(re.sub('[-_.]+', '-', i['metadata']['name']).lower() + '==' + i['metadata']['version'] for i in json.load(open(sys.argv[1]))['install']), sep='\n')" "$$work/report.json" > constraints.txt && \
+	echo "constraints.txt: $$(wc -l < constraints.txt) pinned packages"
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+
+# A shim that answers "not selected" or a Python that is too old does not count.
+define find_python
+python=; for name in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then python=$$name; break; fi; done; \
+if [ -z "$$python" ]; then \
+	echo "Kore needs Python 3.11 or newer, and found none: install it, or name one with make PYTHON=/path/to/python3." >&2; \
+	exit 1; fi
+endef
+
+$(BIN)/pip:
+	@$(find_python); \
+	if ! $$python -c 'import ensurepip' 2>/dev/null; then \
+		echo "$$python cannot make virtual environments: install its venv module (Debian and Ubuntu: apt-get install python3-venv)." >&2; \
+		exit 1; fi; \
+	$$python -m venv $(VENV)
+
+# The build backend comes from the same pinned list, hence no isolated build.
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "Installing Kore into $(VENV) (about a minute, once) ..." >&2
+	@$(BIN)/pip install -q -c constraints.txt hatchling
+	@$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "Installing the tools for tests and checks ..." >&2
+	@$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
