@@ -1,0 +1,176 @@
+"""The other end of the control socket: a `Service` that lives in the owner's process.
+
+It speaks HTTP/1.0 by hand, one connection a call, because the message that waits for this
+process to start should not wait for an HTTP library. The dialect is described in `control.py`.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from agent.codec import message_from_json
+from agent.errors import KoreError
+from agent.security.policy import Answer
+from agent.types import Message
+from gateway.messages import InboundMessage
+from gateway.service import Opened, SessionInfo, WatchEvent
+from gateway.wire import (
+    LINE_LIMIT_BYTES,
+    PROTOCOL,
+    OwnerLost,
+    decode_object,
+    encode_line,
+    error_from_json,
+    inbound_to_json,
+    is_own_user,
+    opened_from_json,
+    session_from_json,
+    socket_address,
+    watch_event_from_json,
+)
+
+_CONNECT_S = 5.0
+
+
+class Client:
+    """`Service` over the socket at `path`. Every call may raise `OwnerLost`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @classmethod
+    async def connect(cls, path: Path) -> Self | None:
+        """A client, or None when nobody listens at `path`.
+
+        Raises `KoreError` when the one who listens may not be trusted or is of another version.
+        """
+        client = cls(path)
+        try:
+            hello = await client._call("hello")
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        except PermissionError as exc:
+            raise KoreError(f"{path} belongs to another user") from exc
+        if hello.get("protocol") != PROTOCOL:
+            raise KoreError(
+                "the Kore that is running is of another version", hint="Restart the gateway."
+            )
+        return client
+
+    async def submit(self, message: InboundMessage) -> None:
+        await self._call("submit", message=inbound_to_json(message))
+
+    @asynccontextmanager
+    async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        async with self._open("watch", {"lane": lane}) as reader:
+            await _line(reader)  # "watching": from here on nothing is missed
+            yield self._events(reader)
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        return bool(await self._call("answer", nonce=nonce, answer=answer, by=by))
+
+    async def stop(self, lane: str) -> bool:
+        return bool(await self._call("stop", lane=lane))
+
+    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+        return opened_from_json(await self._call("open_console", session=session, fresh=fresh))
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        return [session_from_json(item) for item in await self._call("sessions", limit=limit)]
+
+    async def messages(self, session: str) -> Sequence[Message]:
+        found = []
+        async with self._open("messages", {"session": session}) as reader:
+            while (line := await _line(reader)).get("type") != "end":
+                found.append(message_from_json(line))
+        return found
+
+    async def bind(self, lane: str, session: str | None) -> str:
+        return str(await self._call("bind", lane=lane, session=session))
+
+    async def status(self) -> Mapping[str, Any]:
+        status: Mapping[str, Any] = await self._call("status")
+        return status
+
+    async def replay(self, seq: int) -> str:
+        return str(await self._call("replay", seq=seq))
+
+    async def backup(self, target: Path) -> int:
+        return int(await self._call("backup", target=os.path.join(os.getcwd(), target)))
+
+    async def _events(self, reader: asyncio.StreamReader) -> AsyncIterator[WatchEvent]:
+        while True:
+            line = await _line(reader)
+            try:
+                event = watch_event_from_json(line)
+            except KoreError:
+                continue  # an event that only a newer Kore knows
+            yield event
+
+    async def _call(self, name: str, **arguments: Any) -> Any:
+        try:
+            async with self._open(name, arguments) as reader:
+                return (await _line(reader))["value"]
+        except (FileNotFoundError, ConnectionRefusedError) as exc:
+            if name == "hello":
+                raise
+            raise OwnerLost("Kore is no longer running") from exc
+
+    @asynccontextmanager
+    async def _open(
+        self, name: str, arguments: Mapping[str, Any]
+    ) -> AsyncIterator[asyncio.StreamReader]:
+        """One request; the reader stands at the start of a good answer's body."""
+        with socket_address(self._path) as address:
+            async with asyncio.timeout(_CONNECT_S):
+                reader, writer = await asyncio.open_unix_connection(address, limit=LINE_LIMIT_BYTES)
+        try:
+            if not is_own_user(writer.get_extra_info("socket")):
+                raise KoreError(f"{self._path} is served by another user")
+            body = encode_line(arguments)
+            head = f"POST /{name} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+            with _as_lost():
+                writer.write(head.encode() + body)
+                await writer.drain()
+                status = await _status(reader)
+            if status != 200:
+                raise await _refusal(reader, status)
+            yield reader
+        finally:
+            writer.close()
+
+
+async def _status(reader: asyncio.StreamReader) -> int:
+    """The status code; the headers are read past."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    return int(head.split(None, 2)[1])
+
+
+async def _refusal(reader: asyncio.StreamReader, status: int) -> KoreError:
+    body = await reader.read(LINE_LIMIT_BYTES)
+    if status >= 500:
+        return KoreError("the running Kore failed at this call", hint="Its log says why.")
+    return error_from_json(decode_object(body).get("error", {}))
+
+
+async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """The next JSON line. Raises `OwnerLost` at the end, and what the other side reports."""
+    with _as_lost():
+        line = await reader.readuntil(b"\n")
+    data = decode_object(line)
+    if data.get("type") == "failed":
+        raise error_from_json(data["error"])
+    return data
+
+
+@contextmanager
+def _as_lost() -> Iterator[None]:
+    try:
+        yield
+    except (asyncio.IncompleteReadError, ConnectionError) as exc:
+        raise OwnerLost("Kore stopped while it was being spoken to") from exc
+    except asyncio.LimitOverrunError as exc:
+        raise KoreError(f"Kore sent a line of over {LINE_LIMIT_BYTES:,} bytes") from exc

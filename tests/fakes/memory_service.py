@@ -1,0 +1,222 @@
+"""A `Service` that lives in memory: it keeps messages, echoes them through events, and asks.
+
+It follows the contract of `gateway.service`; the real one is `gateway.desk.Desk`. What a message
+says decides what its turn does, so that a test can drive every event a screen must show.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent.errors import KoreError
+from agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Done,
+    Error,
+    IterationStart,
+    Notice,
+    SessionStart,
+    Signalled,
+    TextDelta,
+    ToolResulted,
+    ToolStart,
+    UsageReport,
+)
+from agent.security.policy import Answer
+from agent.types import Message, Result, Signal, Usage, assistant, user
+from gateway.messages import InboundMessage
+from gateway.service import Delivered, Opened, SessionInfo, WatchEvent
+
+
+@dataclass
+class Stored:
+    info: SessionInfo
+    messages: list[Message] = field(default_factory=list)
+
+
+class MemoryService:
+    """`async with MemoryService() as service`: turns run as tasks of its own group.
+
+    Messages: `slow` works until stopped, `ask` wants an approval, `tool` runs one, `fail` ends
+    in an error, `signal BLOCKED why` reports, `limit` hits one, `/x` is a command; all else echoes.
+    """
+
+    def __init__(self) -> None:
+        self.submitted: list[InboundMessage] = []
+        self.answers: list[tuple[str, Answer, str]] = []
+        self.sessions_by_id: dict[str, Stored] = {}
+        self.lanes: dict[str, str] = {}
+        self._watchers: dict[str, list[asyncio.Queue[WatchEvent]]] = {}
+        self._undelivered: dict[str, list[WatchEvent]] = {}
+        self._running: dict[str, asyncio.Event] = {}
+        self._queues: dict[str, asyncio.Queue[InboundMessage]] = {}
+        self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._numbers = itertools.count(1)
+
+    async def __aenter__(self) -> "MemoryService":
+        self._group = asyncio.TaskGroup()
+        await self._group.__aenter__()
+        self._workers: list[asyncio.Task[None]] = []
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        for worker in self._workers:
+            worker.cancel()
+        await self._group.__aexit__(None, None, None)
+
+    async def submit(self, message: InboundMessage) -> None:
+        self.submitted.append(message)
+        lane = message.session_key
+        if lane not in self._queues:
+            self._queues[lane] = asyncio.Queue(maxsize=50)
+            self._workers.append(self._group.create_task(self._work(lane)))
+        await self._queues[lane].put(message)
+
+    @asynccontextmanager
+    async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        queue: asyncio.Queue[WatchEvent] = asyncio.Queue(maxsize=1000)
+        for event in self._undelivered.pop(lane, []):
+            queue.put_nowait(event)
+        self._watchers.setdefault(lane, []).append(queue)
+        try:
+            yield self._drain(queue)
+        finally:
+            self._watchers[lane].remove(queue)
+
+    def watchers(self, lane: str) -> int:
+        return len(self._watchers.get(lane, []))
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        future = self._asked.pop(nonce, None)
+        if future is None:
+            return False
+        self.answers.append((nonce, answer, by))
+        future.set_result(answer)
+        return True
+
+    async def stop(self, lane: str) -> bool:
+        if lane not in self._running:
+            return False
+        self._running[lane].set()
+        return True
+
+    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+        chat = f"console-{next(self._numbers)}"
+        lane = f"cli:local:{chat}"
+        if session is None and not fresh and self.lanes:
+            session = list(self.lanes.values())[-1]
+        return Opened(chat, await self.bind(lane, session), bool(self._undelivered.get(lane)))
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
+        return [replace(s.info, messages=len(s.messages)) for s in stored[:limit]]
+
+    async def messages(self, session: str) -> Sequence[Message]:
+        return list(self._find(session).messages)
+
+    async def bind(self, lane: str, session: str | None) -> str:
+        if session is None:
+            session = f"20260101_{next(self._numbers):06}"
+            now = time.time()
+            info = SessionInfo(session, "", "idle", lane, "cli:0", 0, now, now)
+            self.sessions_by_id[session] = Stored(info)
+        self.lanes[lane] = self._find(session).info.id
+        return self.lanes[lane]
+
+    async def status(self) -> Mapping[str, Any]:
+        return {"model": "offline/echo", "model_hint": "Set a key.", "workspace": "/w", "pid": 1}
+
+    async def replay(self, seq: int) -> str:
+        if seq > len(self.submitted):
+            raise KoreError(f"no message {seq}", hint="kore status lists them")
+        return f"message {seq} is queued again"
+
+    async def backup(self, target: Path) -> int:
+        return target.write_bytes(b"backup")
+
+    async def _drain(self, queue: asyncio.Queue[WatchEvent]) -> AsyncIterator[WatchEvent]:
+        while True:
+            yield await queue.get()
+
+    def _find(self, session: str) -> Stored:
+        found = [s for key, s in self.sessions_by_id.items() if key.startswith(session)]
+        if len(found) != 1:
+            raise KoreError(f"no session {session!r}", hint="kore sessions list")
+        return found[0]
+
+    def _tell(self, lane: str, event: WatchEvent) -> None:
+        watchers = self._watchers.get(lane)
+        if not watchers and isinstance(event, Delivered):
+            self._undelivered.setdefault(lane, []).append(event)
+        for queue in watchers or ():
+            queue.put_nowait(event)
+
+    async def _work(self, lane: str) -> None:
+        while True:
+            message = await self._queues[lane].get()
+            if message.content.startswith("/"):
+                text = f"command {message.content}"
+                self._tell(lane, Delivered(text, "notice", message.event_id, True))
+                continue
+            self._running[lane] = asyncio.Event()
+            try:
+                await self._turn(lane, message)
+            finally:
+                del self._running[lane]
+
+    async def _turn(self, lane: str, message: InboundMessage) -> None:
+        if lane not in self.lanes:
+            await self.bind(lane, None)
+        stored = self._find(self.lanes[lane])
+        session = stored.info.id
+        self._tell(lane, SessionStart(session, "offline", "echo"))
+        self._tell(lane, IterationStart(1, 50))
+        result = await self._act(lane, message, Result(True, "", session, (), Usage(7, 3, 0)))
+        stored.messages += [user(message.content), assistant(result.text)]
+        self._tell(lane, UsageReport(result.usage))
+        self._tell(lane, Done(result))
+        self._tell(lane, Delivered(result.text, "final", message.event_id, True))
+
+    async def _act(self, lane: str, message: InboundMessage, result: Result) -> Result:
+        verb, _, rest = message.content.partition(" ")
+        if verb == "slow":
+            self._tell(lane, TextDelta("working"))
+            await self._running[lane].wait()
+            return replace(result, success=False, text="Stopped.", stopped="cancelled")
+        if verb == "ask":
+            return replace(result, text=f"answer: {await self._ask(lane, message)}")
+        if verb == "tool":
+            self._tell(lane, ToolStart("1", "read_file", {"path": "notes.md"}))
+            self._tell(lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1))
+        if verb == "fail":
+            self._tell(lane, Error("unavailable", "the model is away", "try later"))
+            return replace(result, success=False, text="It failed.", stopped="error")
+        if verb == "limit":
+            return replace(result, success=False, text="Enough.", stopped="max_iterations")
+        if verb == "signal":
+            signal, _, reason = rest.partition(" ")
+            known: Signal = "DECIDE" if signal == "DECIDE" else "BLOCKED"
+            self._tell(lane, Signalled(known, reason))
+            return replace(result, text=reason, signal=known, signal_reason=reason)
+        if verb == "notice":
+            self._tell(lane, Notice("info", rest))
+        text = f"echo: {message.content}"
+        self._tell(lane, TextDelta(text))
+        return replace(result, text=text)
+
+    async def _ask(self, lane: str, message: InboundMessage) -> Answer:
+        if message.options.get("auto"):
+            return "once"
+        nonce = f"nonce-{next(self._numbers)}"
+        self._asked[nonce] = asyncio.get_running_loop().create_future()
+        arguments = {"command": message.content}
+        self._tell(lane, ApprovalAsked(nonce, "exec", arguments, "exec asks", None, 60.0))
+        answer = await self._asked[nonce]
+        self._tell(lane, ApprovalAnswered(nonce, "cli:0", answer))
+        return answer
