@@ -1,0 +1,30 @@
+"""Fixtures that every part of the suite may use: the stand-in servers."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.fakes.web import WebSite
+
+
+@pytest.fixture
+async def bot_api() -> AsyncIterator[BotApi]:
+    """A Telegram Bot API without limits or faults."""
+    async with BotApi() as api:
+        yield api
+
+
+@pytest.fixture
+async def model_server() -> AsyncIterator[ModelServer]:
+    """A model that echoes."""
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def web_site() -> AsyncIterator[WebSite]:
+    """A web site without pages."""
+    async with WebSite() as site:
+        yield site

@@ -1,0 +1,240 @@
+"""A stand-in Telegram Bot API: real offsets, real refusals, and faults on demand.
+
+    async with BotApi() as api:
+        await api.user_says(7, "hi")
+        await api.wait_for(lambda: api.answers(7))
+
+`base_url` is what telegram.Bot takes; effects stand in `sent`, what people see in `chat`.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes import bot_inbound
+from tests.fakes.bot_chats import Chats, Effect, Shown
+from tests.fakes.bot_limits import Gatekeeper, Limits
+from tests.fakes.bot_methods import BotMethods, integer, structure
+from tests.fakes.bot_text import Refusal
+from tests.fakes.bot_updates import BATCH_LIMIT, UpdateQueue
+from tests.fakes.bot_wire import answer, describe, parameters, refuse_by_script
+from tests.fakes.faults import Fault, FaultPlan
+from tests.fakes.loopback import LoopbackServer, reset
+
+TOKEN = "123456:stand-in-token"
+
+WEBHOOK_ACTIVE = (
+    "Conflict: can't use getUpdates method while webhook is active; "
+    "use deleteWebhook to delete the webhook first"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a person's message became; `at` is Unix time in seconds."""
+
+    update_id: int
+    message_id: int
+    at: float
+
+
+class BotApi(LoopbackServer):
+    """The Bot API for one token; everything else is answered with 401."""
+
+    def __init__(self, token: str = TOKEN, *, port: int = 0, limits: Limits | None = None) -> None:
+        super().__init__(port)
+        self.token = token
+        self.chats = Chats()
+        self.updates = UpdateQueue()
+        self.methods = BotMethods(self.chats, self.updates)
+        self.methods.gatekeeper = Gatekeeper(limits) if limits else None
+        self.allowed_updates: list[str] | None = None
+        self.calls: list[str] = []
+        self.polls_done = 0
+        self._faults = FaultPlan()
+        self._poll: asyncio.Event | None = None
+        self.app.router.add_route("*", "/bot{token}/{method}", self._handle)
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/bot"
+
+    @property
+    def sent(self) -> list[Effect]:
+        """Everything the bot did, in order."""
+        return self.chats.journal
+
+    @property
+    def sends(self) -> list[Effect]:
+        """The new messages among them: what a reader would count as answers."""
+        return [effect for effect in self.sent if effect.method == "sendMessage"]
+
+    @property
+    def confirmed_offset(self) -> int:
+        return self.updates.confirmed_offset
+
+    @property
+    def pending_updates(self) -> list[int]:
+        """Ids of the updates that the bot has not confirmed."""
+        return list(self.updates.pending)
+
+    @property
+    def polling(self) -> bool:
+        """Whether a getUpdates call waits right now."""
+        return self._poll is not None
+
+    def chat(self, chat_id: int) -> list[Shown]:
+        """All messages visible now, people's and the bot's, in order and after edits."""
+        return self.chats.visible(chat_id)
+
+    def answers(self, chat_id: int) -> list[str]:
+        """The texts of the bot's messages visible now."""
+        return [shown.text for shown in self.chat(chat_id) if shown.from_bot]
+
+    def fail(
+        self,
+        method: str,
+        fault: Fault,
+        times: int = 1,
+        *,
+        probability: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Let the next `times` calls of the method ("*": any) fail, or each with a probability."""
+        if probability is None:
+            self._faults.add(method, fault, times)
+        else:
+            self._faults.add_by_chance(method, fault, probability, seed)
+
+    def heal(self) -> None:
+        """Forget all faults that are still planned."""
+        self._faults.clear()
+
+    async def user_says(
+        self,
+        chat_id: int,
+        text: str,
+        *,
+        user_id: int | None = None,
+        thread_id: int | None = None,
+        chat_type: str | None = None,
+        edit_of: int | None = None,
+        reply_to: int | None = None,
+        raw: Mapping[str, Any] | str | bytes | None = None,
+    ) -> Said:
+        """Somebody writes; positive chat ids are private, negative ones supergroups.
+
+        `edit_of` is the id of that person's earlier message. `raw` goes out instead: an update
+        without its id, or text verbatim, however broken (see `UpdateQueue.add`).
+        """
+        if raw is not None:
+            return self._enqueue(raw, 0)
+        if chat_type is not None:
+            self.chats.kinds[chat_id] = chat_type
+        sender = user_id if user_id is not None else abs(chat_id)
+        shown = Shown(
+            edit_of or 0, chat_id, text, False, sender, thread_id=thread_id, reply_to=reply_to
+        )
+        kind, message = bot_inbound.message_update(self.chats, shown, edited=edit_of is not None)
+        return self._enqueue({kind: message}, shown.message_id, kind)
+
+    async def user_presses(self, chat_id: int, message_id: int, data: str) -> Said:
+        """Somebody presses an inline button of the bot's message."""
+        query = bot_inbound.callback_query(self.chats, chat_id, message_id, data)
+        return self._enqueue({"callback_query": query}, message_id, "callback_query")
+
+    def _enqueue(
+        self, update: Mapping[str, Any] | str | bytes, message_id: int, kind: str | None = None
+    ) -> Said:
+        if kind and self.allowed_updates and kind not in self.allowed_updates:
+            return Said(0, message_id, time.time())
+        said = Said(self.updates.add(update), message_id, time.time())
+        self.changed()
+        return said
+
+    def summary(self) -> str:
+        lines = [f"{e.method} {e.chat_id} #{e.message_id} {e.text!r:.80}" for e in self.sent[-20:]]
+        waiting = len(self.pending_updates)
+        return f"{waiting} updates unconfirmed; the bot did: " + ("; ".join(lines) or "nothing")
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        if request.match_info["token"] != self.token:
+            return answer(Refusal(401, describe(401)))
+        params = await parameters(request)
+        self.calls.append(method)
+        fault = self._faults.take(method)
+        if fault is not None:
+            if fault.kind == "status":
+                return refuse_by_script(fault)
+            if fault.kind == "reset":
+                return await reset(request)
+            if fault.kind == "hang":
+                return await self.hang(request)
+            await self.pause(fault.delay_s)
+        try:
+            body = await self._carry_out(method, params)
+        except Refusal as refusal:
+            return answer(refusal)
+        finally:
+            self.changed()
+        return await self._deliver(request, body, fault)
+
+    async def _deliver(
+        self, request: web.Request, body: bytes, fault: Fault | None
+    ) -> web.StreamResponse:
+        if fault is not None and fault.kind == "lost_response":
+            return await reset(request)
+        if fault is not None and fault.kind == "answerless":
+            return await self.hang(request)
+        if fault is not None and fault.kind == "truncated":
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            response.content_length = len(body)
+            await response.prepare(request)
+            response.force_close()
+            await response.write(body[: len(body) // 2])
+            return response
+        return web.Response(body=body, content_type="application/json")
+
+    async def _carry_out(self, method: str, params: Mapping[str, Any]) -> bytes:
+        if method.lower() == "getupdates":
+            batch = await self._get_updates(params)
+            return b'{"ok":true,"result":[' + b",".join(batch) + b"]}"
+        return json.dumps({"ok": True, "result": self.methods.call(method, params)}).encode()
+
+    async def _get_updates(self, params: Mapping[str, Any]) -> list[bytes]:
+        if self.methods.webhook_url:
+            raise Refusal(409, WEBHOOK_ACTIVE)
+        if self._poll is not None:
+            self._poll.set()
+        ended = self._poll = asyncio.Event()
+        try:
+            self.updates.confirm(integer(params, "offset") or 0)
+            if "allowed_updates" in params:
+                self.allowed_updates = structure(params, "allowed_updates")
+            self.changed()
+            limit = integer(params, "limit") or BATCH_LIMIT
+            return await self._await_updates(ended, limit, integer(params, "timeout") or 0)
+        finally:
+            if self._poll is ended:
+                self._poll = None
+
+    async def _await_updates(
+        self, ended: asyncio.Event, limit: int, timeout_s: float
+    ) -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while not self.updates.pending and not self.stopping:
+            remaining_s = deadline - loop.time()
+            if remaining_s <= 0:
+                break
+            await self.news(remaining_s)
+            if ended.is_set():
+                raise Refusal(409, describe(409))
+        self.polls_done += 1
+        return self.updates.batch(limit)

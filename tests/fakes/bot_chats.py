@@ -1,0 +1,144 @@
+"""What the chats of a stand-in Bot API look like: messages as people see them, and the journal."""
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fakes.bot_text import Refusal, bad_request
+
+BOT = {"id": 42, "is_bot": True, "first_name": "Kore", "username": "kore_test_bot"}
+NOT_MODIFIED = (
+    "message is not modified: specified new message content and reply markup are exactly the "
+    "same as a current content and reply markup of the message"
+)
+
+
+@dataclass(slots=True)
+class Shown:
+    """A message as it is visible now. `from_bot` tells the bot's from people's."""
+
+    message_id: int
+    chat_id: int
+    text: str
+    from_bot: bool
+    sender_id: int
+    entities: Sequence[dict[str, Any]] = ()
+    thread_id: int | None = None
+    reply_to: int | None = None
+    date: int = field(default_factory=lambda: int(time.time()))
+    edit_date: int | None = None
+    reply_markup: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that the bot did; `time` is Unix time in seconds."""
+
+    method: str
+    chat_id: int | None
+    thread_id: int | None = None
+    text: str | None = None
+    entities: Sequence[dict[str, Any]] = ()
+    message_id: int | None = None
+    reply_to: int | None = None
+    time: float = field(default_factory=time.time)
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+class Chats:
+    """All chats of the bot. Message ids count per chat, as in Telegram's supergroups."""
+
+    def __init__(self) -> None:
+        self.journal: list[Effect] = []
+        self.kinds: dict[int, str] = {}
+        self.blocked: set[int] = set()
+        self.missing: set[int] = set()
+        self.closed_threads: set[tuple[int, int]] = set()
+        self._shown: dict[int, dict[int, Shown]] = defaultdict(dict)
+        self._last_id: dict[int, int] = defaultdict(int)
+
+    def visible(self, chat_id: int) -> list[Shown]:
+        return list(self._shown[chat_id].values())
+
+    def get(self, chat_id: int, message_id: int) -> Shown | None:
+        return self._shown[chat_id].get(message_id)
+
+    def put(self, shown: Shown) -> Shown:
+        """Show a message; id 0 takes the chat's next."""
+        if not shown.message_id:
+            shown.message_id = self._last_id[shown.chat_id] + 1
+        self._last_id[shown.chat_id] = max(self._last_id[shown.chat_id], shown.message_id)
+        self._shown[shown.chat_id][shown.message_id] = shown
+        return shown
+
+    def edit(self, chat_id: int, message_id: int, new: Shown) -> Shown:
+        """Change the bot's message; the same content again is refused as Telegram does."""
+        old = self.get(chat_id, message_id)
+        if old is None:
+            raise bad_request("message to edit not found")
+        if not old.from_bot:
+            raise bad_request("message can't be edited")
+        same = (old.text, list(old.entities), old.reply_markup)
+        if same == (new.text, list(new.entities), new.reply_markup):
+            raise bad_request(NOT_MODIFIED)
+        old.text, old.entities, old.reply_markup = new.text, new.entities, new.reply_markup
+        old.edit_date = int(time.time())
+        return old
+
+    def delete(self, chat_id: int, message_id: int) -> None:
+        if self._shown[chat_id].pop(message_id, None) is None:
+            raise bad_request("message to delete not found")
+
+    def check_reachable(self, chat_id: int, thread_id: int | None) -> None:
+        """Raise what Telegram answers for a chat or topic that the bot cannot write to."""
+        if chat_id in self.missing:
+            raise bad_request("chat not found")
+        if chat_id in self.blocked:
+            kicked = chat_id < 0
+            raise Refusal(
+                403,
+                "Forbidden: bot was kicked from the supergroup chat"
+                if kicked
+                else "Forbidden: bot was blocked by the user",
+            )
+        if thread_id is not None and (chat_id, thread_id) in self.closed_threads:
+            raise bad_request("message thread not found")
+
+    def message_json(self, shown: Shown) -> dict[str, Any]:
+        """The Message object of https://core.telegram.org/bots/api#message."""
+        sender = BOT if shown.from_bot else person_json(shown.sender_id)
+        message: dict[str, Any] = {
+            "message_id": shown.message_id,
+            "from": sender,
+            "chat": self.chat_json(shown.chat_id),
+            "date": shown.date,
+            "text": shown.text,
+        }
+        if shown.entities:
+            message["entities"] = list(shown.entities)
+        if shown.thread_id is not None:
+            message |= {"message_thread_id": shown.thread_id, "is_topic_message": True}
+        if shown.edit_date is not None:
+            message["edit_date"] = shown.edit_date
+        if shown.reply_to is not None and (quoted := self.get(shown.chat_id, shown.reply_to)):
+            inner = self.message_json(quoted)
+            inner.pop("reply_to_message", None)
+            message["reply_to_message"] = inner
+        return message
+
+    def chat_json(self, chat_id: int) -> dict[str, Any]:
+        kind = self.kinds.get(chat_id, "private" if chat_id > 0 else "supergroup")
+        chat: dict[str, Any] = {"id": chat_id, "type": kind}
+        return chat | (
+            {"first_name": f"Person {chat_id}"}
+            if kind == "private"
+            else {"title": f"Group {chat_id}"}
+        )
+
+
+def person_json(user_id: int) -> dict[str, Any]:
+    """The User object of a person, as it stands in messages and button presses."""
+    name = f"Person {user_id}"
+    return {"id": user_id, "is_bot": False, "first_name": name, "language_code": "en"}

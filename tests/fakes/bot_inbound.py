@@ -1,0 +1,46 @@
+"""Updates as Telegram words them: messages, edits, button presses.
+
+https://core.telegram.org/bots/api#update
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.fakes.bot_chats import Chats, Shown, person_json
+from tests.fakes.bot_text import utf16_units
+
+
+def message_update(chats: Chats, shown: Shown, *, edited: bool) -> tuple[str, dict[str, Any]]:
+    """Show a person's message in its chat; returns the update's field and its Message."""
+    if edited:
+        old = chats.get(shown.chat_id, shown.message_id)
+        assert old is not None, f"no message {shown.message_id} in chat {shown.chat_id} to edit"
+        old.text, old.edit_date = shown.text, int(time.time())
+        shown = old
+    shown.entities = _commands(shown.text)
+    chats.put(shown)
+    message = chats.message_json(shown)
+    if shown.thread_id is not None:
+        message["chat"]["is_forum"] = True
+    return ("edited_message" if edited else "message"), message
+
+
+def callback_query(chats: Chats, chat_id: int, message_id: int, data: str) -> dict[str, Any]:
+    shown = chats.get(chat_id, message_id)
+    assert shown is not None, f"no message {message_id} in chat {chat_id}"
+    return {
+        "id": str(time.time_ns()),
+        "from": person_json(abs(chat_id)),
+        "chat_instance": str(chat_id),
+        "data": data,
+        "message": chats.message_json(shown) | {"reply_markup": shown.reply_markup},
+    }
+
+
+def _commands(text: str) -> Sequence[dict[str, Any]]:
+    """Telegram marks a leading command; clients rely on it."""
+    word = text.split(maxsplit=1)[0] if text.strip() else ""
+    if not text.startswith("/") or len(word) < 2:
+        return ()
+    return [{"type": "bot_command", "offset": 0, "length": utf16_units(word)}]

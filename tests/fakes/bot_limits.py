@@ -1,0 +1,67 @@
+"""Telegram's sending limits, when a test wants them enforced.
+
+https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Bucket:
+    """`rate` tokens come in per second, at most `burst` are kept."""
+
+    rate: float
+    burst: float
+    tokens: float
+    at: float
+
+    def wait_s(self, now: float) -> float:
+        self.tokens = min(self.burst, self.tokens + (now - self.at) * self.rate)
+        self.at = now
+        return 0.0 if self.tokens >= 1 else (1 - self.tokens) / self.rate
+
+
+@dataclass(slots=True)
+class Limits:
+    """One message a second in a private chat, 20 a minute in a group, 30 a second over all."""
+
+    private_per_s: float = 1.0
+    private_burst: float = 5.0
+    group_per_min: float = 20.0
+    overall_per_s: float = 30.0
+    overall_burst: float = 30.0
+    clock: Callable[[], float] = time.monotonic
+
+
+class Gatekeeper:
+    """Counts what was sent and says how long a sender must wait."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._buckets: dict[int | None, Bucket] = {}
+
+    def retry_after(self, chat_id: int) -> int | None:
+        """Whole seconds to wait, or None when the message may pass; only then is it counted."""
+        now = self._limits.clock()
+        buckets = [self._bucket(None, now), self._bucket(chat_id, now)]
+        wait_s = max(bucket.wait_s(now) for bucket in buckets)
+        if wait_s > 0:
+            return max(1, math.ceil(wait_s))
+        for bucket in buckets:
+            bucket.tokens -= 1
+        return None
+
+    def _bucket(self, chat_id: int | None, now: float) -> Bucket:
+        if chat_id not in self._buckets:
+            limits = self._limits
+            if chat_id is None:
+                rate, burst = limits.overall_per_s, limits.overall_burst
+            elif chat_id > 0:
+                rate, burst = limits.private_per_s, limits.private_burst
+            else:
+                rate, burst = limits.group_per_min / 60, limits.group_per_min
+            self._buckets[chat_id] = Bucket(rate, burst, burst, now)
+        return self._buckets[chat_id]

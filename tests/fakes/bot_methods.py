@@ -1,0 +1,196 @@
+"""The Bot API methods that have an effect and answer at once (all but getUpdates).
+
+https://core.telegram.org/bots/api#available-methods
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.fakes.bot_chats import BOT, Chats, Effect, Shown
+from tests.fakes.bot_limits import Gatekeeper
+from tests.fakes.bot_text import Refusal, bad_request, check_entities, check_text
+from tests.fakes.bot_updates import UpdateQueue
+
+Params = Mapping[str, Any]
+
+
+def integer(params: Params, name: str) -> int | None:
+    """A whole number; form fields carry it as text."""
+    value = params.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise bad_request(f'parameter "{name}" must be of type Integer') from None
+
+
+def structure(params: Params, name: str) -> Any:
+    """An object or a list; form fields carry it as JSON text."""
+    value = params.get(name)
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise bad_request(f"can't parse {name} JSON object") from None
+    return value
+
+
+class BotMethods:
+    """Carries out one call on the chats; `gatekeeper` None sends without limits."""
+
+    def __init__(self, chats: Chats, updates: UpdateQueue) -> None:
+        self.gatekeeper: Gatekeeper | None = None
+        self.webhook_url = ""
+        self.commands: list[Mapping[str, Any]] = []
+        self._chats = chats
+        self._updates = updates
+        self._methods: dict[str, Callable[[Params], Any]] = {
+            "getme": self._get_me,
+            "sendmessage": self._send_message,
+            "editmessagetext": self._edit_message_text,
+            "deletemessage": self._delete_message,
+            "sendchataction": self._send_chat_action,
+            "setmycommands": self._set_my_commands,
+            "answercallbackquery": self._answer_callback_query,
+            "setwebhook": self._set_webhook,
+            "deletewebhook": self._delete_webhook,
+            "getwebhookinfo": self._get_webhook_info,
+            "logout": self._note("logOut"),
+            "close": self._note("close"),
+        }
+
+    def call(self, method: str, params: Params) -> Any:
+        """The `result` of the method; raises Refusal."""
+        function = self._methods.get(method.lower())
+        if function is None:
+            raise Refusal(404, "Not Found: method not found")
+        return function(params)
+
+    def _get_me(self, params: Params) -> Any:
+        return BOT | {
+            "can_join_groups": True,
+            "can_read_all_group_messages": False,
+            "supports_inline_queries": False,
+        }
+
+    def _note(self, method: str) -> Callable[[Params], bool]:
+        def done(params: Params) -> bool:
+            self._record(Effect(method, None, params=dict(params)))
+            return True
+
+        return done
+
+    def _record(self, effect: Effect) -> None:
+        self._chats.journal.append(effect)
+
+    def _admit(self, params: Params, thread_id: int | None = None) -> int:
+        chat_id = integer(params, "chat_id")
+        if chat_id is None:
+            raise bad_request("chat_id is empty")
+        self._chats.check_reachable(chat_id, thread_id)
+        wait = self.gatekeeper.retry_after(chat_id) if self.gatekeeper else None
+        if wait is not None:
+            raise Refusal(429, f"Too Many Requests: retry after {wait}", wait)
+        return chat_id
+
+    def _send_message(self, params: Params) -> Any:
+        text = check_text(params.get("text"))
+        entities = check_entities(text, params.get("entities"))
+        thread_id = integer(params, "message_thread_id")
+        chat_id = self._admit(params, thread_id)
+        reply_to = self._reply_target(chat_id, params)
+        shown = self._chats.put(
+            Shown(
+                0,
+                chat_id,
+                text,
+                from_bot=True,
+                sender_id=BOT["id"],  # type: ignore[arg-type]  # the table mixes value types
+                entities=entities,
+                thread_id=thread_id,
+                reply_to=reply_to,
+                reply_markup=structure(params, "reply_markup"),
+            )
+        )
+        self._record_shown("sendMessage", shown, params)
+        return self._chats.message_json(shown)
+
+    def _reply_target(self, chat_id: int, params: Params) -> int | None:
+        reply = structure(params, "reply_parameters") or {}
+        message_id = integer(reply, "message_id") or integer(params, "reply_to_message_id")
+        if message_id is None or self._chats.get(chat_id, message_id) is not None:
+            return message_id
+        if reply.get("allow_sending_without_reply"):
+            return None
+        raise bad_request("message to be replied not found")
+
+    def _edit_message_text(self, params: Params) -> Any:
+        text = check_text(params.get("text"), too_long="MESSAGE_TOO_LONG")
+        entities = check_entities(text, params.get("entities"))
+        chat_id = self._admit(params)
+        message_id = integer(params, "message_id") or 0
+        markup = structure(params, "reply_markup")
+        new = Shown(message_id, chat_id, text, True, 0, entities, reply_markup=markup)
+        shown = self._chats.edit(chat_id, message_id, new)
+        self._record_shown("editMessageText", shown, params)
+        return self._chats.message_json(shown)
+
+    def _record_shown(self, method: str, shown: Shown, params: Params) -> None:
+        self._record(
+            Effect(
+                method,
+                shown.chat_id,
+                shown.thread_id,
+                shown.text,
+                shown.entities,
+                shown.message_id,
+                shown.reply_to,
+                params=dict(params),
+            )
+        )
+
+    def _delete_message(self, params: Params) -> bool:
+        chat_id = self._admit(params)
+        message_id = integer(params, "message_id") or 0
+        self._chats.delete(chat_id, message_id)
+        self._record(Effect("deleteMessage", chat_id, message_id=message_id))
+        return True
+
+    def _send_chat_action(self, params: Params) -> bool:
+        thread_id = integer(params, "message_thread_id")
+        chat_id = self._admit(params, thread_id)
+        self._record(Effect("sendChatAction", chat_id, thread_id, params=dict(params)))
+        return True
+
+    def _set_my_commands(self, params: Params) -> bool:
+        self.commands = structure(params, "commands") or []
+        self._record(Effect("setMyCommands", None, params={"commands": self.commands}))
+        return True
+
+    def _answer_callback_query(self, params: Params) -> bool:
+        self._record(
+            Effect("answerCallbackQuery", None, text=params.get("text"), params=dict(params))
+        )
+        return True
+
+    def _set_webhook(self, params: Params) -> bool:
+        self.webhook_url = str(params.get("url") or "")
+        self._record(Effect("setWebhook", None, params={"url": self.webhook_url}))
+        return True
+
+    def _delete_webhook(self, params: Params) -> bool:
+        self.webhook_url = ""
+        drop = str(params.get("drop_pending_updates", "")).lower() == "true"
+        if drop:
+            self._updates.drop()
+        self._record(Effect("deleteWebhook", None, params={"drop_pending_updates": drop}))
+        return True
+
+    def _get_webhook_info(self, params: Params) -> Any:
+        return {
+            "url": self.webhook_url,
+            "has_custom_certificate": False,
+            "pending_update_count": len(self._updates.pending),
+        }

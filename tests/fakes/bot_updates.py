@@ -1,0 +1,74 @@
+"""Updates that wait for the bot, with the offset semantics of getUpdates.
+
+https://core.telegram.org/bots/api#getupdates
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+FIRST_UPDATE_ID = 700_000_001
+BATCH_LIMIT = 100
+ID_PLACEHOLDER = b"UPDATE_ID"
+
+
+class UpdateQueue:
+    """What the bot has not confirmed yet, oldest first, each as the JSON text that will go out.
+
+    `confirmed_offset` is the highest offset the bot ever confirmed; `delivered` holds the Unix
+    times at which each update was handed out, so that redelivery can be seen.
+    """
+
+    def __init__(self) -> None:
+        self.confirmed_offset = 0
+        self.delivered: dict[int, list[float]] = {}
+        self._next_id = FIRST_UPDATE_ID
+        self._waiting: dict[int, bytes] = {}
+
+    @property
+    def pending(self) -> Mapping[int, bytes]:
+        return self._waiting
+
+    def add(self, update: Mapping[str, Any] | str | bytes) -> int:
+        """Queue an update and return its id.
+
+        Text goes out verbatim, valid JSON or not, with UPDATE_ID replaced by the id.
+        """
+        update_id = self._next_id
+        self._next_id += 1
+        if isinstance(update, Mapping):
+            raw = json.dumps({"update_id": update_id, **update}).encode()
+        else:
+            text = update.encode("utf-8", "surrogatepass") if isinstance(update, str) else update
+            raw = text.replace(ID_PLACEHOLDER, str(update_id).encode())
+        self._waiting[update_id] = raw
+        return update_id
+
+    def restart_ids(self, next_id: int) -> None:
+        """Telegram picks ids anew, at random, after a week without updates."""
+        self._next_id = next_id
+
+    def confirm(self, offset: int) -> None:
+        """Forget what the offset confirms; a negative one keeps only that many from the end."""
+        if offset < 0:
+            kept = list(self._waiting)[offset:]
+            offset = kept[0] if kept else 0
+        if offset <= 0:
+            return
+        self.confirmed_offset = max(self.confirmed_offset, offset)
+        for update_id in [known for known in self._waiting if known < offset]:
+            del self._waiting[update_id]
+
+    def batch(self, limit: int) -> list[bytes]:
+        """The oldest waiting updates; they stay until they are confirmed."""
+        now = time.time()
+        chosen = list(self._waiting.items())[: max(1, min(limit, BATCH_LIMIT))]
+        for update_id, _ in chosen:
+            self.delivered.setdefault(update_id, []).append(now)
+        return [raw for _, raw in chosen]
+
+    def drop(self) -> None:
+        """deleteWebhook with drop_pending_updates."""
+        if self._waiting:
+            self.confirm(max(self._waiting) + 1)

@@ -1,0 +1,66 @@
+"""How calls reach the Bot API and how its refusals look.
+
+https://core.telegram.org/bots/api#making-requests
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.bot_text import Refusal
+from tests.fakes.faults import Fault
+
+PHRASES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden: bot was blocked by the user",
+    404: "Not Found",
+    409: "Conflict: terminated by other getUpdates request; "
+    "make sure that only one bot instance is running",
+    500: "Internal Server Error",
+}
+
+
+def describe(code: int) -> str:
+    """Telegram's usual description for a status."""
+    return PHRASES.get(code, "Error")
+
+
+async def parameters(request: web.Request) -> Mapping[str, Any]:
+    """Query, JSON body or form fields; telegram.Bot sends forms whose values are JSON text."""
+    params: dict[str, Any] = dict(request.query)
+    if request.content_type == "application/json":
+        try:
+            params |= await request.json()
+        except ValueError:
+            return params
+    elif request.can_read_body:
+        params |= await request.post()
+    return params
+
+
+def refuse_by_script(fault: Fault) -> web.Response:
+    """What a scripted status looks like; 502 comes from a proxy."""
+    if fault.code == 502 and fault.description is None:
+        # Telegram's front servers answer in HTML, not in JSON.
+        page = "<html><head><title>502 Bad Gateway</title></head></html>"
+        return web.Response(status=502, text=page, content_type="text/html")
+    if fault.code == 429:
+        wait = fault.retry_after or 1
+        return answer(
+            Refusal(429, fault.description or f"Too Many Requests: retry after {wait}", wait)
+        )
+    return answer(Refusal(fault.code, fault.description or describe(fault.code)))
+
+
+def answer(refusal: Refusal) -> web.Response:
+    """A refusal as the Bot API sends it."""
+    body: dict[str, Any] = {
+        "ok": False,
+        "error_code": refusal.code,
+        "description": refusal.description,
+    }
+    if refusal.retry_after is not None:
+        body["parameters"] = {"retry_after": refusal.retry_after}
+    return web.json_response(body, status=refusal.code)

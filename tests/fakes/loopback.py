@@ -1,0 +1,118 @@
+"""A stand-in server on 127.0.0.1: in-process (`async with`) or as a process of its own."""
+
+import asyncio
+import json
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Self
+
+from aiohttp import web
+
+MAX_BODY_BYTES = 512 * 1024 * 1024
+
+
+class LoopbackServer:
+    """Base of the stand-ins. Subclasses add their routes to `app` before the server is entered.
+
+    `port` 0 takes any free port; `url` is known once the server is entered.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.app = web.Application(client_max_size=MAX_BODY_BYTES)
+        self.port = port
+        self._news = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        # A handler ends with its client: the long poll of a killed process must not live on.
+        self._runner = web.AppRunner(
+            self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._stopping.set()
+        self.changed()
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def changed(self) -> None:
+        """Wake everybody who waits for something to happen here."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def news(self, timeout_s: float) -> None:
+        """Return at the next change, or quietly after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def wait_for(self, predicate: Callable[[], object], timeout_s: float = 10.0) -> None:
+        """Return once `predicate()` is true; raise AssertionError with the journal if it never is.
+
+        It is asked at every change here, and every 20 ms for what changes elsewhere.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while not predicate():
+            if loop.time() > deadline:
+                raise AssertionError(f"waited {timeout_s:g} s in vain; {self.summary()}")
+            await self.news(0.02)
+
+    def summary(self) -> str:
+        """What happened so far, for the message of a failed test."""
+        return type(self).__name__
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep, but no longer than the server lives."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    async def hang(self, request: web.Request) -> web.Response:
+        """Say nothing until the client leaves or the server stops."""
+        await self._stopping.wait()
+        return await reset(request)
+
+
+async def reset(request: web.Request) -> web.Response:
+    """End the connection with a TCP RST; the client sees "connection reset by peer"."""
+    transport = request.transport
+    if transport is not None:
+        sock = transport.get_extra_info("socket")
+        # Linger on, time-out zero: close() then sends RST instead of FIN.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+    await asyncio.sleep(0)
+    return web.Response()
+
+
+async def serve(server: LoopbackServer) -> None:
+    """Run as a process: print `{"port": N}`, then serve until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    async with server:
+        sys.stdout.write(json.dumps({"port": server.port}) + "\n")
+        sys.stdout.flush()
+        await stop.wait()

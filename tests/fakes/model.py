@@ -1,0 +1,230 @@
+"""A stand-in for an OpenAI-compatible model server.
+
+    async with ModelServer() as model:
+        model.script(ReplyScript(tool_calls=(Call("exec", {"command": "ls"}),)))
+        ... base_url=model.base_url ...
+        assert model.requests[0].body["model"] == "fake"
+
+Replies come from the queue first, then from `mind`, which echoes unless told otherwise.
+As a process: `python -m tests.fakes.model --port 0 --latency-ms 200`.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.loopback import LoopbackServer, reset, serve
+from tests.fakes.model_checks import complaint
+from tests.fakes.model_mind import Mind, always, echo, worker
+from tests.fakes.model_script import (
+    Dialect,
+    ReplyScript,
+    context_too_long,
+    refusal,
+    script_from_json,
+)
+from tests.fakes.model_wire import ReplyWriter, counted_usage, split_characters
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request as it came; `at` is Unix time in seconds."""
+
+    raw: bytes
+    body: Mapping[str, Any]
+    headers: Mapping[str, str]
+    at: float
+
+
+class ModelServer(LoopbackServer):
+    """Answers /v1/chat/completions and /v1/models.
+
+    `strict` refuses what OpenAI refuses (see model_checks). With `api_key` other keys get a 401;
+    with `context_tokens` longer requests (bytes / 4) get context_length_exceeded.
+    `abandoned` counts streams that the client left before their end.
+    """
+
+    def __init__(
+        self,
+        mind: Mind = echo,
+        *,
+        dialect: Dialect = Dialect(),  # noqa: B008  # immutable
+        api_key: str | None = None,
+        strict: bool = True,
+        port: int = 0,
+    ) -> None:
+        super().__init__(port)
+        self.mind = mind
+        self.dialect = dialect
+        self.api_key = api_key
+        self.strict = strict
+        self.context_tokens: int | None = None
+        self.latency_s = 0.0
+        self.models = ["fake"]
+        self.models_status = 200
+        self.requests: list[Asked] = []
+        self.abandoned = 0
+        self._queue: deque[ReplyScript] = deque()
+        self.app.router.add_routes(
+            [
+                web.post("/v1/chat/completions", self._complete),
+                web.get("/v1/models", self._models),
+                web.get("/control/requests", self._control_requests),
+                web.post("/control/script", self._control_script),
+            ]
+        )
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
+
+    def script(self, *replies: ReplyScript | str) -> None:
+        """Queue replies; text stands for a reply that says it."""
+        self._queue.extend(
+            ReplyScript(text=reply) if isinstance(reply, str) else reply for reply in replies
+        )
+
+    def summary(self) -> str:
+        return f"{len(self.requests)} requests, {len(self._queue)} replies left in the queue"
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        raw = await request.read()
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            return _refuse(refusal(400, "We could not parse the JSON body of your request."))
+        asked = Asked(raw, body, dict(request.headers), time.time())
+        self.requests.append(asked)
+        self.changed()
+        reply = self._objection(asked) or (
+            self._queue.popleft() if self._queue else self.mind(body)
+        )
+        try:
+            await self.pause(self.latency_s + reply.latency_s)
+            return await self._answer(request, asked, reply)
+        except (asyncio.CancelledError, ConnectionError):
+            self.abandoned += 1
+            self.changed()
+            raise
+
+    def _objection(self, asked: Asked) -> ReplyScript | None:
+        if self.api_key and asked.headers.get("Authorization") != f"Bearer {self.api_key}":
+            return refusal(401, "Incorrect API key provided.", code="invalid_api_key")
+        tokens = len(asked.raw) // 4
+        if self.context_tokens is not None and tokens > self.context_tokens:
+            return context_too_long(self.context_tokens, tokens)
+        reason = complaint(asked.body) if self.strict else None
+        return refusal(400, reason) if reason else None
+
+    async def _answer(
+        self, request: web.Request, asked: Asked, reply: ReplyScript
+    ) -> web.StreamResponse:
+        if reply.status != 200:
+            return _refuse(reply)
+        if reply.breaks and reply.breaks.kind == "refuse":
+            return await reset(request)
+        dialect = reply.dialect or self.dialect
+        writer = ReplyWriter(reply, dialect, asked.body)
+        usage = reply.usage or counted_usage(reply, len(asked.raw))
+        if dialect.plain_json or not asked.body.get("stream"):
+            return web.json_response(writer.whole(usage))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for n, frame in enumerate(writer.events(usage)):
+            if reply.breaks and reply.breaks.after == n and reply.breaks.kind != "garbage":
+                return await self._break_off(request, response, reply, writer)
+            if reply.breaks and reply.breaks.after == n:
+                await response.write(writer.garbage_event())
+            if n and reply.chunk_delay_s:
+                await self.pause(reply.chunk_delay_s)
+            await _write(response, frame, dialect)
+        return response
+
+    async def _break_off(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        reply: ReplyScript,
+        writer: ReplyWriter,
+    ) -> web.StreamResponse:
+        assert reply.breaks is not None
+        if reply.breaks.kind == "error":
+            await response.write(writer.error_event())
+        if reply.breaks.kind == "hang":
+            return await self.hang(request)
+        if reply.breaks.kind == "reset":
+            # A reset discards what the client has not read yet: let it arrive first.
+            await asyncio.sleep(0.01)
+            return await reset(request)
+        return response
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if self.models_status != 200:
+            return _refuse(refusal(self.models_status, "The models cannot be listed."))
+        data = [{"id": name, "object": "model", "owned_by": "tests"} for name in self.models]
+        return web.json_response({"object": "list", "data": data})
+
+    async def _control_requests(self, request: web.Request) -> web.Response:
+        """Raw bodies from number `since` on."""
+        asked = self.requests[int(request.query.get("since", "0")) :]
+        return web.json_response(
+            [{"raw": one.raw.decode("utf-8", "replace"), "at": one.at} for one in asked]
+        )
+
+    async def _control_script(self, request: web.Request) -> web.Response:
+        self.script(*(script_from_json(reply) for reply in await request.json()))
+        return web.json_response({"ok": True})
+
+
+async def _write(response: web.StreamResponse, frame: bytes, dialect: Dialect) -> None:
+    if not dialect.split_characters:
+        await response.write(frame)
+        return
+    for piece in split_characters(frame):
+        await response.write(piece)
+        # Long enough for the bytes to leave alone, in a segment of their own.
+        await asyncio.sleep(0.001)
+
+
+def _refuse(reply: ReplyScript) -> web.Response:
+    headers = {"Retry-After": reply.retry_after} if reply.retry_after is not None else None
+    error = reply.error or {"message": "The server had an error", "type": "server_error"}
+    return web.json_response({"error": dict(error)}, status=reply.status, headers=headers)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A stand-in model server.")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency-ms", type=float, default=0.0, help="before the first byte")
+    parser.add_argument("--chunk-delay-ms", type=float, default=0.0, help="between events")
+    parser.add_argument("--reply", help="always say this instead of echoing")
+    parser.add_argument("--pieces", type=int, default=3, help="text deltas of a reply")
+    parser.add_argument("--effects-file", type=Path, help="work mode: where jobs leave their mark")
+    options = parser.parse_args()
+
+    mind: Mind = echo if options.reply is None else always(ReplyScript(text=options.reply))
+    if options.effects_file:
+        mind = worker(options.effects_file)
+
+    def paced(body: Mapping[str, Any]) -> ReplyScript:
+        delay_s = options.chunk_delay_ms / 1000
+        return replace(mind(body), pieces=options.pieces, chunk_delay_s=delay_s)
+
+    async def run() -> None:
+        server = ModelServer(paced, port=options.port)
+        server.latency_s = options.latency_ms / 1000
+        await serve(server)
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()

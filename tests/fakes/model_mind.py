@@ -1,0 +1,71 @@
+"""How a stand-in model makes up its mind: a reply is a function of the request, nothing else."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.model_script import Call, ReplyScript
+
+Mind = Callable[[Mapping[str, Any]], ReplyScript]
+JOB = re.compile(r"\bjob (\d+)( tool)?\b")
+# Kore ends a user message with its moment: "[Monday 2026-01-05 09:00 UTC, ...]".
+MOMENT = re.compile(r"(\n\n\[[A-Z][a-z]+ \d{4}-\d\d-\d\d [^\n]*\])+\Z")
+
+
+def said(message: Mapping[str, Any]) -> str:
+    """What the person said: without the moment, and of several text parts the first."""
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = next((part["text"] for part in content if part.get("type") == "text"), "")
+    return MOMENT.sub("", content)
+
+
+def echo(body: Mapping[str, Any]) -> ReplyScript:
+    """Say the last user message again, after "echo: "."""
+    texts = [said(message) for message in body["messages"] if message["role"] == "user"]
+    return ReplyScript(text=f"echo: {texts[-1] if texts else ''}")
+
+
+def always(reply: ReplyScript) -> Mind:
+    return lambda body: reply
+
+
+def worker(effects_file: Path) -> Mind:
+    """Do the jobs that people ask for, for proofs that count effects.
+
+    `job N` is answered with `done N`. `job N tool` first asks for `exec` with a command that
+    appends a line N to the file, and is answered once the result is there. The jobs are those in
+    user messages since the model's last answer; several are done together, one line each. A
+    message without a job is echoed.
+    """
+
+    def mind(body: Mapping[str, Any]) -> ReplyScript:
+        recent = _since_last_answer(body["messages"])
+        jobs = [
+            job
+            for message in recent
+            if message["role"] == "user"
+            for job in JOB.findall(said(message))
+        ]
+        if not jobs:
+            return echo(body)
+        asked = {call["id"] for message in recent for call in message.get("tool_calls") or ()}
+        calls = tuple(
+            Call("exec", {"command": f"echo {n} >> {shlex.quote(str(effects_file))}"}, f"job-{n}")
+            for n, tool in jobs
+            if tool and f"job-{n}" not in asked
+        )
+        if calls:
+            return ReplyScript(tool_calls=calls)
+        return ReplyScript(text="\n".join(f"done {n}" for n, _ in jobs))
+
+    return mind
+
+
+def _since_last_answer(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    for n in range(len(messages) - 1, -1, -1):
+        if messages[n]["role"] == "assistant" and not messages[n].get("tool_calls"):
+            return messages[n + 1 :]
+    return messages
