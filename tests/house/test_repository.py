@@ -1,0 +1,95 @@
+"""House rules that a reader of the tree could check by hand."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.house.tree import PACKAGES, ROOT, parse, place, python_files, repository_files
+
+LONGEST_MODULE_LINES = 300
+BROAD_EXCEPTS = 2
+
+# Written in halves, so that this file does not hold what it forbids.
+REGISTRY_ADDRESSES = (
+    "py" + "pi.org",
+    "python" + "hosted.org",
+    "npm" + "js.org",
+    "proxy.go" + "lang.org",
+    "crates" + ".io",
+    "ruby" + "gems.org",
+    "deb." + "debian.org",
+    "index-" + "url",
+    "index_" + "url",
+)
+
+
+def broad_handlers(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
+    """Handlers that catch anything and do not hand it on."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        last = node.body[-1]
+        if isinstance(last, ast.Raise) and last.exc is None:
+            continue
+        caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        names = {name.id for name in caught if isinstance(name, ast.Name)}
+        if node.type is None or names & {"Exception", "BaseException"}:
+            yield node
+
+
+def mock_imports(tree: ast.Module) -> Iterator[ast.stmt]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        if any(name in {"mock", "unittest.mock", "pytest_mock"} for name in names):
+            yield node
+
+
+def test_no_file_names_a_package_registry() -> None:
+    found = [
+        f"{path.relative_to(ROOT)} names {address}"
+        for path in repository_files()
+        for address in REGISTRY_ADDRESSES
+        if address in path.read_bytes().decode(errors="replace").lower()
+    ]
+    assert found == []
+
+
+def test_no_module_is_longer_than_a_sitting() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in python_files(*PACKAGES)}
+    found = [
+        f"{path.relative_to(ROOT)}: {lines} lines"
+        for path, lines in lengths.items()
+        if lines > LONGEST_MODULE_LINES
+    ]
+    assert found == []
+
+
+def test_only_the_tool_runner_and_the_lane_catch_everything() -> None:
+    found = [
+        place(path, handler)
+        for path in python_files(*PACKAGES)
+        for handler in broad_handlers(parse(path))
+    ]
+    assert len(found) <= BROAD_EXCEPTS, found
+
+
+def test_no_test_mocks_our_own_code() -> None:
+    found = [
+        place(path, node)
+        for path in python_files("tests", "bench", *PACKAGES)
+        for node in mock_imports(parse(path))
+    ]
+    assert found == []
+
+
+def test_the_rules_notice_what_they_forbid() -> None:
+    assert list(broad_handlers(ast.parse("try: ...\nexcept (OSError, Exception): pass")))
+    assert list(broad_handlers(ast.parse("try: ...\nexcept: pass")))
+    assert not list(broad_handlers(ast.parse("try: ...\nexcept BaseException: raise")))
+    assert list(mock_imports(ast.parse("from unittest import mock")))
+    assert list(mock_imports(ast.parse("import unittest.mock")))

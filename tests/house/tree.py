@@ -1,0 +1,40 @@
+"""The repository as the house tests see it: its files, and its Python read as syntax trees."""
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("agent", "gateway", "kore")
+
+
+def repository_files() -> list[Path]:
+    """Every file that git keeps or would keep, as it is now on disk."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    paths = (ROOT / name for name in listed.split("\0") if name)
+    return sorted({path for path in paths if path.is_file()})
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def place(path: Path, node: ast.stmt | ast.expr | ast.ExceptHandler) -> str:
+    return f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
+    """The constants that document a module, class, function or, standing alone, an attribute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.value
