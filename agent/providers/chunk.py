@@ -1,0 +1,82 @@
+"""What one chunk of a stream says, whatever its vendor's spelling.
+
+Seen in the wild: `reasoning_content` or `reasoning`, content as a list of parts, usage on the
+choice or under `x_groq`, the older `function_call`, a whole `message` in place of a `delta`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.types import Usage
+
+
+def first_choice(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The only choice that is asked for; None in chunks that carry usage alone."""
+    choices = payload.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return choice if isinstance(choice, dict) else None
+
+
+def delta_of(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the chunk adds; the whole message in a reply that is not streamed."""
+    delta = choice.get("delta") or choice.get("message")
+    return delta if isinstance(delta, dict) else {}
+
+
+def said(delta: Mapping[str, Any]) -> str:
+    """The text for a person."""
+    content = delta.get("content") or delta.get("refusal")
+    return _joined(content, "text") if isinstance(content, list) else text_of(content)
+
+
+def thought(delta: Mapping[str, Any]) -> str:
+    """The reasoning."""
+    content = delta.get("content")
+    inside = _joined(content, "thinking") if isinstance(content, list) else ""
+    return text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")) or inside
+
+
+def usage_of(payload: Mapping[str, Any]) -> Usage | None:
+    """The tokens counted so far, where a chunk tells them."""
+    for place in (payload, first_choice(payload), payload.get("x_groq")):
+        usage = place.get("usage") if isinstance(place, dict) else None
+        if isinstance(usage, dict):
+            return _tokens(usage)
+    return None
+
+
+def text_of(value: object) -> str:
+    """The value if it is text."""
+    return value if isinstance(value, str) else ""
+
+
+def _joined(parts: list[Any], kind: str) -> str:
+    """The parts of one kind; a thinking part may hold a list of text parts itself."""
+    found: list[str] = []
+    for part in parts:
+        if isinstance(part, dict) and part.get("type", "text") == kind:
+            value = part.get(kind)
+            found.append(_joined(value, "text") if isinstance(value, list) else text_of(value))
+    return "".join(found)
+
+
+def calls_of(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The pieces of tool calls."""
+    calls = delta.get("tool_calls")
+    if isinstance(calls, list):
+        return [call for call in calls if isinstance(call, dict)]
+    old = delta.get("function_call")
+    return [{"index": 0, "function": old}] if isinstance(old, dict) else []
+
+
+def _tokens(data: Mapping[str, Any]) -> Usage:
+    details = data.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    cached = cached or data.get("prompt_cache_hit_tokens") or data.get("cached_tokens")
+    return Usage(
+        _count(data.get("prompt_tokens")), _count(data.get("completion_tokens")), _count(cached)
+    )
+
+
+def _count(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0

@@ -1,0 +1,187 @@
+"""What a server says when it refuses, as one of our errors and one sentence for a person.
+
+Status codes: https://platform.openai.com/docs/guides/error-codes
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.errors import (
+    ContextTooLong,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    TimedOut,
+    Unavailable,
+)
+from agent.providers.transport import Endpoint
+
+_SAID_CHARS = 300
+_TOO_LONG_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
+)
+# OpenAI, Anthropic, Gemini, Mistral, llama.cpp, vLLM, Groq, Moonshot, in this order.
+_TOO_LONG = re.compile(
+    r"maximum context length|prompt is too long|input token count .* exceeds|too large for model"
+    r"|context (size|window)|context length|request too large|exceeded model token limit"
+    r"|input is too long|reduce the length",
+    re.IGNORECASE,
+)
+_NO_CREDIT = re.compile(
+    r"insufficient[ _](quota|balance|credit)|exceeded your current quota|billing"
+    r"|credit balance is too low|suspended due to",
+    re.IGNORECASE,
+)
+_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{8,}|Bearer\s+\S+")
+_CODE_STATUS = {
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "invalid_request_error": 400,
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "insufficient_quota": 402,
+    "timeout_error": 408,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A refusal as the server put it; `codes` are its code and type, `said` is safe to show."""
+
+    status: int
+    said: str
+    codes: frozenset[str] = frozenset()
+    retry_after_s: float | None = None
+
+
+def from_response(
+    endpoint: Endpoint, model: str, status: int, headers: Mapping[str, str], body: bytes
+) -> ProviderError:
+    """The error for a response other than 2xx."""
+    try:
+        data = json.loads(body.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        data = None
+    said, codes = _read(endpoint, data)
+    return _error(endpoint, model, Fault(status, said, codes, retry_after_s(headers)))
+
+
+def from_payload(
+    endpoint: Endpoint, model: str, payload: Mapping[str, Any]
+) -> ProviderError | None:
+    """The error that a chunk of a stream carries, if it does."""
+    choices = payload.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    data = payload if payload.get("error") else choice
+    if not isinstance(data, dict) or not data.get("error"):
+        return None
+    said, codes = _read(endpoint, data)
+    numbers = [int(code) for code in codes if code.isdecimal() and len(code) == 3]
+    known = [_CODE_STATUS[code] for code in codes if code in _CODE_STATUS]
+    status = next(iter([*numbers, *sorted(known, reverse=True)]), 500)
+    return _error(endpoint, model, Fault(status, said, codes))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds from `retry-after-ms` or `retry-after`, which is seconds or an HTTP date."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        return seconds if 0 <= seconds < float("inf") else None
+    return _until(headers["retry-after"]) if "retry-after" in headers else None
+
+
+def _until(date: str) -> float | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read(endpoint: Endpoint, data: object) -> tuple[str, frozenset[str]]:
+    """What the server said and its codes, from `{"error": …}` in any of its shapes."""
+    if isinstance(data, list) and data:
+        data = data[0]
+    error = data.get("error", data) if isinstance(data, dict) else None
+    if isinstance(error, str):
+        return _safe(endpoint, error), frozenset()
+    if not isinstance(error, dict):
+        return "", frozenset()
+    said = error.get("message") or error.get("detail") or error.get("msg") or ""
+    codes = {str(error[name]) for name in ("code", "type", "status") if error.get(name)}
+    return _safe(endpoint, said if isinstance(said, str) else json.dumps(said)), frozenset(codes)
+
+
+def _safe(endpoint: Endpoint, text: str) -> str:
+    """One short line without the key, which some servers echo."""
+    if endpoint.api_key:
+        text = text.replace(endpoint.api_key, "***")
+    text = " ".join(_KEY_LIKE.sub("***", text).split())
+    return text if len(text) <= _SAID_CHARS else text[:_SAID_CHARS] + "…"
+
+
+def _error(endpoint: Endpoint, model: str, fault: Fault) -> ProviderError:
+    vendor, status = endpoint.vendor, fault.status
+    said = f": {fault.said}" if fault.said else ""
+    if _is_too_long(fault):
+        return ContextTooLong(f"the conversation does not fit the window of {vendor}/{model}{said}")
+    if status in (402, 403, 429) and _has_no_credit(fault):
+        return Rejected(
+            f"the account at {vendor} has no credit left{said}",
+            hint="Top up the account, or choose another model.",
+        )
+    if status == 429:
+        return RateLimited(f"{vendor} asks to slow down{said}", retry_after_s=fault.retry_after_s)
+    if status == 408:
+        return TimedOut(f"{vendor} gave up waiting{said}")
+    if status >= 500 or status in (409, 425):
+        return Unavailable(f"{vendor} has trouble (status {status}){said}")
+    return _rejected(endpoint, model, status, said)
+
+
+def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejected:
+    vendor = endpoint.vendor
+    key = endpoint.key_variable or "api_key"
+    if status in (401, 403) and not endpoint.api_key:
+        return Rejected(f"{vendor} wants a key and none is set{said}", hint=f"Set {key}.")
+    if status == 401:
+        return Rejected(f"{vendor} did not accept the key{said}", hint=f"Check {key}.")
+    if status == 403:
+        return Rejected(
+            f"{vendor} does not allow this key to use {model}{said}",
+            hint=f"Check {key} and what its account may use.",
+        )
+    if status == 404:
+        return Rejected(
+            f"{vendor} at {endpoint.api_base} does not know the model {model!r}{said}",
+            hint="Check the model's name and api_base.",
+        )
+    if 300 <= status < 400:
+        return Rejected(
+            f"{endpoint.api_base} redirects elsewhere (status {status})",
+            hint="Set api_base to the address that answers.",
+        )
+    return Rejected(f"{vendor} refused the request for {model} (status {status}){said}")
+
+
+def _is_too_long(fault: Fault) -> bool:
+    if fault.codes & _TOO_LONG_CODES or fault.status == 413:
+        return True
+    if fault.status == 429:
+        return "request too large" in fault.said.lower()
+    return fault.status in (400, 422, 500) and bool(_TOO_LONG.search(fault.said))
+
+
+def _has_no_credit(fault: Fault) -> bool:
+    return "insufficient_quota" in fault.codes or bool(_NO_CREDIT.search(fault.said))

@@ -1,0 +1,212 @@
+"""A reply put together from its stream: text, thinking, tool calls, usage.
+
+Chunks: https://platform.openai.com/docs/api-reference/chat-streaming/streaming
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.errors import BadReply, Unavailable
+from agent.events import ModelEvent, Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
+from agent.providers.chunk import calls_of, delta_of, first_choice, said, text_of, thought, usage_of
+from agent.providers.sse import JsonObject
+from agent.providers.wire import extra_to_signature, mend
+from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
+
+_MADE_ID = re.compile(r"call_(\d+)")
+_FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
+
+
+@dataclass(slots=True)
+class _Words:
+    """Text as it streams; half of a surrogate pair waits for its other half."""
+
+    said: list[str] = field(default_factory=list)
+    held: str = ""
+    chars: int = 0
+
+    def add(self, text: str) -> str:
+        text = self.held + text
+        self.held = ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            text, self.held = text[:-1], text[-1]
+        text = mend(text)
+        self.said.append(text)
+        self.chars += len(text)
+        return text
+
+    @property
+    def text(self) -> str:
+        return "".join(self.said) + mend(self.held)
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    index: int | None
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    extra: object = None
+
+    @property
+    def raw(self) -> str:
+        return "".join(self.pieces)
+
+
+class ReplyBuilder:
+    """Takes the chunks of one stream in order and yields the events they mean.
+
+    `number` gives the first number for ids that the server forgot to send.
+    """
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self.finish_reason: str | None = None
+        self._number = number
+        self._text = _Words()
+        self._thinking = _Words()
+        self._thinking_open = False
+        self._calls: list[_Call] = []
+        self._usage: Usage | None = None
+        self._chunks = 0
+
+    def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
+        """The events of one chunk. Raises `Unavailable` when the chunk says that the model died."""
+        self._usage = usage_of(payload) or self._usage
+        choice = first_choice(payload)
+        if choice is None:
+            return
+        self._chunks += 1
+        delta = delta_of(choice)
+        yield from self._think(thought(delta))
+        yield from self._say(said(delta))
+        for call in calls_of(delta):
+            yield from self._call(call)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            if reason in _FAILED:
+                raise Unavailable(f"the model stopped in the middle of its reply ({reason})")
+            self.finish_reason = reason
+
+    def finish(self, *, done: bool) -> Iterator[ModelEvent]:
+        """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
+        if self._chunks == 0 and done:
+            raise BadReply("the model's server ended its reply without having begun one")
+        if not (done or self.finish_reason):
+            raise Unavailable("the model's reply was cut off before its end")
+        yield from self._end_thinking()
+        yield Reply(self._message(), self._usage, self.finish_reason)
+
+    def _message(self) -> Message:
+        content: list[Part] = []
+        if self._thinking.text:
+            content.append(Thinking(self._thinking.text))
+        if extra := {call.id: call.extra for call in self._calls if call.extra is not None}:
+            content.append(Thinking("", extra_to_signature(extra)))
+        if self._text.text:
+            content.append(Text(self._text.text))
+        cut = self.finish_reason == "length"
+        calls = tuple(read_call(c.id, c.name, c.raw, cut=cut) for c in self._calls)
+        return Message("assistant", tuple(content), calls)
+
+    def _think(self, text: str) -> Iterator[ModelEvent]:
+        if text:
+            self._thinking_open = True
+            text = self._thinking.add(text)
+            yield ThinkingDelta(text, self._thinking.chars)
+
+    def _end_thinking(self) -> Iterator[ModelEvent]:
+        if self._thinking_open:
+            self._thinking_open = False
+            yield ThinkingEnd(self._thinking.text)
+
+    def _say(self, text: str) -> Iterator[ModelEvent]:
+        if text:
+            yield from self._end_thinking()
+            if text := self._text.add(text):
+                yield TextDelta(text)
+
+    def _call(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        yield from self._end_thinking()
+        function = delta.get("function")
+        function = function if isinstance(function, dict) else {}
+        name = text_of(function.get("name"))
+        index = delta["index"] if isinstance(delta.get("index"), int) else None
+        call_id = text_of(delta.get("id"))
+        call = self._find(index, call_id, name) or self._open(index, call_id)
+        if name and name != call.name and not call.raw:
+            call.name += name
+        if delta.get("extra_content") is not None:
+            call.extra = delta["extra_content"]
+        piece = function.get("arguments")
+        if isinstance(piece, dict):
+            piece = json.dumps(piece, ensure_ascii=False, separators=(",", ":"))
+        piece = mend(piece) if isinstance(piece, str) else ""
+        call.pieces.append(piece)
+        yield ToolCallDelta(call.id, call.name, piece)
+
+    def _find(self, index: int | None, call_id: str, name: str) -> _Call | None:
+        """The call that this delta goes on with; None when it begins a new one.
+
+        Some servers number every call 0, some number none and some give no id, so that a complete
+        call followed by a name under another id (or none) is a new one.
+        """
+        same = [call for call in self._calls if index is None or call.index == index]
+        named = [call for call in same if call_id and call.id == call_id]
+        if named:
+            return named[-1]
+        if not same or (call_id and index is None):
+            return None
+        last = same[-1]
+        begins = name and last.name and (call_id or index is None)
+        return None if begins and _complete(last.raw) else last
+
+    def _open(self, index: int | None, call_id: str) -> _Call:
+        taken = {call.id for call in self._calls}
+        if not call_id or call_id in taken:
+            number = self._number()
+            while (call_id := f"call_{number}") in taken:
+                number += 1
+        call = _Call(call_id, index)
+        self._calls.append(call)
+        return call
+
+
+def read_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
+    """A call with its arguments read; they are None when `raw` is no JSON object.
+
+    No text at all means no arguments, unless the reply was `cut` at the token limit.
+    """
+    if not raw.strip():
+        return ToolCall(call_id, name, None if cut else {}, raw)
+    try:
+        arguments = json.loads(raw, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return ToolCall(call_id, name, None, raw)
+    if not isinstance(arguments, dict):
+        return ToolCall(call_id, name, None, raw)
+    if "\\u" in raw:
+        text = json.dumps(arguments, ensure_ascii=False)
+        if (mended := mend(text)) != text:
+            return ToolCall(call_id, name, json.loads(mended), mended)
+    return ToolCall(call_id, name, arguments, raw)
+
+
+def next_call_number(messages: Iterable[Message]) -> int:
+    """One more than the highest `call_N` in the conversation."""
+    found = (_MADE_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
+    return max((int(match[1]) for match in found if match), default=0) + 1
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _complete(raw: str) -> bool:
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return True

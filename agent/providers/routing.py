@@ -1,0 +1,207 @@
+"""From a name to a provider: `vendor/model`, named models, and whose key is at hand."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from urllib.parse import urlsplit
+
+from agent.errors import ConfigError
+from agent.providers.base import Provider
+from agent.providers.transport import Deadlines, Endpoint
+from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
+
+OFFLINE = "offline/echo"
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+_VERSION_PART = re.compile(r"v\d+\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A model by name: as somebody configured it, and after `resolve` with nothing left open.
+
+    `model` is `vendor/model`. `transport` picks the HTTP client, `context_tokens` is the size of
+    the window. `temperature` and `max_tokens` are this model's own, if it has any.
+    """
+
+    name: str
+    model: str
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    transport: Literal["aiohttp", "sdk"] = "aiohttp"
+    context_tokens: int | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    @property
+    def vendor(self) -> str:
+        name = self.model.partition("/")[0]
+        return ALIASES.get(name, name)
+
+    @property
+    def model_id(self) -> str:
+        """The vendor's own name for the model, as requests carry it."""
+        return self.model.partition("/")[2]
+
+
+ProviderFactory = Callable[[ModelConfig], Provider]
+
+# What `register_provider` was told; the one thing here that outlives a call.
+_registered: dict[str, ProviderFactory] = {}
+
+
+def register_provider(name: str, factory: ProviderFactory) -> None:
+    """Make `name/model` reach what `factory` makes of its `ModelConfig`.
+
+    Raises `ConfigError` for a name that Kore itself uses; a name of one's own may be replaced.
+    """
+    if not name or "/" in name or find_vendor(name) or name == "offline":
+        raise ConfigError(f"{name!r} cannot be the name of a provider of your own")
+    _registered[name] = factory
+
+
+def resolve(name: str, known: Sequence[ModelConfig], environ: Mapping[str, str]) -> ModelConfig:
+    """What `name` stands for: an entry of `known` (model_list), or `vendor/model`.
+
+    Address, window and key come from the entry, then from the vendor; the key then from
+    `environ`. Raises `ConfigError` for an unknown name, a bad address or a missing key.
+    """
+    config = next((entry for entry in known if entry.name == name), None)
+    if config is None:
+        config = ModelConfig(name, name)
+    if not config.vendor or not config.model_id:
+        raise _unknown_name(name, known)
+    vendor = find_vendor(config.vendor)
+    if vendor is None:
+        if config.vendor not in _registered and config.model != OFFLINE:
+            raise _unknown_vendor(config)
+        key = _expanded(config, environ)
+        return replace(config, api_key=key, context_tokens=config.context_tokens or CONTEXT_TOKENS)
+    return replace(
+        config,
+        api_base=_address(config, vendor),
+        api_key=_key(config, vendor, environ),
+        context_tokens=config.context_tokens or vendor.context_tokens,
+    )
+
+
+def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) -> Provider:
+    """A provider for a resolved config; nothing is connected before its first request."""
+    if config.vendor in _registered:
+        return _registered[config.vendor](config)
+    vendor = find_vendor(config.vendor)
+    if vendor is None:
+        from agent.providers.scripted import Echo
+
+        return Echo()
+    return _compatible(config, vendor, deadlines or Deadlines())
+
+
+def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:
+    """The model to use when nothing is configured.
+
+    The first vendor whose key is in `environ`, else the first local Ollama model, else the
+    offline stand-in.
+    """
+    for vendor in VENDORS.values():
+        if vendor.default_model and any(environ.get(name) for name in vendor.key_variables):
+            return f"{vendor.name}/{vendor.default_model}"
+    return f"ollama/{ollama_models[0]}" if ollama_models else OFFLINE
+
+
+def normalise_base(address: str, version: str | None) -> str:
+    """The address without a trailing slash or method, and with its version when it names none.
+
+    Raises `ConfigError` for what is no http address.
+    """
+    parts = urlsplit(address.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"api_base: found {address!r}, expected an address such as https://example.com/v1"
+        )
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    if version and not any(map(_VERSION_PART.fullmatch, path.split("/"))):
+        path = f"{path}/{version}"
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def _compatible(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+    from agent.providers.openai import OpenAI
+    from agent.providers.transport import AiohttpTransport, Transport
+
+    endpoint = Endpoint(
+        vendor.name,
+        config.api_base or vendor.api_base,
+        config.api_key or "",
+        next(iter(vendor.key_variables), None),
+    )
+    transport: Transport
+    if config.transport == "sdk":
+        from agent.providers.sdk import SdkTransport
+
+        transport = SdkTransport(endpoint, deadlines)
+    else:
+        transport = AiohttpTransport(endpoint, deadlines)
+    return OpenAI(endpoint, transport, dialect=vendor.dialect, deadlines=deadlines)
+
+
+def _address(config: ModelConfig, vendor: Vendor) -> str:
+    if not config.api_base:
+        return vendor.api_base
+    try:
+        return normalise_base(config.api_base, vendor.version)
+    except ConfigError as exc:
+        raise ConfigError(f"model {config.name!r}: {exc}") from None
+
+
+def _key(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+    if config.api_key:
+        return _expanded(config, environ)
+    found = next((environ[name] for name in vendor.key_variables if environ.get(name)), None)
+    if found is None and vendor.key_variables and not config.api_base:
+        raise ConfigError(
+            f"model {config.name!r} needs a key for {vendor.name}: set the environment variable "
+            f"{vendor.key_variables[0]}, or api_key in model_list"
+        )
+    return found.strip() if found else None
+
+
+def _expanded(config: ModelConfig, environ: Mapping[str, str]) -> str | None:
+    reference = _REFERENCE.fullmatch(config.api_key or "")
+    if reference is None:
+        return config.api_key
+    found = environ.get(reference[1])
+    if not found:
+        raise ConfigError(
+            f"model {config.name!r}: api_key names the environment variable {reference[1]}, "
+            "which is not set"
+        )
+    return found
+
+
+def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
+    names = [entry.name for entry in known]
+    guess = _near(name, names)
+    return ConfigError(
+        f"there is no model {name!r}: expected a model_name of model_list "
+        f"({', '.join(names) or 'which is empty'}) or vendor/model, such as openai/gpt-5{guess}"
+    )
+
+
+def _unknown_vendor(config: ModelConfig) -> ConfigError:
+    names = [*VENDORS, *ALIASES, *_registered, "offline"]
+    guess = _near(config.vendor, names, "/" + config.model_id)
+    if config.vendor == "offline":
+        guess = f"; did you mean {OFFLINE!r}?"
+    return ConfigError(
+        f"model {config.model!r}: there is no such vendor or model; known vendors are "
+        f"{', '.join([*VENDORS, *_registered, 'offline'])}{guess}"
+    )
+
+
+def _near(name: str, names: Sequence[str], rest: str = "") -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, names, 1)
+    return f"; did you mean {found[0] + rest!r}?" if found else ""

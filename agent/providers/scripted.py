@@ -1,0 +1,122 @@
+"""Models without a network: the offline stand-in that ships, and scripts for tests."""
+
+import json
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from agent.errors import Rejected
+from agent.events import (
+    ModelEvent,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnd,
+    ToolCallDelta,
+)
+from agent.prompts import fill
+from agent.providers.base import ModelRequest
+from agent.providers.reply import next_call_number, read_call
+from agent.types import Message, Thinking, Usage, assistant
+
+_WORD = re.compile(r"\s*\S+\s*")
+_COMMAND = re.compile(r"^\s*!tool\s+(\S+)[^\S\n]*(.*)$", re.MULTILINE)
+_QUOTED_CHARS = 400
+
+Step = Message | str | Exception | Callable[[ModelRequest], Message | str | Exception]
+
+
+class Echo:
+    """The model `offline/echo`: says that it is a stand-in and repeats what it was told.
+
+    A line `!tool NAME {"argument": …}` in a user message makes it call that tool; several lines
+    are several calls in one reply. It then quotes the results.
+    """
+
+    @property
+    def name(self) -> str:
+        return "offline"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        for event in spoken(request, _answer(request)):
+            yield event
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+class Scripted:
+    """Gives the scripted replies, one per request, and keeps the `requests` it was asked.
+
+    An exception is raised in place of a reply; a function is asked with the request. Raises
+    `Rejected` when the script is over.
+    """
+
+    def __init__(self, replies: Iterable[Step]) -> None:
+        self.requests: list[ModelRequest] = []
+        self.closed = False
+        self._steps = deque(replies)
+
+    @property
+    def name(self) -> str:
+        return "scripted"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.requests.append(request)
+        if not self._steps:
+            raise Rejected(f"the script is over after {len(self.requests) - 1} replies")
+        step = self._steps.popleft()
+        if not isinstance(step, Message | str | Exception):
+            step = step(request)
+        if isinstance(step, Exception):
+            raise step
+        for event in spoken(request, assistant(step) if isinstance(step, str) else step):
+            yield event
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def spoken(request: ModelRequest, message: Message) -> Iterator[ModelEvent]:
+    """The events of a stream that says `message` word by word; usage is characters / 4."""
+    thinking = "".join(part.text for part in message.content if isinstance(part, Thinking))
+    if thinking:
+        yield ThinkingDelta(thinking, len(thinking))
+        yield ThinkingEnd(thinking)
+    for word in _WORD.findall(message.text) or ([message.text] if message.text else []):
+        yield TextDelta(word)
+    for call in message.tool_calls:
+        yield ToolCallDelta(call.id, call.name, call.raw)
+    said = len(message.text) + len(thinking) + sum(len(call.raw) for call in message.tool_calls)
+    asked = len(request.system) + sum(len(one.text) for one in request.messages)
+    reason = "tool_calls" if message.tool_calls else "stop"
+    yield Reply(message, Usage(-(-asked // 4), -(-said // 4)), reason)
+
+
+def _answer(request: ModelRequest) -> Message:
+    results = _results(request)
+    if results:
+        quoted = "\n\n".join(_cut(result) for result in results)
+        return assistant(fill("offline_results", results=quoted))
+    text = next((one.text for one in reversed(request.messages) if one.role == "user"), "")
+    number = next_call_number(request.messages)
+    calls = tuple(
+        read_call(f"call_{n}", name, raw.strip())
+        for n, (name, raw) in enumerate(_COMMAND.findall(text), number)
+    )
+    return assistant("", calls) if calls else assistant(fill("offline", text=text))
+
+
+def _results(request: ModelRequest) -> list[str]:
+    """The results that arrived since the last reply, in order."""
+    found: list[str] = []
+    for message in reversed(request.messages):
+        if message.role != "tool":
+            break
+        found.insert(0, message.text)
+    return found
+
+
+def _cut(text: str) -> str:
+    shown = text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…"
+    return "\n".join(f"> {line}" for line in shown.splitlines() or [json.dumps(shown)])

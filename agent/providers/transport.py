@@ -1,0 +1,153 @@
+"""How a request body reaches a server and bytes come back: the port, and aiohttp behind it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, Protocol
+
+from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailable
+from agent.version import VERSION
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_LARGE_BODY_BYTES = 1 << 20
+_KEEPALIVE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long to wait, in seconds.
+
+    `first_byte_s` covers the time until the reply begins, `idle_s` every silence after that,
+    `settle_s` the wait for the end of a stream whose reply is already complete.
+    """
+
+    connect_s: float = 10
+    first_byte_s: float = 120
+    idle_s: float = 60
+    settle_s: float = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A vendor's address and key; `key_variable` is where people set the key."""
+
+    vendor: str
+    api_base: str
+    api_key: str = field(default="", repr=False)
+    key_variable: str | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{self.api_base}/chat/completions"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a request; no compression, since it would hold a stream back."""
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"kore/{VERSION}",
+        }
+        return headers | {"Authorization": f"Bearer {self.api_key}"} if self.api_key else headers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response; header names are in lower case, `chunks` are its body as it arrives."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    """Sends one body by POST.
+
+    Opening and reading raise `Unavailable`, `TimedOut`, `Rejected` or `BadReply`; any HTTP status
+    is an answer. Leaving the context lets go of the connection, or closes it when unread bytes
+    are left.
+    """
+
+    def post(self, body: bytes) -> AbstractAsyncContextManager[Answer]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class AiohttpTransport:
+    """One aiohttp session, opened at first use, with its connections kept alive."""
+
+    def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
+        self._endpoint = endpoint
+        self._deadlines = deadlines
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def post(self, body: bytes) -> AsyncIterator[Answer]:
+        import aiohttp
+
+        data = BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
+        try:
+            async with (
+                self._open().post(self._endpoint.url, data=data, allow_redirects=False) as response,
+                aclosing(self._read(response)) as chunks,
+            ):
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                yield Answer(response.status, headers, chunks)
+        except aiohttp.ClientError as exc:
+            raise connection_failure(exc, self._endpoint) from exc
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _read(self, response: "aiohttp.ClientResponse") -> AsyncGenerator[bytes, None]:
+        import aiohttp
+
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except aiohttp.ClientError as exc:
+            raise connection_failure(exc, self._endpoint) from exc
+
+    def _open(self) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        if self._session is None or self._session.closed:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect_s)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
+                timeout=timeout,
+                headers=self._endpoint.headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> ProviderError:
+    """Our error for one of aiohttp's; none of their texts can hold a key."""
+    import aiohttp
+
+    place = f"{endpoint.vendor} at {endpoint.api_base}"
+    match exc:
+        case aiohttp.ServerTimeoutError():
+            return TimedOut(f"no connection to {place} within the time allowed")
+        case aiohttp.ClientSSLError():
+            return Rejected(
+                f"the TLS certificate of {place} was not accepted",
+                hint="Install the system's CA certificates, or correct api_base.",
+            )
+        case aiohttp.InvalidURL():
+            return Rejected(f"{endpoint.api_base!r} is not an address; correct api_base")
+        case aiohttp.ClientConnectorDNSError():
+            return Unavailable(f"the name of {place} was not found; check the network or api_base")
+        case aiohttp.ClientConnectorError():
+            return Unavailable(f"nothing answers for {place}", hint="Is the server running?")
+        case aiohttp.ClientResponseError():
+            return BadReply(f"{place} does not speak HTTP as expected")
+        case _:
+            return Unavailable(f"the connection to {place} broke")

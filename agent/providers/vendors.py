@@ -1,0 +1,131 @@
+"""The vendors that Kore knows: where they are, where their key lives, how they differ."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from agent.providers.wire import Dialect
+
+CONTEXT_TOKENS = 128_000
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """One vendor of an OpenAI-compatible endpoint.
+
+    `version` is the path that an address needs at its end when it names none. A vendor without
+    `key_variables` needs no key. `default_model` is a current model that is cheap and good with
+    tools; vendors without one are never chosen unasked.
+    """
+
+    name: str
+    api_base: str
+    key_variables: tuple[str, ...] = ()
+    default_model: str | None = None
+    context_tokens: int = CONTEXT_TOKENS
+    version: str | None = "v1"
+    dialect: Dialect = field(default_factory=Dialect)
+
+
+_EFFORT = {"reasoning_effort": "high"}
+_THINKING = {"thinking": {"type": "enabled"}}
+
+# In the order in which a key in the environment is taken as the user's choice.
+_TABLE = (
+    # https://platform.openai.com/docs/models
+    Vendor(
+        "openai",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        "gpt-5-mini",
+        400_000,
+        dialect=Dialect(max_tokens_name="max_completion_tokens", thinking=_EFFORT),
+    ),
+    # https://platform.claude.com/docs/en/api/openai-sdk
+    Vendor(
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        ("ANTHROPIC_API_KEY",),
+        "claude-haiku-4-5",
+        200_000,
+        dialect=Dialect(thinking={"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+    ),
+    # https://ai.google.dev/gemini-api/docs/openai
+    Vendor(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "gemini-3.5-flash",
+        1_000_000,
+        version="v1beta/openai",
+        dialect=Dialect(replay_extra=True, thinking=_EFFORT),
+    ),
+    # https://api-docs.deepseek.com/quick_start/your_first_api_call
+    Vendor(
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        ("DEEPSEEK_API_KEY",),
+        "deepseek-flash",
+        dialect=Dialect(replay_reasoning=True, thinking=_THINKING),
+    ),
+    Vendor(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        "openrouter/auto",
+        dialect=Dialect(thinking={"reasoning": {"effort": "high"}}),
+    ),
+    # https://platform.kimi.ai/docs/models
+    Vendor(
+        "moonshot",
+        "https://api.moonshot.ai/v1",
+        ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
+        "kimi-k2.6",
+        256_000,
+        dialect=Dialect(replay_reasoning=True, thinking=_THINKING),
+    ),
+    Vendor(
+        "zhipu",
+        "https://open.bigmodel.cn/api/paas/v4",
+        ("ZHIPU_API_KEY", "ZHIPUAI_API_KEY"),
+        "glm-5.2",
+        version=None,
+        dialect=Dialect(replay_reasoning=True, thinking=_THINKING),
+    ),
+    Vendor(
+        "qwen",
+        "https://dashscope.aliyuncs.com/compatible-mode/v1",
+        ("DASHSCOPE_API_KEY", "QWEN_API_KEY"),
+        "qwen-plus",
+        dialect=Dialect(thinking={"enable_thinking": True}),
+    ),
+    Vendor(
+        "mistral",
+        "https://api.mistral.ai/v1",
+        ("MISTRAL_API_KEY",),
+        "mistral-small-latest",
+        dialect=Dialect(stream_usage=False),
+    ),
+    Vendor("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), "openai/gpt-oss-120b"),
+    Vendor("xai", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4.3"),
+    Vendor("together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), "openai/gpt-oss-120b"),
+    Vendor(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        ("FIREWORKS_API_KEY",),
+        "accounts/fireworks/models/gpt-oss-120b",
+    ),
+    Vendor("ollama", "http://localhost:11434/v1"),
+    Vendor("vllm", "http://localhost:8000/v1"),
+    Vendor("lmstudio", "http://localhost:1234/v1"),
+)
+
+VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.name: vendor for vendor in _TABLE})
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {"kimi": "moonshot", "google": "gemini", "dashscope": "qwen", "claude": "anthropic"}
+)
+
+
+def find_vendor(name: str) -> Vendor | None:
+    return VENDORS.get(ALIASES.get(name, name))
