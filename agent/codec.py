@@ -15,7 +15,7 @@ from agent.events import Event
 from agent.types import Context, Message, Part, Result, Text, Thinking, ToolCall, Usage
 
 _EVENTS: dict[str, type[Event]] = {cls.type: cls for cls in get_args(Event)}
-_SURROGATES = {code: "\ufffd" for code in range(0xD800, 0xE000)}
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 def safe_text(text: str) -> str:

@@ -16,6 +16,8 @@ Foreign exceptions are mapped to these once, at the edge, with `from exc`.
 Every error carries a short stable `code` that people can look up in docs/errors.md.
 """
 
+from collections.abc import Iterator
+
 
 class KoreError(Exception):
     """Base of all of Kore's own errors; `str(error)` is one sentence for a person."""
@@ -94,3 +96,17 @@ class PolicyDenied(KoreError):
     """The policy or a person refused a tool call; the text says why."""
 
     code = "denied"
+
+
+def of_code(code: str, message: str, hint: str | None = None) -> KoreError:
+    """The error that has this code, made again from what was written of it."""
+    found = next((cls for cls in _tree(KoreError) if cls.code == code), KoreError)
+    error = found(message)
+    error.hint = hint
+    return error
+
+
+def _tree(cls: type[KoreError]) -> Iterator[type[KoreError]]:
+    yield cls
+    for child in cls.__subclasses__():
+        yield from _tree(child)

@@ -1,7 +1,10 @@
 """What travels over the bus: messages in, messages out, and the route between them."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from agent.codec import dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,21 @@ class InboundMessage:
 
     @property
     def session_key(self) -> str:
-        """The lane that this message waits in; the lane is bound to a session when it is claimed."""
+        """The lane that this message waits in; it is bound to a session when it is claimed."""
         return self.route.lane
 
     @property
     def principal(self) -> str:
         return f"{self.channel}:{self.sender.id}"
+
+    def to_json(self) -> str:
+        return dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "InboundMessage":
+        """Raises TypeError or KeyError when the text is not an inbound message's."""
+        data = json.loads(text)
+        return cls(**{**data, "sender": Sender(**data["sender"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,8 @@ class OutboundMessage:
 
     `provider_msg` is set when the platform already shows an earlier version (a streamed preview):
     the part then goes out as an edit of it. `maybe_duplicate` means that an earlier try may have
-    arrived; the channel shows that to the reader.
+    arrived; the channel shows that to the reader. `event_id` names the inbound message that is
+    answered, and `last` closes the answer.
     """
 
     delivery_id: str
@@ -108,3 +121,5 @@ class OutboundMessage:
     reply_to: str | None = None
     provider_msg: str | None = None
     maybe_duplicate: bool = False
+    event_id: str | None = None
+    last: bool = True

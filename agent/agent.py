@@ -1,0 +1,202 @@
+"""Agent: a model, tools and rules, wired together; `stream` and `run` are what people call."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from agent import events
+from agent.context.moment import moment
+from agent.context.system import Workspace
+from agent.errors import ProviderError, of_code
+from agent.events import Event
+from agent.executor import Executor, Place, Stopped
+from agent.history import History, MemoryHistory
+from agent.loop import Conversation, Loop, ModelCall
+from agent.outlet import Outlet
+from agent.progress import NoProgress, Progress, Stop
+from agent.prompts import load
+from agent.providers.base import Provider
+from agent.providers.models import Models
+from agent.security.policy import Approver, DefaultPolicy
+from agent.settings import AgentSettings
+from agent.tools.base import Tool
+from agent.tools.runner import Permissions, Runner
+from agent.tools.toolbox import Toolbox, default_tools
+from agent.types import Message, Result, ToolResult, assistant, user
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One turn to run.
+
+    `messages` end with a user message, or with calls that a restart cut off; `known` are the
+    results from before the restart, by call id. `memory` is the memory file of whoever speaks;
+    `root` is where relative paths start. `trimmed` says that older messages exist.
+    """
+
+    session: str
+    messages: Sequence[Message]
+    permissions: Permissions
+    memory: Path
+    root: Path
+    model: str | None = None
+    max_iterations: int | None = None
+    known: Mapping[str, ToolResult] = field(default_factory=dict)
+    trimmed: bool = False
+    progress: Progress = field(default_factory=NoProgress)
+    stop: Stop = field(default_factory=Stop)
+
+
+class Agent:
+    """A model, tools and rules.
+
+    `model` is a name (`vendor/model`), a `Provider`, or `Models` that know several names; without
+    one, a key in the environment or the offline stand-in decides. `tools` are added to the
+    built-in ones. `approve` is asked for calls that need a person's consent; without it they are
+    refused. `workspace` holds the prompt files and is where tools work (default: this folder).
+    """
+
+    def __init__(
+        self,
+        model: str | Provider | Models | None = None,
+        *,
+        tools: Sequence[Tool] = (),
+        history: History | None = None,
+        approve: Approver | None = None,
+        workspace: str | Path = ".",
+        settings: AgentSettings | None = None,
+    ) -> None:
+        self.settings = settings or AgentSettings()
+        self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
+        self.toolbox = Toolbox([*default_tools(self.settings.tools), *tools])
+        self.workspace = Workspace(Path(workspace).expanduser().resolve())
+        self._history = history or MemoryHistory()
+        self._permissions = Permissions(DefaultPolicy("local"), approve)
+
+    async def run(self, prompt: str, *, session: str | None = None) -> Result:
+        """`stream`, collected. Raises the `ProviderError` that ended the turn, if one did."""
+        error: events.Error | None = None
+        async with aclosing(self.stream(prompt, session=session)) as stream:
+            async for event in stream:
+                if isinstance(event, events.Error):
+                    error = event
+                elif isinstance(event, events.Done) and error is None:
+                    return event.result
+        assert error is not None, "a turn ends with Done"
+        raise of_code(error.code, error.message, error.hint)
+
+    async def stream(self, prompt: str, *, session: str | None = None) -> AsyncGenerator[Event]:
+        """The events of one turn; the last is `Done`.
+
+        Closing the iterator or cancelling the task stops the turn; the history stays valid.
+        Without `session`, the turn is the first and only one of a new session.
+        """
+        session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
+        asked = user(prompt, moment(datetime.now()))
+        messages = await self._history.load(session)
+        task = Task(
+            session=session,
+            messages=[*messages, asked],
+            permissions=self._permissions,
+            memory=self.workspace.owner_memory,
+            root=self.workspace.folder,
+        )
+        turn = Turn(self, task)
+        try:
+            async with aclosing(turn.events()) as stream:
+                async for event in stream:
+                    yield event
+        finally:
+            await asyncio.shield(self._history.append(session, [asked, *turn.settled()]))
+
+    def turn(self, task: Task) -> AsyncGenerator[Event]:
+        """The events of a turn whose history and durability are the caller's."""
+        return Turn(self, task).events()
+
+    async def aclose(self) -> None:
+        """Close the connections to the models."""
+        await self.models.aclose()
+
+
+class Turn:
+    """One turn: the loop runs in a task of its own and fills the outlet that `events` drains."""
+
+    def __init__(self, agent: Agent, task: Task) -> None:
+        self._agent = agent
+        self._task = task
+        self._outlet = Outlet()
+        self._loop: Loop | None = None
+
+    async def events(self) -> AsyncGenerator[Event]:
+        writer = asyncio.create_task(self._write(), name=f"turn {self._task.session}")
+        self._task.stop.bind(writer)
+        try:
+            async for event in self._outlet.drain(writer):
+                yield event
+            await writer
+        finally:
+            writer.cancel()
+            await asyncio.wait({writer})
+
+    def settled(self) -> list[Message]:
+        """The new messages, valid whenever one looks."""
+        return self._loop.settled() if self._loop else []
+
+    async def _write(self) -> None:
+        """Run the loop; whatever ends it, `Done` is the last event."""
+        try:
+            self._loop = await self._prepare()
+            await self._loop.run(self._task.max_iterations or self._agent.settings.max_iterations)
+            result = self._result()
+        except Stopped as exc:
+            result = self._result()
+            messages = (*result.messages, assistant(str(exc)))
+            text = f"{result.text}\n\n{exc}".strip()
+            result = replace(result, success=False, text=text, messages=messages, stopped=exc.why)
+        except ProviderError as exc:
+            await self._outlet.emit(events.Error(exc.code, str(exc), exc.hint))
+            result = replace(self._result(), success=False, stopped="error", error_code=exc.code)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not self._task.stop.requested or current is None:
+                raise
+            # Asked for through `Stop`: the turn comes to a result instead of vanishing.
+            current.uncancel()
+            result = replace(self._result(), success=False, stopped="cancelled")
+        await self._outlet.emit(events.Done(result))
+
+    async def _prepare(self) -> Loop:
+        agent, task = self._agent, self._task
+        opened = await agent.models.open(task.model)
+        prompt = agent.workspace.system_prompt(task.memory, task.root)
+        await self._outlet.emit(
+            events.SessionStart(task.session, opened.provider.name, opened.model)
+        )
+        for notice in prompt.notices:
+            await self._outlet.emit(events.Notice("warning", notice))
+        call = ModelCall(
+            provider=opened.provider,
+            model=opened.model,
+            system=prompt.text,
+            tools=agent.toolbox.specs(),
+            window=opened.context_tokens,
+            temperature=agent.settings.temperature,
+            max_tokens=agent.settings.max_tokens,
+        )
+        runner = Runner(agent.toolbox, task.permissions, timeout_s=agent.settings.call_timeout_s)
+        place = Place(task.session, task.root, task.memory)
+        executor = Executor(runner, place, task.progress, self._outlet, task.known)
+        conversation = Conversation(list(task.messages), task.trimmed)
+        return Loop(call, conversation, executor, task.progress, self._outlet)
+
+    def _result(self) -> Result:
+        if self._loop is None:
+            return Result(False, "", self._task.session, ())
+        result = self._loop.result(self._task.session)
+        if not result.text:
+            return replace(result, text=load("empty_reply"))
+        return result

@@ -1,0 +1,72 @@
+"""The system prompt, made of the workspace's files.
+
+It is byte-identical from turn to turn as long as the files are: nothing that moves belongs here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.prompts import fill
+
+LIMIT_CHARS = 20_000
+_FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """The text, and a sentence for each file that was too long to go in whole."""
+
+    text: str
+    notices: tuple[str, ...] = ()
+
+
+class Workspace:
+    """Reads the files that make up the system prompt, each only when it has changed.
+
+    USER.md and memory/MEMORY.md are the owner's: a prompt for somebody else holds neither, but
+    that person's own memory file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._seen: dict[Path, tuple[tuple[int, int], str]] = {}
+
+    @property
+    def owner_memory(self) -> Path:
+        return self.folder / "memory" / "MEMORY.md"
+
+    def system_prompt(self, memory: Path, root: Path) -> SystemPrompt:
+        """`memory` is the memory file of whoever speaks, `root` is where relative paths start."""
+        owner = memory == self.owner_memory
+        names = _FILES if owner else tuple(name for name in _FILES if name != "USER.md")
+        notices: list[str] = []
+        texts = list(self._texts([*(self.folder / name for name in names), memory], notices))
+        text = fill("system", files="\n\n".join(texts), root=root).strip()
+        return SystemPrompt(text, tuple(notices))
+
+    def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
+        for path in paths:
+            text = self._read(path)
+            if len(text) > LIMIT_CHARS:
+                notices.append(
+                    f"{path.name} is {len(text):,} characters long; only its first "
+                    f"{LIMIT_CHARS:,} are used. Shorten it."
+                )
+                text = text[:LIMIT_CHARS] + "\n…"
+            if text:
+                yield text
+
+    def _read(self, path: Path) -> str:
+        """The file's text; a missing one is empty, and so is one that is no regular file."""
+        try:
+            stat = path.stat()
+            mark = (stat.st_mtime_ns, stat.st_size)
+            seen = self._seen.get(path)
+            if seen is None or seen[0] != mark:
+                text = path.read_text("utf-8", errors="replace").replace("\r\n", "\n").strip()
+                seen = self._seen[path] = (mark, text)
+        except OSError:
+            self._seen.pop(path, None)
+            return ""
+        return seen[1]

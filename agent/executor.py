@@ -1,0 +1,138 @@
+"""Runs the tool calls of one reply, journaling each: reads side by side, the rest in order."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from agent import events
+from agent.errors import KoreError
+from agent.guard import LoopGuard
+from agent.history import tool_message
+from agent.outlet import Outlet
+from agent.progress import Progress
+from agent.prompts import fill, load
+from agent.tools.base import CallContext
+from agent.tools.runner import Runner
+from agent.types import Message, ToolCall, ToolResult
+
+PARALLEL_READS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a turn's tools work: session, folder for relative paths, speaker's memory file."""
+
+    session: str
+    workspace: Path
+    memory: Path
+
+
+class Stopped(KoreError):
+    """The turn ended before the model was done."""
+
+    def __init__(self, why: Literal["max_iterations", "loop"], message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class Executor:
+    """Runs calls; `results` holds the tool message of every call that came to an end.
+
+    `known` are results from before a restart, by call id: those calls are not run again.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        place: Place,
+        progress: Progress,
+        outlet: Outlet,
+        known: Mapping[str, ToolResult],
+    ) -> None:
+        self.results: dict[str, Message] = {}
+        self._runner = runner
+        self._place = place
+        self._progress = progress
+        self._outlet = outlet
+        self._known = known
+        self._guard = LoopGuard()
+
+    async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """The tool messages, in call order. Raises `Stopped` for a model that runs in circles."""
+        await self._outlet.emit(events.State("executing"))
+        for batch in _batches(calls, self._runner):
+            if len(batch) == 1:
+                await self._run(batch[0])
+            else:
+                await self._run_together(batch)
+        await self._outlet.emit(events.State("observing"))
+        return [self.results[call.id] for call in calls]
+
+    async def _run_together(self, batch: Sequence[ToolCall]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in batch:
+                    group.create_task(self._run(call))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from several
+
+    async def _run(self, call: ToolCall) -> None:
+        known = self._known.get(call.id)
+        if known is not None:
+            self._guard.judge(call, known)
+            self.results[call.id] = tool_message(call, known.for_model, is_error=known.is_error)
+            return
+        await self._outlet.emit(events.ToolStart(call.id, call.name, call.arguments or {}))
+        began = time.monotonic()
+        effect = self._runner.effect(call)
+        result = await self._runner.run(
+            self._context(call), lambda: self._progress.start(call, effect)
+        )
+        verdict = self._guard.judge(call, result)
+        if verdict != "fine":
+            result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
+        await self._progress.finish(call, result)
+        self.results[call.id] = tool_message(call, result.for_model, is_error=result.is_error)
+        await self._report(call, result, time.monotonic() - began)
+        if verdict == "stop":
+            raise Stopped("loop", fill("stopped_loop", tool=call.name))
+
+    def _context(self, call: ToolCall) -> CallContext:
+        def output(text: str, stream: Literal["stdout", "stderr"]) -> None:
+            self._outlet.offer(events.ToolOutput(call.id, text, stream))
+
+        place = self._place
+        return CallContext(call, place.session, place.workspace, place.memory, output)
+
+    async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
+        diffs = [artifact.content for artifact in result.artifacts if artifact.kind == "diff"]
+        await self._outlet.emit(
+            events.ToolResulted(
+                call.id,
+                call.name,
+                result.for_user if result.for_user is not None else result.for_model,
+                result.is_error,
+                round(elapsed_s, 3),
+                "\n".join(diffs) or None,
+            )
+        )
+
+
+def _batches(calls: Sequence[ToolCall], runner: Runner) -> Iterator[list[ToolCall]]:
+    """Neighbouring reads together, everything else alone."""
+    reads: list[ToolCall] = []
+    for call in calls:
+        if runner.effect(call) == "read":
+            reads.append(call)
+            if len(reads) < PARALLEL_READS:
+                continue
+        if reads:
+            yield reads
+        if call not in reads:
+            yield [call]
+        reads = []
+    if reads:
+        yield reads

@@ -1,0 +1,184 @@
+"""One turn: plan (call the model), execute (tools), observe (results), reflect (done?), again."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import cast
+
+from agent import events
+from agent.context.budget import estimate_text, fit
+from agent.errors import BadReply, ContextTooLong
+from agent.executor import Executor, Stopped
+from agent.history import answer_open_calls, open_calls, repair
+from agent.outlet import Outlet
+from agent.progress import Progress
+from agent.prompts import fill, load
+from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.signals import find_signal
+from agent.types import Message, Result, Usage, assistant
+
+_REPLY_SHARE = 0.2
+_REPLY_TOKENS = 8_000
+_SMALLEST_WINDOW = 500
+_SHRINKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """All of a model request that stays the same during a turn. `window` is in tokens."""
+
+    provider: Provider
+    model: str
+    system: str
+    tools: Sequence[ToolSpec]
+    window: int
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What the model is shown: it grows at its end. `trimmed`: older messages exist but left."""
+
+    messages: list[Message]
+    trimmed: bool = False
+
+
+class Loop:
+    """The state of one turn. `settled` is valid at any moment, also after a cancellation."""
+
+    def __init__(
+        self,
+        call: ModelCall,
+        conversation: Conversation,
+        executor: Executor,
+        progress: Progress,
+        outlet: Outlet,
+    ) -> None:
+        self._call = call
+        self._conversation = conversation
+        self._executor = executor
+        self._progress = progress
+        self._outlet = outlet
+        self._said_before = _since_last_user(conversation.messages)
+        self._new: list[Message] = []
+        self._partial = ""
+        self._usage = Usage()
+        self._window = call.window
+        self._dropped = 0
+
+    async def run(self, max_iterations: int) -> None:
+        """Go on until the model is done. Raises `ProviderError` and `Stopped`."""
+        await self._execute()
+        for n in range(1, max_iterations + 1):
+            await self._outlet.emit(events.IterationStart(n, max_iterations))
+            await self._plan()
+            await self._outlet.emit(events.State("reflecting"))
+            if not open_calls(self._conversation.messages):
+                await self._outlet.emit(events.State("done"))
+                return
+            await self._execute()
+        raise Stopped("max_iterations", fill("max_iterations", n=max_iterations))
+
+    def settled(self) -> list[Message]:
+        """The turn's new messages, made valid: what had been said of an unfinished reply, and a
+        result for every call."""
+        messages = list(self._new)
+        open_ended = answer_open_calls(self._conversation.messages, self._executor.results)
+        messages += open_ended
+        if self._partial:
+            messages.append(assistant(self._partial))
+        return messages
+
+    def result(self, session: str) -> Result:
+        """What the turn came to, if the model had its say."""
+        messages = self.settled()
+        texts = [m.text.strip() for m in (*self._said_before, *messages) if m.role == "assistant"]
+        text = "\n\n".join(filter(None, texts))
+        signal, reason = find_signal(text)
+        return Result(
+            success=bool(text) and signal != "BLOCKED",
+            text=text,
+            session_id=session,
+            messages=tuple(messages),
+            usage=self._usage,
+            signal=signal,
+            signal_reason=reason,
+        )
+
+    async def _plan(self) -> None:
+        """One model call; its reply is journaled before anything of it runs."""
+        await self._outlet.emit(events.State("planning"))
+        reply = await self._ask_within_window()
+        if reply.usage is not None:
+            self._usage += reply.usage
+            await self._outlet.emit(events.UsageReport(self._usage))
+        await self._outlet.emit(events.StreamEnd(reply.finish_reason))
+        if reply.finish_reason == "length":
+            await self._outlet.emit(events.Notice("warning", load("reply_cut")))
+        await self._progress.reply(reply.message)
+        self._partial = ""
+        self._add([reply.message])
+
+    async def _ask_within_window(self) -> events.Reply:
+        for _ in range(_SHRINKS):
+            try:
+                return await self._ask()
+            except ContextTooLong:
+                # The model's real window is smaller than what we were told.
+                self._window //= 2
+        return await self._ask()
+
+    async def _ask(self) -> events.Reply:
+        request = await self._request()
+        stream = self._call.provider.stream(request)
+        # Providers are async generators; closing one ends its connection at once.
+        async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
+            async for event in stream:
+                match event:
+                    case events.Reply():
+                        return event
+                    case events.TextDelta(text):
+                        self._partial += text
+                    case events.Retry():
+                        self._partial = ""
+                await self._outlet.emit(event)
+        raise BadReply("the model's stream ended without a reply")
+
+    async def _request(self) -> ModelRequest:
+        call = self._call
+        fixed = estimate_text(call.system) + sum(
+            estimate_text(f"{spec.description}{spec.parameters}") for spec in call.tools
+        )
+        reserve = min(call.max_tokens or _REPLY_TOKENS, int(self._window * _REPLY_SHARE))
+        limit = max(self._window - fixed - reserve, _SMALLEST_WINDOW)
+        conversation = self._conversation
+        window = fit(repair(conversation.messages), limit, trimmed=conversation.trimmed)
+        if window.dropped > self._dropped:
+            self._dropped = window.dropped
+            kept = len(window.messages)
+            await self._outlet.emit(
+                events.Compacted(window.tokens_before, window.tokens, kept, window.dropped)
+            )
+        return ModelRequest(
+            call.model,
+            call.system,
+            window.messages,
+            call.tools,
+            call.temperature,
+            call.max_tokens,
+        )
+
+    async def _execute(self) -> None:
+        calls = open_calls(self._conversation.messages)
+        if calls:
+            self._add(await self._executor.execute(calls))
+
+    def _add(self, messages: Sequence[Message]) -> None:
+        self._new.extend(messages)
+        self._conversation.messages.extend(messages)
+
+
+def _since_last_user(messages: Sequence[Message]) -> list[Message]:
+    return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]

@@ -1,0 +1,56 @@
+"""How a turn reports what must survive a crash, and how it is asked to stop."""
+
+import asyncio
+from typing import Any, Protocol
+
+from agent.types import Effect, Message, ToolCall, ToolResult
+
+
+class Progress(Protocol):
+    """Told of each step before the next one begins; the gateway's turn makes them durable.
+
+    Each method returns when its step is on disk. An exception ends the turn where it is: the
+    history stays as it was journaled.
+    """
+
+    async def reply(self, message: Message) -> None:
+        """The model's reply, with its planned calls."""
+        ...
+
+    async def start(self, call: ToolCall, effect: Effect) -> None:
+        """The call is about to run: allowed, but nothing has happened yet."""
+        ...
+
+    async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
+
+
+class NoProgress:
+    """For library users, whose history is kept when the turn ends."""
+
+    async def reply(self, message: Message) -> None: ...
+
+    async def start(self, call: ToolCall, effect: Effect) -> None: ...
+
+    async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
+
+
+class Stop:
+    """Ends a running turn from outside: its model stream and its tools stop at once.
+
+    Unlike a cancelled task, a stopped turn still comes to a `Result`, with a valid history.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._task: asyncio.Task[Any] | None = None
+
+    def request(self) -> None:
+        self.requested = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def bind(self, task: asyncio.Task[Any]) -> None:
+        """Names the task that a request cancels."""
+        self._task = task
+        if self.requested:
+            task.cancel()

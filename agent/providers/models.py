@@ -1,0 +1,57 @@
+"""The models an agent can speak to: opens each on first use and keeps it open."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.providers.base import Provider
+from agent.providers.retry import Retrying
+from agent.providers.routing import ModelConfig, default_model, open_provider, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model ready for requests; `model` is its vendor's name for it."""
+
+    provider: Provider
+    model: str
+    context_tokens: int
+
+
+@dataclass(slots=True)
+class Models:
+    """Models by name. `default` and `fallback` are names; `known` are configured ones.
+
+    `environ` is where keys are looked up. A model is resolved when it is first used, so that a
+    mistake in one that nobody uses stops nobody.
+    """
+
+    default: str
+    known: Sequence[ModelConfig] = ()
+    fallback: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, model: str | Provider | None, environ: Mapping[str, str]) -> "Models":
+        """What a library user means by `model`."""
+        if model is None or isinstance(model, str):
+            return cls(model or default_model(environ), environ=environ)
+        models = cls(model.name)
+        models._open[model.name] = OpenModel(model, model.name, 128_000)
+        return models
+
+    async def open(self, name: str | None = None) -> OpenModel:
+        """The named model, or the default one. Raises `ConfigError` when it cannot be used."""
+        name = name or self.default
+        if name not in self._open:
+            self._open[name] = self._connect(name)
+        return self._open[name]
+
+    def check(self, name: str) -> ModelConfig:
+        """What the name stands for. Raises `ConfigError`."""
+        return resolve(name, self.known, self.environ)
+
+    async def aclose(self) -> None:
+        for model in self._open.values():
+            await model.provider.aclose()
+        self._open.clear()

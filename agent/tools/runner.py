@@ -1,0 +1,100 @@
+"""One tool call from the model's words to a result: check, plan, decide, ask, run."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from agent.errors import KoreError, PolicyDenied, ToolError
+from agent.prompts import load
+from agent.security.policy import ApprovalRequest, Approver, Policy, ToolRequest
+from agent.tools.base import CallContext, Plan, Tool
+from agent.tools.toolbox import Toolbox
+from agent.types import Effect, ToolCall, ToolResult
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class _Plans(Protocol):
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Who decides: the policy first, then the person when the policy says "ask"."""
+
+    policy: Policy
+    approver: Approver | None = None
+
+
+class Runner:
+    """Runs calls. Whatever goes wrong inside a tool becomes a result that the model reads."""
+
+    def __init__(self, toolbox: Toolbox, permissions: Permissions, *, timeout_s: float) -> None:
+        self._toolbox = toolbox
+        self._permissions = permissions
+        self._timeout_s = timeout_s
+
+    def effect(self, call: ToolCall) -> Effect:
+        """The effect that the call's tool declares; an unknown tool has none."""
+        tool = self._toolbox.find(call.name)
+        return tool.effect if tool else "read"
+
+    async def run(
+        self, context: CallContext, on_start: Callable[[], Awaitable[None]]
+    ) -> ToolResult:
+        """The call's result. `on_start` is awaited between the permission and the first effect."""
+        call = context.call
+        try:
+            tool, args = self._check(call)
+            await self._permit(tool, args, context)
+        except (ToolError, PolicyDenied) as exc:
+            return ToolResult(str(exc), is_error=True)
+        await on_start()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await tool.run(args, context)
+        except ToolError as exc:
+            return ToolResult(str(exc), is_error=True)
+        except TimeoutError:
+            text = f"{tool.name} was stopped: it took longer than {self._timeout_s:g} s."
+            return ToolResult(text, is_error=True)
+        except Exception as exc:  # noqa: BLE001 - a bug in a tool must not end the conversation
+            log.exception("tool %s failed", tool.name)
+            text = f"{tool.name} failed: {type(exc).__name__}: {exc}"
+            return ToolResult(text, is_error=True)
+
+    def _check(self, call: ToolCall) -> tuple[Tool, Mapping[str, Any]]:
+        tool = self._toolbox.get(call.name)
+        if call.arguments is None:
+            raise ToolError(f"The arguments of {tool.name} are not a JSON object: {call.raw[:200]}")
+        return tool, self._toolbox.validate(tool, call.arguments)
+
+    async def _permit(self, tool: Tool, args: Mapping[str, Any], context: CallContext) -> None:
+        plan = await tool.plan(args, context) if isinstance(tool, _Plans) else Plan()
+        request = ToolRequest(
+            tool.name,
+            tool.effect,
+            args,
+            context.workspace,
+            plan.changes,
+            plan.creates,
+            plan.command,
+        )
+        decision = self._permissions.policy.decide(request)
+        if decision.verdict == "allow":
+            return
+        if decision.verdict == "deny":
+            raise PolicyDenied(f"Not allowed: {decision.reason}")
+        approver = self._permissions.approver
+        if approver is None:
+            raise PolicyDenied(load("nobody_to_ask"))
+        question = ApprovalRequest(tool.name, args, decision.reason, plan.command, plan.diff)
+        try:
+            answer = await approver.ask(question)
+        except KoreError as exc:
+            raise PolicyDenied(f"Not allowed: {exc}") from exc
+        if answer == "deny":
+            raise PolicyDenied(load("person_said_no"))

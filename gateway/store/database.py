@@ -1,0 +1,218 @@
+"""The one connection to the database, owned by one thread.
+
+Work is handed in as functions of the connection; each is one transaction. Functions that arrive
+while a transaction runs share the next one, so that a burst pays for one fsync instead of many.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import resources
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from agent.errors import KoreError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GROUP = 64
+BACKUP_PAGES = 256
+_WAITING = 20_000
+_PRAGMAS = (
+    "PRAGMA locking_mode=EXCLUSIVE",
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA cache_size=-2000",
+)
+
+
+class StoreError(KoreError):
+    """The database cannot be used; it is never recreated by itself."""
+
+    code = "store"
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+    alone: bool = False  # runs outside a transaction
+    outcome: Any = None
+    error: BaseException | None = None
+
+
+class Database:
+    """`run` functions against it; `close` it in the end."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._closing = threading.Event()
+        self._jobs: queue.Queue[_Job] = queue.Queue(maxsize=_WAITING)
+        self._thread = threading.Thread(target=self._serve, name="database", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, path: Path, *, check: bool = False) -> "Database":
+        """Open, and migrate when it is older. Raises `StoreError` when it cannot be used.
+
+        `check` verifies the whole file first: for after an unclean exit.
+        """
+        return cls(connect(path, check=check))
+
+    async def run(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The function's result, once its transaction is on disk; on an error nothing of it is.
+
+        A cancelled caller still waits for its transaction to end. Raises `StoreError` for what
+        the database refuses (a full disk, a damaged file), and whatever `work` raises.
+        """
+        return await self._hand_in(lambda connection: work(connection, *args, **kwargs))
+
+    async def backup(self, target: Path) -> int:
+        """Copy everything to a new file, between other work; returns its size in bytes."""
+        return await self._hand_in(lambda connection: self._copy(connection, target), alone=True)
+
+    async def close(self) -> None:
+        """Finish what was handed in, then close the file."""
+        await self._hand_in(lambda _: self._closing.set(), alone=True)
+        await asyncio.to_thread(self._thread.join)
+
+    async def _hand_in(self, work: Callable[[sqlite3.Connection], T], *, alone: bool = False) -> T:
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put_nowait(_Job(work, future, alone))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait({future})
+            raise
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            self._serve_group(self._jobs.get())
+        self._connection.close()
+
+    def _serve_group(self, first: _Job) -> None:
+        """Serve a job, and those that have been handed in behind it by now."""
+        jobs = [first]
+        while len(jobs) < GROUP and not self._jobs.empty():
+            jobs.append(self._jobs.get_nowait())
+        for alone, run in groupby(jobs, key=lambda job: job.alone):
+            group = list(run)
+            if alone:
+                for job in group:
+                    self._attempt(job)
+            else:
+                self._transact(group)
+            self._loop.call_soon_threadsafe(_resolve, group)
+
+    def _transact(self, jobs: list[_Job]) -> None:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                connection.execute("SAVEPOINT job")
+                self._attempt(job)
+                if job.error is not None:
+                    connection.execute("ROLLBACK TO job")
+                connection.execute("RELEASE job")
+            connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            # The transaction as a whole failed (disk full, I/O error): nothing of it is stored.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for job in jobs:
+                job.error = job.error or _mapped(exc)
+
+    def _attempt(self, job: _Job) -> None:
+        try:
+            job.outcome = job.work(self._connection)
+        except sqlite3.Error as exc:
+            job.error = _mapped(exc)
+        except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
+            job.error = exc
+
+    def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
+        """A backup in steps: whoever waits for the database is served between two of them."""
+
+        def between(status: int, remaining: int, total: int) -> None:
+            while not self._jobs.empty():
+                self._serve_group(self._jobs.get_nowait())
+
+        with closing(sqlite3.connect(target)) as copy:
+            connection.backup(copy, pages=BACKUP_PAGES, progress=between)
+            verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
+        if verdict != "ok":
+            target.unlink()
+            raise StoreError(f"the backup {target} did not verify ({verdict}) and was removed")
+        return target.stat().st_size
+
+
+def _resolve(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.cancelled():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.outcome)
+
+
+def connect(path: Path, *, check: bool = False) -> sqlite3.Connection:
+    """An open, migrated connection. Raises `StoreError`."""
+    hint = "Put a backup in its place (`kore backup` makes them), or move the file away."
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        if check:
+            verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
+            if verdict != "ok":
+                raise StoreError(f"the database {path} is damaged: {verdict}", hint=hint)
+        _migrate(connection, path)
+    except sqlite3.OperationalError as exc:
+        if "locked" in str(exc):
+            raise StoreError(f"the database {path} is in use by another program") from exc
+        raise StoreError(f"cannot open the database {path}: {exc}", hint=hint) from exc
+    except sqlite3.DatabaseError as exc:
+        raise StoreError(f"the database {path} is damaged: {exc}", hint=hint) from exc
+    path.chmod(0o600)
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Apply the numbered files that this database has not seen, each in one transaction."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    folder = resources.files("gateway.store") / "migrations"
+    scripts = sorted(
+        (item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda i: i.name
+    )
+    if version > len(scripts):
+        raise StoreError(
+            f"the database {path} was made by a newer Kore (schema {version}, this one knows "
+            f"{len(scripts)})",
+            hint="Install the newer version again.",
+        )
+    for number, script in enumerate(scripts[version:], start=version + 1):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{script.read_text('utf-8')}\nPRAGMA user_version={number};\nCOMMIT;"
+        )
+
+
+def _mapped(exc: sqlite3.Error) -> KoreError:
+    text = str(exc)
+    if "full" in text:
+        return StoreError("the disk is full: nothing more can be stored", hint="Free some space.")
+    return StoreError(f"the database refused: {text}")

@@ -1,0 +1,260 @@
+"""What came in: accepted once, claimed in order, one live turn per lane and session."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from sqlite3 import Connection
+
+from agent.types import Message
+from gateway.messages import InboundMessage
+from gateway.store.sessions import append_messages, create_session
+
+# More than this many waiting messages of one lane are joined into its next turn.
+LANE_LIMIT = 50
+# A turn that was started this often without a new step is given up.
+ATTEMPTS = 3
+_WAITING = "turn_id IS NULL AND dead_reason IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message as it is stored; with a `dead_reason` it is a tombstone that nobody acts on."""
+
+    message: InboundMessage
+    dead_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A turn to run: its inbound messages, oldest first, and whether it goes on after a restart.
+
+    `exhausted`: it was started `ATTEMPTS` times without getting any further.
+    """
+
+    turn: int
+    session: str
+    messages: tuple[InboundMessage, ...]
+    resumed: bool = False
+    stop_requested: bool = False
+    exhausted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommandClaim:
+    """A chat command at the head of a lane; it is finished by `turns.finish_command`."""
+
+    seq: int
+    message: InboundMessage
+    session: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The head of the lane must wait for a turn that runs in its session from another lane."""
+
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The account that a batch came by, its cursor, and the time in Unix seconds."""
+
+    channel: str
+    account: str
+    now: float
+    next_offset: int | None = None
+
+
+def accept(
+    connection: Connection,
+    arrival: Arrival,
+    entries: Sequence[Entry],
+    dead: Sequence[tuple[str, str]] = (),
+) -> set[str]:
+    """Store all that a poll brought, and its cursor; returns the lanes that have new work."""
+    lanes = set()
+    for entry in entries:
+        dead_reason = entry.dead_reason
+        if entry.message.edited and dead_reason is None:
+            dead_reason = _apply_edit(connection, entry.message)
+        if _insert(connection, entry.message, dead_reason) and dead_reason is None:
+            lanes.add(entry.message.session_key)
+    for event_id, reason in dead:
+        connection.execute(
+            "INSERT OR IGNORE INTO inbox (channel, account, event_id, lane, principal, payload,"
+            " received_at, dead_reason) VALUES (?, ?, ?, '', '', '{}', ?, ?)",
+            (arrival.channel, arrival.account, event_id, arrival.now, reason),
+        )
+    if arrival.next_offset is not None:
+        connection.execute(
+            "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET next_offset = excluded.next_offset,"
+            " seen_at = excluded.seen_at",
+            (arrival.channel, arrival.account, arrival.next_offset, arrival.now),
+        )
+    return lanes
+
+
+def cursor(connection: Connection, channel: str, account: str, not_before: float) -> int | None:
+    """Where to go on polling; None when nothing came since `not_before`.
+
+    A platform may start its numbers anew after a quiet week, and an old cursor would then hide
+    messages. Without one it sends what it still has; the unique key absorbs what we know.
+    """
+    row = connection.execute(
+        "SELECT next_offset FROM cursor WHERE channel = ? AND account = ? AND seen_at >= ?",
+        (channel, account, not_before),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def claim(
+    connection: Connection,
+    lane: str,
+    now: float,
+    is_command: Callable[[InboundMessage], bool],
+    compose: Callable[[Sequence[InboundMessage]], Message],
+) -> Claim | CommandClaim | Busy | None:
+    """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
+
+    A new turn stores its user message, made by `compose` from the messages that it joins.
+    """
+    resumed = _resume(connection, lane)
+    if resumed:
+        return resumed
+    waiting = _waiting(connection, lane)
+    if not waiting:
+        return None
+    (seq, message), *_ = waiting
+    session = bound_session(connection, lane)
+    if is_command(message):
+        return CommandClaim(seq, message, session)
+    if session is None:
+        session = create_session(connection, message.principal, now, lane=lane)
+    busy = connection.execute(
+        "SELECT lane FROM turn WHERE session = ? AND state IN ('running', 'waiting')", (session,)
+    ).fetchone()
+    if busy:
+        return Busy(busy[0])
+    joined = list(takewhile(lambda row: not is_command(row[1]), waiting))
+    messages = tuple(message for _, message in joined)
+    turn = connection.execute(
+        "INSERT INTO turn (session, lane, state, progress, created_at)"
+        " VALUES (?, ?, 'running', 1, ?)",
+        (session, lane, now),
+    ).lastrowid
+    assert turn is not None, "an INSERT has a row id"
+    connection.executemany(
+        "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
+    )
+    append_messages(connection, session, turn, [compose(messages)], now)
+    return Claim(turn, session, messages)
+
+
+def _resume(connection: Connection, lane: str) -> Claim | None:
+    """The lane's unfinished turn. Starting it again without a new step costs an attempt."""
+    row = connection.execute(
+        "SELECT id, session, stop_requested, attempts, progress, suspended,"
+        " (SELECT count(*) FROM message WHERE turn_id = turn.id) +"
+        " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
+        " FROM turn WHERE lane = ? AND state = 'running'",
+        (lane,),
+    ).fetchone()
+    if row is None:
+        return None
+    turn, session, stop, attempts, progress, suspended, steps = row
+    if not suspended:
+        attempts = attempts + 1 if steps == progress else 1
+    connection.execute(
+        "UPDATE turn SET attempts = ?, progress = ?, suspended = 0 WHERE id = ?",
+        (attempts, steps, turn),
+    )
+    messages = messages_of(connection, turn)
+    return Claim(turn, session, messages, True, bool(stop), attempts > ATTEMPTS)
+
+
+def messages_of(connection: Connection, turn: int) -> tuple[InboundMessage, ...]:
+    """The inbound messages that a turn answers, oldest first."""
+    rows = connection.execute("SELECT payload FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
+    return tuple(InboundMessage.from_json(payload) for (payload,) in rows)
+
+
+def bound_session(connection: Connection, lane: str) -> str | None:
+    row = connection.execute("SELECT session FROM binding WHERE lane = ?", (lane,)).fetchone()
+    return row[0] if row else None
+
+
+def request_stop(connection: Connection, lane: str) -> bool:
+    """Remember that the lane's running turn is to end; False when none runs."""
+    changed = connection.execute(
+        "UPDATE turn SET stop_requested = 1 WHERE lane = ? AND state IN ('running', 'waiting')",
+        (lane,),
+    ).rowcount
+    return changed > 0
+
+
+def waiting_count(connection: Connection) -> int:
+    row = connection.execute(f"SELECT count(*) FROM inbox WHERE {_WAITING}").fetchone()
+    return int(row[0])
+
+
+def lanes_with_work(connection: Connection) -> list[str]:
+    """Lanes with a turn to go on with, or with messages that wait."""
+    rows = connection.execute(
+        "SELECT lane FROM turn WHERE state = 'running' UNION"
+        f" SELECT DISTINCT lane FROM inbox WHERE {_WAITING}"
+    )
+    return [lane for (lane,) in rows]
+
+
+def _insert(connection: Connection, message: InboundMessage, dead_reason: str | None) -> bool:
+    """False when the platform has delivered this before."""
+    source = f"{message.chat_id}:{message.message_id}" if message.message_id else None
+    return (
+        connection.execute(
+            "INSERT OR IGNORE INTO inbox (channel, account, event_id, source_msg, lane, principal,"
+            " payload, received_at, dead_reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                message.channel,
+                message.account,
+                message.event_id,
+                source,
+                message.session_key,
+                message.principal,
+                message.to_json(),
+                message.received_at,
+                dead_reason,
+            ),
+        ).rowcount
+        > 0
+    )
+
+
+def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
+    """Replace the text of a message that waits; returns why the edit itself needs no answer."""
+    row = connection.execute(
+        "SELECT seq, payload, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
+        " WHERE channel = ? AND account = ? AND source_msg = ? ORDER BY seq DESC LIMIT 1",
+        (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
+    ).fetchone()
+    if row is None:
+        return None
+    seq, payload, waits = row
+    if InboundMessage.from_json(payload).content == edit.content:
+        return "edit changes nothing"
+    if waits:
+        connection.execute("UPDATE inbox SET payload = ? WHERE seq = ?", (edit.to_json(), seq))
+        return f"edit of {seq}"
+    return None
+
+
+def _waiting(connection: Connection, lane: str) -> list[tuple[int, InboundMessage]]:
+    """The lane's next message; the ones behind it too, as far as the lane is over its limit."""
+    (total,) = connection.execute(
+        f"SELECT count(*) FROM inbox WHERE lane = ? AND {_WAITING}", (lane,)
+    ).fetchone()
+    rows = connection.execute(
+        f"SELECT seq, payload FROM inbox WHERE lane = ? AND {_WAITING} ORDER BY seq LIMIT ?",
+        (lane, max(1, total - LANE_LIMIT + 1)),
+    )
+    return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]

@@ -1,0 +1,226 @@
+"""What goes out: a row for each part of a reply, sent in order on its route."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from sqlite3 import Connection
+from typing import Any
+
+from agent.codec import dumps
+from gateway.messages import Entity, OutboundKind, OutboundMessage, OutboundPart, Route
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A whole reply, rendered for its route. `event_id` is the inbound message it answers.
+
+    `delivery_id` makes it one delivery: a turn's reply has the same id however often it is tried.
+    """
+
+    delivery_id: str
+    route: Route
+    parts: Sequence[OutboundPart]
+    kind: OutboundKind = "final"
+    reply_to: str | None = None
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The head of a route, marked as in flight. Times in Unix seconds."""
+
+    seq: int
+    message: OutboundMessage
+    attempts: int
+    ambiguous: int
+    created_at: float
+
+
+_COLUMNS = (
+    "seq, delivery_id, part, last, channel, account, chat, thread, reply_to, event_id, kind,"
+    " body, entities, provider_msg, maybe_dup, attempts, ambiguous, created_at, next_at, state"
+)
+
+
+def put(connection: Connection, turn: int | None, letters: Sequence[Letter], now: float) -> None:
+    """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
+    for letter in letters:
+        for number, part in enumerate(letter.parts):
+            last = number + 1 == len(letter.parts)
+            _put_part(connection, turn, letter, (number, part, last), now)
+
+
+def _put_part(
+    connection: Connection,
+    turn: int | None,
+    letter: Letter,
+    numbered: tuple[int, OutboundPart, bool],
+    now: float,
+) -> None:
+    number, part, last = numbered
+    route = letter.route
+    connection.execute(
+        "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
+        " thread, reply_to, event_id, kind, body, entities, state, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
+        " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
+        " entities = excluded.entities, state = 'pending', next_at = 0 WHERE state = 'streaming'",
+        (
+            letter.delivery_id,
+            number,
+            last,
+            turn,
+            route.lane,
+            route.channel,
+            route.account,
+            route.chat_id,
+            route.thread_id,
+            letter.reply_to if number == 0 else None,
+            letter.event_id,
+            letter.kind,
+            part.text,
+            dumps([asdict(entity) for entity in part.entities]),
+            now,
+        ),
+    )
+
+
+def begin_stream(connection: Connection, turn: int, letter: Letter, now: float) -> str | None:
+    """Before a preview's first send: the reply's first part exists from here on.
+
+    Returns the platform's id of the preview that an earlier run of this turn has shown, if any.
+    """
+    put(connection, turn, [replace(letter, parts=[OutboundPart("")])], now)
+    connection.execute(
+        "UPDATE outbox SET state = 'streaming' WHERE delivery_id = ? AND state = 'pending'",
+        (letter.delivery_id,),
+    )
+    row = connection.execute(
+        "SELECT provider_msg FROM outbox WHERE delivery_id = ? AND part = 0", (letter.delivery_id,)
+    ).fetchone()
+    return row[0] if row else None
+
+
+def set_preview(connection: Connection, delivery_id: str, provider_msg: str) -> None:
+    """The preview's first send returned: from here on the reply is an edit of that message."""
+    connection.execute(
+        "UPDATE outbox SET provider_msg = ?, maybe_dup = 0 WHERE delivery_id = ? AND part = 0",
+        (provider_msg, delivery_id),
+    )
+
+
+def set_preview_lost(connection: Connection, delivery_id: str) -> None:
+    """The preview's first send may or may not have arrived: the reply may be a repeat."""
+    connection.execute(
+        "UPDATE outbox SET maybe_dup = 1 WHERE delivery_id = ? AND part = 0", (delivery_id,)
+    )
+
+
+def take(connection: Connection, lane: str, now: float) -> Due | float | None:
+    """The head of a route, now in flight; or the time at which it is due; or None."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight')"
+        " ORDER BY seq LIMIT 1",
+        (lane,),
+    ).fetchone()
+    if row is None:
+        return None
+    due = _due(row)
+    next_at = float(row[18])
+    if next_at > now:
+        return next_at
+    connection.execute(
+        "UPDATE outbox SET state = 'inflight', attempts = attempts + 1 WHERE seq = ?", (due.seq,)
+    )
+    return due
+
+
+def sent(
+    connection: Connection, seq: int, provider_msg: str, lane: str, now: float
+) -> Due | float | None:
+    """The row has arrived; takes the next one of the route in the same transaction."""
+    connection.execute(
+        "UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq)
+    )
+    return take(connection, lane, now)
+
+
+def postpone(connection: Connection, seq: int, next_at: float, *, ambiguous: bool) -> None:
+    """Try the row again later; an ambiguous try may have arrived."""
+    connection.execute(
+        "UPDATE outbox SET state = 'pending', next_at = ?, ambiguous = ambiguous + ?,"
+        " maybe_dup = maybe_dup OR (? AND provider_msg IS NULL) WHERE seq = ?",
+        (next_at, ambiguous, ambiguous, seq),
+    )
+
+
+def make_plain(connection: Connection, seq: int) -> None:
+    """The platform refused the formatting: the same text goes out without."""
+    connection.execute(
+        "UPDATE outbox SET entities = '[]', state = 'pending', next_at = 0 WHERE seq = ?", (seq,)
+    )
+
+
+def make_new(connection: Connection, seq: int) -> None:
+    """The message to edit is gone: the part goes out as a new one."""
+    connection.execute(
+        "UPDATE outbox SET provider_msg = NULL, state = 'pending', next_at = 0 WHERE seq = ?",
+        (seq,),
+    )
+
+
+def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = False) -> None:
+    """No retry will help; `whole_lane` also ends everything that waits for the same chat."""
+    connection.execute(
+        "UPDATE outbox SET state = 'dead', dead_reason = ?1 WHERE seq = ?2 OR (?3 AND lane ="
+        " (SELECT lane FROM outbox WHERE seq = ?2) AND state IN ('pending', 'inflight'))",
+        (reason, seq, whole_lane),
+    )
+
+
+def due_now(connection: Connection, lane: str) -> None:
+    """Somebody listens again: what was postponed on this lane is due at once."""
+    connection.execute(
+        "UPDATE outbox SET next_at = 0 WHERE lane = ? AND state = 'pending'", (lane,)
+    )
+
+
+def lanes_with_mail(connection: Connection) -> list[str]:
+    rows = connection.execute(
+        "SELECT DISTINCT lane FROM outbox WHERE state IN ('pending', 'inflight')"
+    )
+    return [lane for (lane,) in rows]
+
+
+def recover(connection: Connection) -> int:
+    """What was in flight may have arrived: it goes out again, marked. Edits repeat nothing."""
+    connection.execute(
+        "UPDATE outbox SET maybe_dup = 1 WHERE state = 'streaming' AND provider_msg IS NULL"
+    )
+    connection.execute(
+        "UPDATE outbox SET state = 'pending', next_at = 0 WHERE state = 'inflight'"
+        " AND provider_msg IS NOT NULL"
+    )
+    return connection.execute(
+        "UPDATE outbox SET state = 'pending', next_at = 0, maybe_dup = 1,"
+        " ambiguous = ambiguous + 1 WHERE state = 'inflight'"
+    ).rowcount
+
+
+def _due(row: Sequence[Any]) -> Due:
+    data = dict(zip(_COLUMNS.replace(",", "").split(), row, strict=True))
+    message = OutboundMessage(
+        delivery_id=data["delivery_id"],
+        part=data["part"],
+        route=Route(data["channel"], data["account"], data["chat"], data["thread"]),
+        content=OutboundPart(
+            data["body"], tuple(Entity(**entity) for entity in json.loads(data["entities"]))
+        ),
+        kind=data["kind"],
+        reply_to=data["reply_to"],
+        provider_msg=data["provider_msg"],
+        maybe_duplicate=bool(data["maybe_dup"]),
+        event_id=data["event_id"],
+        last=bool(data["last"]),
+    )
+    return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["created_at"])

@@ -1,0 +1,112 @@
+"""Conversations as they are stored: append-only messages, and which lane is in which session."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from sqlite3 import Connection
+
+from agent.codec import dumps, message_from_json, message_to_json
+from agent.errors import KoreError
+from agent.types import Message
+from gateway.service import SessionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A session's messages that are still in its window; `trimmed` when older ones exist."""
+
+    messages: list[Message]
+    trimmed: bool
+
+
+def create_session(
+    connection: Connection, principal: str, now: float, *, lane: str | None = None
+) -> str:
+    """A new session, named by its second (`20250218_001946`); the lane is put into it."""
+    stem = datetime.fromtimestamp(now).strftime("%Y%m%d_%H%M%S")
+    rows = connection.execute("SELECT id FROM session WHERE id GLOB ?", (f"{stem}*",))
+    taken = {id_ for (id_,) in rows}
+    session, n = stem, 1
+    while session in taken:
+        n += 1
+        session = f"{stem}_{n}"
+    connection.execute(
+        "INSERT INTO session (id, principal, created_at, last_active_at) VALUES (?, ?, ?, ?)",
+        (session, principal, now, now),
+    )
+    if lane is not None:
+        bind(connection, lane, session)
+    return session
+
+
+def bind(connection: Connection, lane: str, session: str) -> None:
+    connection.execute(
+        "INSERT INTO binding (lane, session) VALUES (?, ?)"
+        " ON CONFLICT DO UPDATE SET session = excluded.session",
+        (lane, session),
+    )
+
+
+def append_messages(
+    connection: Connection, session: str, turn: int | None, messages: Sequence[Message], now: float
+) -> int:
+    """Store the messages behind the others; returns the number of the last one."""
+    (last,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
+    ).fetchone()
+    connection.executemany(
+        "INSERT INTO message (session, n, turn_id, role, content, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (session, n, turn, message.role, dumps(message_to_json(message)), now)
+            for n, message in enumerate(messages, start=last + 1)
+        ],
+    )
+    connection.execute("UPDATE session SET last_active_at = ? WHERE id = ?", (now, session))
+    return int(last) + len(messages)
+
+
+def load_window(connection: Connection, session: str) -> Stored:
+    """What a turn needs of a session."""
+    (head,) = connection.execute("SELECT head FROM session WHERE id = ?", (session,)).fetchone()
+    rows = connection.execute(
+        "SELECT content FROM message WHERE session = ? AND n > ? ORDER BY n", (session, head)
+    )
+    return Stored([message_from_json(json.loads(content)) for (content,) in rows], head > 0)
+
+
+def load_all(connection: Connection, session: str) -> list[Message]:
+    """The whole session; `session` may be an unambiguous prefix of its id."""
+    rows = connection.execute(
+        "SELECT content FROM message WHERE session = ? ORDER BY n", (find(connection, session),)
+    )
+    return [message_from_json(json.loads(content)) for (content,) in rows]
+
+
+def find(connection: Connection, session: str) -> str:
+    """The id that `session` is, or begins. Raises `KoreError`."""
+    rows = connection.execute(
+        "SELECT id FROM session WHERE id = ?1 OR id GLOB ?2 ORDER BY id = ?1 DESC, id LIMIT 2",
+        (session, f"{session.replace('[', '[[]')}*"),
+    ).fetchall()
+    if not rows or not session:
+        raise KoreError(f"no session {session!r}", hint="`kore sessions list` shows them.")
+    if len(rows) > 1 and rows[0][0] != session:
+        raise KoreError(f"several sessions begin with {session!r}", hint="Give more of the id.")
+    return str(rows[0][0])
+
+
+def recent(connection: Connection, limit: int) -> list[SessionInfo]:
+    """The sessions used last, newest first."""
+    rows = connection.execute(
+        "SELECT s.id, s.name, EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id AND t.state ="
+        " 'running'), (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
+        " (SELECT count(*) FROM message m WHERE m.session = s.id), s.created_at, s.last_active_at"
+        " FROM session s ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
+        (limit,),
+    )
+    return [
+        SessionInfo(id_, name, "running" if running else "idle", *rest)
+        for id_, name, running, *rest in rows
+    ]

@@ -1,0 +1,162 @@
+"""A turn from its first step to its end, and what a crash makes of it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from agent.codec import dumps
+from agent.errors import KoreError
+from agent.history import answer_open_calls
+from agent.prompts import load
+from agent.types import Effect, Message, Text, ToolCall, ToolResult
+from gateway.store import outbox, sessions
+from gateway.store.outbox import Letter
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the last process left in the middle."""
+
+    unknown_steps: int
+    maybe_duplicates: int
+
+
+def add_reply(
+    connection: Connection,
+    turn: int,
+    session: str,
+    messages: Sequence[Message],
+    effects: Mapping[str, Effect],
+    now: float,
+) -> None:
+    """Store a reply that plans calls, behind the results of the calls before it.
+
+    The reply is the last of `messages`; `effects` are those of its calls, by call id.
+    """
+    reply = sessions.append_messages(connection, session, turn, messages, now)
+    (n,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ?", (turn,)
+    ).fetchone()
+    connection.executemany(
+        "INSERT INTO step (turn_id, n, reply, call_id, tool, effect, idem_key, args, state)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'planned')",
+        [
+            (turn, i, reply, call.id, call.name, effects[call.id], f"{turn}:{i}", call.raw)
+            for i, call in enumerate(messages[-1].tool_calls, start=n + 1)
+        ],
+    )
+
+
+def start_call(connection: Connection, turn: int, call: ToolCall) -> None:
+    """The call is about to take effect; from here on a crash leaves its outcome unknown."""
+    connection.execute(f"UPDATE step SET state = 'started' WHERE {_LATEST}", (turn, turn, call.id))
+
+
+def finish_call(connection: Connection, turn: int, call: ToolCall, result: ToolResult) -> None:
+    connection.execute(
+        f"UPDATE step SET state = 'done', result = ? WHERE {_LATEST}",
+        (dumps({"text": result.for_model, "is_error": result.is_error}), turn, turn, call.id),
+    )
+
+
+# Some vendors use a call's id again in a later reply: the newest step is meant.
+_LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?)"
+
+
+def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
+    """What is known of the calls of a turn's last reply, by call id: results, or "unknown"."""
+    rows = connection.execute(
+        "SELECT call_id, state, result FROM step WHERE turn_id = ?1"
+        " AND state IN ('done', 'unknown') AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?1)",
+        (turn,),
+    )
+    known = {}
+    for call_id, state, result in rows:
+        if state == "done":
+            data = json.loads(result)
+            known[call_id] = ToolResult(data["text"], data["is_error"])
+        else:
+            known[call_id] = ToolResult(load("unknown_outcome"), is_error=True)
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a turn ends: messages for the history, letters to send, and where the window starts."""
+
+    messages: Sequence[Message]
+    letters: Sequence[Letter]
+    dropped: int = 0
+    state: str = "done"
+
+
+def finish(connection: Connection, turn: int, session: str, outcome: Outcome, now: float) -> None:
+    """The final commit: history, outbox and turn together."""
+    sessions.append_messages(connection, session, turn, outcome.messages, now)
+    if outcome.dropped:
+        connection.execute(
+            "UPDATE session SET head = head + ? WHERE id = ?", (outcome.dropped, session)
+        )
+    connection.execute(
+        "UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn)
+    )
+    outbox.put(connection, turn, outcome.letters, now)
+
+
+def suspend(connection: Connection, turn: int) -> None:
+    """Put the turn down for a clean stop: the next start goes on, and it costs no attempt."""
+    connection.execute("UPDATE turn SET suspended = 1 WHERE id = ?", (turn,))
+
+
+def finish_command(
+    connection: Connection, seq: int, session: str, letters: Sequence[Letter], now: float
+) -> None:
+    """A command has been carried out; its answer leaves with this transaction."""
+    (lane,) = connection.execute("SELECT lane FROM inbox WHERE seq = ?", (seq,)).fetchone()
+    turn = connection.execute(
+        "INSERT INTO turn (session, lane, state, created_at, ended_at) VALUES (?, ?, 'done', ?, ?)",
+        (session, lane, now, now),
+    ).lastrowid
+    assert turn is not None, "an INSERT has a row id"
+    connection.execute("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
+    outbox.put(connection, turn, letters, now)
+
+
+def recover(connection: Connection) -> Recovered:
+    """Sort out what the last process left in the middle; runs before anything else does."""
+    unknown = connection.execute(
+        "UPDATE step SET state = 'unknown' WHERE state = 'started' AND effect = 'unsafe'"
+    ).rowcount
+    connection.execute("UPDATE step SET state = 'planned' WHERE state = 'started'")
+    return Recovered(unknown, outbox.recover(connection))
+
+
+def give_up(
+    connection: Connection, turn: int, letters: Sequence[Letter], reason: str, now: float
+) -> None:
+    """The turn is dead: its open calls get results, so that the session stays usable."""
+    (session,) = connection.execute("SELECT session FROM turn WHERE id = ?", (turn,)).fetchone()
+    known = {
+        call_id: Message("tool", (Text(result.for_model),), (), call_id, result.is_error)
+        for call_id, result in known_results(connection, turn).items()
+    }
+    history = sessions.load_window(connection, session).messages
+    outcome = Outcome(answer_open_calls(history, known), letters, state="dead")
+    finish(connection, turn, session, outcome, now)
+    connection.execute("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
+
+
+def replay(connection: Connection, seq: int) -> str:
+    """Let an inbox row wait again, however it ended; returns its lane. Raises `KoreError`."""
+    row = connection.execute(
+        "SELECT i.lane, t.state FROM inbox i LEFT JOIN turn t ON t.id = i.turn_id WHERE i.seq = ?",
+        (seq,),
+    ).fetchone()
+    if row is None or not row[0]:
+        raise KoreError(f"there is no message {seq} to replay")
+    lane, state = row
+    if state in ("running", "waiting"):
+        raise KoreError(f"message {seq} is being answered right now")
+    connection.execute("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
+    return str(lane)
