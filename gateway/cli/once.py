@@ -1,0 +1,180 @@
+"""One turn without a conversation: the answer on stdout, everything else on stderr."""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TextIO
+
+from agent import events
+from agent.codec import dumps
+from agent.errors import KoreError
+from agent.security.policy import Answer
+from agent.types import Result
+from gateway.console.lines import call_line, outcome, side_line, visible
+from gateway.console.speaker import Speaker, principal
+from gateway.service import Delivered, Service, WatchEvent
+from gateway.wire import watch_event_to_json
+
+OutputFormat = Literal["text", "json", "stream-json"]
+Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
+
+DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to say and where: in `session`, in the newest one (`latest`), or in a new one."""
+
+    text: str
+    output: OutputFormat = "text"
+    session: str | None = None
+    latest: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class OneTurn:
+    """`exit_code = await OneTurn(service, order, out, err).run(interrupted)`.
+
+    `ask` puts an approval to a person; without it approvals are denied.
+    """
+
+    def __init__(
+        self, service: Service, order: Order, out: TextIO, err: TextIO, ask: Ask | None = None
+    ) -> None:
+        self._service = service
+        self._order = order
+        self._out = out
+        self._err = err
+        self._ask = ask
+        self._speaker = Speaker(f"once-{uuid.uuid4().hex[:8]}", order.options)
+        self._message = self._speaker.say(order.text)
+        self._answer: list[str] = []
+        self._result: Result | None = None
+        self._error: events.Error | None = None
+        self._stopping = False
+
+    async def run(self, interrupted: asyncio.Event) -> int:
+        """Returns the exit code once the turn is stored. `interrupted` stops the turn.
+
+        Raises `KoreError` when the turn could not be asked for.
+        """
+        lane = self._speaker.lane
+        await self._choose_session(lane)
+        failure: KoreError | None = None
+        async with self._service.watch(lane) as watched:
+            await self._service.submit(self._message)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    stopper = group.create_task(self._stop_when(interrupted))
+                    async for event in watched:
+                        if await self._take(event):
+                            break
+                    stopper.cancel()
+            except* KoreError as failures:
+                failure = next(e for e in failures.exceptions if isinstance(e, KoreError))
+        if failure is not None:
+            raise failure
+        self._close()
+        return INTERRUPTED if interrupted.is_set() else self._exit_code()
+
+    async def _choose_session(self, lane: str) -> None:
+        session = self._order.session
+        if self._order.latest:
+            listed = await self._service.sessions()
+            mine = [info.id for info in listed if info.principal == principal()]
+            session = next(iter(mine), None)
+        if session is not None:
+            await self._service.bind(lane, session)
+
+    async def _stop_when(self, interrupted: asyncio.Event) -> None:
+        await interrupted.wait()
+        self._stopping = not await self._service.stop(self._speaker.lane)
+
+    async def _take(self, event: WatchEvent) -> bool:
+        """Returns whether the turn is over."""
+        if self._stopping and isinstance(event, events.SessionStart | events.IterationStart):
+            # Ctrl-C came before there was a turn to stop.
+            self._stopping = not await self._service.stop(self._speaker.lane)
+        if self._order.output == "stream-json":
+            print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
+        match event:
+            case events.ToolStart(name=name, arguments=arguments):
+                self._note(f"⏺ {call_line(name, arguments)}")
+            case events.ToolResulted():
+                self._note("\n".join(f"  ⎿ {line}" for line in outcome(event)))
+            case events.ApprovalAsked():
+                await self._approve(event)
+            case events.Done(result=result):
+                self._result = result
+            case Delivered():
+                return self._deliver(event)
+            case _:
+                if isinstance(event, events.Error):
+                    self._error = event
+                if line := side_line(event):
+                    self._note(line)
+        return False
+
+    async def _approve(self, asked: events.ApprovalAsked) -> None:
+        if self._ask is None:
+            self._note(
+                f"{call_line(asked.tool, asked.arguments)} needs an approval ({asked.reason}) and "
+                "was denied: nobody can be asked here. Use -y to approve, or a conversation."
+            )
+        answer = await self._ask(asked) if self._ask else "deny"
+        await self._service.answer(asked.nonce, answer, principal())
+
+    def _deliver(self, delivered: Delivered) -> bool:
+        ours = delivered.event_id == self._message.event_id
+        if not ours or (delivered.kind == "notice" and not delivered.last):
+            self._note(visible(delivered.text))
+            return False
+        self._answer.append(delivered.text)
+        if self._order.output == "text":
+            self._show(delivered.text)
+        return delivered.last
+
+    def _show(self, text: str) -> None:
+        if self._result is None or self._result.stopped not in ("error", "cancelled"):
+            terminal = self._out.isatty()
+            print(visible(text) if terminal else text, file=self._out, flush=True)
+        elif self._error is None or self._error.message not in text:
+            self._note(visible(text))
+
+    def _close(self) -> None:
+        if self._order.output == "json":
+            print(dumps(self._summary()), file=self._out, flush=True)
+
+    def _summary(self) -> dict[str, Any]:
+        result = self._result
+        return {
+            "text": "\n\n".join(self._answer),
+            "success": result.success if result else self._error is None,
+            "session_id": result.session_id if result else None,
+            "signal": result.signal if result else None,
+            "signal_reason": result.signal_reason if result else None,
+            "stopped": result.stopped if result else None,
+            "usage": asdict(result.usage) if result else None,
+            "error": self._error
+            and {
+                "code": self._error.code,
+                "message": self._error.message,
+                "hint": self._error.hint,
+            },
+        }
+
+    def _exit_code(self) -> int:
+        result = self._result
+        if result is None:
+            return FAILED if self._error else DONE
+        if result.stopped is not None:
+            stops = {"max_iterations": LIMIT, "loop": LIMIT, "cancelled": INTERRUPTED}
+            failed = USAGE if result.error_code == "config" else FAILED
+            return stops.get(result.stopped, failed)
+        if result.signal in ("BLOCKED", "DECIDE"):
+            return BLOCKED if result.signal == "BLOCKED" else DECIDE
+        return DONE if result.success else FAILED
+
+    def _note(self, text: str) -> None:
+        print(text, file=self._err, flush=True)

@@ -1,0 +1,93 @@
+"""Plain words for what happens in a turn, safe to print on any terminal."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent import events
+from agent.errors import KoreError
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_UNSEEN = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if code not in (9, 10)
+}
+# What turns the reading order around can make a command look like another one.
+_UNSEEN |= {
+    code: f"\\u{code:04x}"
+    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+_TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
+_COUNTED = frozenset({"read_file", "list_dir", "web_fetch", "web_search"})
+_SHOWN_LINES = 3
+_LINE_CHARS = 200
+
+
+def visible(text: str) -> str:
+    """Everything in the text that is not plainly visible becomes an escape one can read."""
+    return text.replace("\r\n", "\n").translate(_UNSEEN)
+
+
+def without_ansi(text: str) -> str:
+    """What a program printed, without its colours and cursor movements."""
+    return visible(_ANSI.sub("", text))
+
+
+def call_line(name: str, arguments: Mapping[str, Any]) -> str:
+    """A tool call in one line: its name and what tells it apart."""
+    told = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
+    if told is None and arguments:
+        told = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+    return visible(cut(f"{name} {told}" if told is not None else name))
+
+
+def outcome(result: events.ToolResulted) -> list[str]:
+    """What a tool call came to, in at most a few lines."""
+    lines = without_ansi(result.content).strip("\n").split("\n")
+    took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
+    if lines == [""]:
+        return [f"nothing{took}"]
+    if result.name in _COUNTED and not result.is_error and len(lines) > 1:
+        return [f"{len(lines):,} lines{took}"]
+    shown = [cut(line, joined=False) for line in lines[:_SHOWN_LINES]]
+    if len(lines) > _SHOWN_LINES:
+        shown.append(f"… {len(lines) - _SHOWN_LINES:,} more lines")
+    shown[-1] += took
+    return shown
+
+
+def side_line(event: events.Event) -> str | None:
+    """One line about an event beside the answer itself; None for what needs no words."""
+    match event:
+        case events.Notice(text=text):
+            return visible(text)
+        case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
+            return f"asking again ({attempt} of {most}): {visible(reason)}"
+        case events.Compacted(dropped=dropped):
+            return f"{dropped} older messages have left the model's window"
+        case events.Signalled(signal=signal, reason=reason):
+            return visible(f"{signal}: {reason}" if reason else signal)
+        case events.Error(message=message, hint=hint):
+            return visible(f"{message} ({hint})" if hint else message)
+        case _:
+            return None
+
+
+def complaint(error: KoreError) -> str:
+    """An error as a person reads it: a sentence, and the way out below it."""
+    return visible(f"kore: {error}" + (f"\n      {error.hint}" if error.hint else ""))
+
+
+def seconds(elapsed_s: float) -> str:
+    """`0.4 s`, `12 s`, `3:07 min`."""
+    if elapsed_s < 10:
+        return f"{elapsed_s:.1f} s"
+    if elapsed_s < 60:
+        return f"{elapsed_s:.0f} s"
+    return f"{int(elapsed_s) // 60}:{int(elapsed_s) % 60:02} min"
+
+
+def cut(text: str, *, joined: bool = True) -> str:
+    """The text as one line of bearable length."""
+    line = " ".join(text.split()) if joined else text
+    return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
