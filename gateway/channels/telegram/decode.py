@@ -1,0 +1,172 @@
+"""One raw update to one message for Kore, or the reason why there is none.
+
+https://core.telegram.org/bots/api#update
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.channels.telegram.utf16 import mend
+from gateway.messages import InboundMessage, Sender
+
+# In the order in which Telegram's own apps name a message: an animation is a document, too.
+_MEDIA = (
+    *("animation", "photo", "video", "video_note", "voice", "audio", "sticker"),
+    *("document", "location", "venue", "contact", "poll", "dice"),
+)
+_COMMAND = re.compile(r"/(\w{1,64})(?:@(\w+))?(?=\s|\Z)")
+
+
+class Undecodable(Exception):
+    """The update is not what the Bot API describes; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bot:
+    """Who we are: what getMe says."""
+
+    id: int
+    username: str
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A button under one of our messages was pressed."""
+
+    id: str
+    chat_id: str
+    sender: Sender
+    data: str
+
+
+def decode(
+    update: Mapping[str, Any], bot: Bot, account: str, received_at: float
+) -> InboundMessage | Press | None:
+    """None for what is not meant for us: service messages, and group talk without our name.
+
+    Raises `Undecodable` for an update that no version of the Bot API would send.
+    """
+    try:
+        if "callback_query" in update:
+            return _press(update["callback_query"])
+        edited = "edited_message" in update
+        message = update.get("edited_message" if edited else "message")
+        if message is None:
+            return None
+        return _Reading(message, bot).inbound(account, received_at, edited)
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise Undecodable(f"{type(exc).__name__} while reading it: {exc}") from exc
+
+
+def _press(query: Mapping[str, Any]) -> Press:
+    chat = query.get("message", {}).get("chat", {"id": ""})
+    data = mend(str(query.get("data", "")))
+    return Press(str(query["id"]), str(chat["id"]), _person(query["from"]), data)
+
+
+def _person(user: Mapping[str, Any]) -> Sender:
+    names = (user.get("first_name"), user.get("last_name"))
+    name = " ".join(str(name) for name in names if name) or str(user.get("title", ""))
+    return Sender(str(int(user["id"])), mend(name))
+
+
+class _Reading:
+    """A message, and what its parts mean for this bot."""
+
+    def __init__(self, message: Mapping[str, Any], bot: Bot) -> None:
+        self._message = message
+        self._bot = bot
+        self._chat_id = int(message["chat"]["id"])
+        self._message_id = int(message["message_id"])
+        self._private = message["chat"]["type"] == "private"
+        text = message.get("text", message.get("caption", ""))
+        if not isinstance(text, str):
+            raise TypeError("the text is not a string")
+        self._text = mend(text)
+
+    def inbound(self, account: str, received_at: float, edited: bool) -> InboundMessage | None:
+        content = self._content(edited)
+        sender = self._sender()
+        if content is None or sender is None:
+            return None
+        event_id = f"{self._chat_id}:{self._message_id}"
+        if edited:
+            event_id += f":{int(self._message.get('edit_date', 0))}"
+        return InboundMessage(
+            channel="telegram",
+            account=account,
+            chat_id=str(self._chat_id),
+            sender=sender,
+            event_id=event_id,
+            content=content,
+            received_at=received_at,
+            thread_id=self._thread(),
+            message_id=str(self._message_id),
+            quoted=self._quoted(),
+            edited=edited,
+            private=self._private,
+        )
+
+    def _sender(self) -> Sender | None:
+        """Who is answerable; many people share the user id of an anonymous admin or a channel."""
+        if self._message.get("is_automatic_forward"):
+            return None
+        if behalf := self._message.get("sender_chat"):
+            return _person(behalf)
+        author = self._message.get("from")
+        return None if not author or author.get("is_bot") else _person(author)
+
+    def _thread(self) -> str | None:
+        """Only a forum topic is a place of its own; replies carry a thread id, too."""
+        thread = self._message.get("message_thread_id")
+        return str(int(thread)) if thread and self._message.get("is_topic_message") else None
+
+    def _content(self, edited: bool) -> str | None:
+        text = self._addressed(self._text)
+        if text is None:
+            return None
+        media = next((kind for kind in _MEDIA if self._message.get(kind)), None)
+        if media is None or (edited and not text):
+            # A live location is edited every few seconds; that is no news to answer.
+            return text if self._text else None
+        return f"[{media}] {text}".rstrip()
+
+    def _addressed(self, text: str) -> str | None:
+        """The text without our name, or None when it is meant for somebody else."""
+        name = self._bot.username.lower()
+        if command := _COMMAND.match(text):
+            target = command[2]
+            if target and target.lower() != name:
+                return None
+            return f"/{command[1]}{text[command.end() :]}"
+        if self._private:
+            return text
+        mention = re.compile(rf"(?<![\w@])@{re.escape(name)}(?!\w)[,:]?\s*", re.IGNORECASE)
+        without = mention.sub("", text).strip() if name else text
+        if without != text.strip() or self._is_named() or self._replied() == self._bot.id:
+            return without
+        return None
+
+    def _is_named(self) -> bool:
+        """Whether our profile is linked in the text, which works without a username."""
+        entities = self._message.get("entities") or self._message.get("caption_entities") or ()
+        return any(
+            entity.get("type") == "text_mention" and entity["user"]["id"] == self._bot.id
+            for entity in entities
+        )
+
+    def _reply(self) -> Mapping[str, Any] | None:
+        """The message replied to; in a topic that is its opening unless somebody chose one."""
+        reply: Mapping[str, Any] | None = self._message.get("reply_to_message")
+        return None if not reply or "forum_topic_created" in reply else reply
+
+    def _replied(self) -> int | None:
+        reply = self._reply()
+        return reply.get("from", {}).get("id") if reply else None
+
+    def _quoted(self) -> str | None:
+        chosen = self._message.get("quote") or self._reply() or {}
+        text = chosen.get("text") or chosen.get("caption")
+        return mend(str(text)) if text else None

@@ -1,0 +1,78 @@
+"""Text as Telegram counts it: in UTF-16 units, two for every character beyond U+FFFF.
+
+https://core.telegram.org/api/entities#utf-16
+"""
+
+import unicodedata
+from itertools import accumulate
+
+_ZWJ = "\u200d"
+# Characters that show nothing although Unicode does not call them blank.
+_HOLLOW = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+
+
+def units(text: str) -> int:
+    """The length that Telegram's limits and entities are measured in."""
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def offsets(text: str) -> list[int]:
+    """For each character, and for the end, how many units stand before it."""
+    if text.isascii():
+        return list(range(len(text) + 1))
+    return [0, *accumulate(2 if char > "\uffff" else 1 for char in text)]
+
+
+def mend(text: str) -> str:
+    """Replace lone surrogates by U+FFFD and join split pairs; no unit offset changes."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def is_blank(text: str) -> bool:
+    """Whether a reader would see nothing: Telegram refuses such a message as empty."""
+    return all(
+        char.isspace() or char in _HOLLOW or unicodedata.category(char) in ("Cf", "Cc")
+        for char in text
+    )
+
+
+def breaks_at(text: str, index: int) -> bool:
+    """Whether a cut before `index` leaves every visible character whole.
+
+    A subset of https://unicode.org/reports/tr29/: joined emoji, marks, skin tones, variation
+    selectors, flags, conjoining Hangul and line ends.
+    """
+    if not 0 < index < len(text):
+        return True
+    before, after = text[index - 1], text[index]
+    if after < "\u0300":
+        return before != _ZWJ and (before, after) != ("\r", "\n")
+    if before == _ZWJ or _extends(after):
+        return False
+    if _is_flag_half(after):
+        first = index
+        while first > 0 and _is_flag_half(text[first - 1]):
+            first -= 1
+        return (index - first) % 2 == 0
+    return not (_is_jamo(before) and "\u1160" <= after <= "\u11ff")
+
+
+def _extends(char: str) -> bool:
+    return (
+        char == _ZWJ
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or "\U000e0020" <= char <= "\U000e007f"
+        or unicodedata.category(char) in ("Mn", "Me", "Mc")
+    )
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _is_jamo(char: str) -> bool:
+    return "\u1100" <= char <= "\u11ff" or "\uac00" <= char <= "\ud7a3"

@@ -1,0 +1,190 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.channels.telegram.decode import Bot, Press, Undecodable, decode
+from gateway.messages import InboundMessage
+
+BOT = Bot(42, "KoreBot")
+
+
+def message(text: str | None = "hi", *, chat: int = 7, **fields: Any) -> dict[str, Any]:
+    kind = "private" if chat > 0 else "supergroup"
+    body = {
+        "message_id": 5,
+        "date": 1_700_000_000,
+        "chat": {"id": chat, "type": kind},
+        "from": {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L"},
+        **fields,
+    }
+    return body if text is None else {**body, "text": text}
+
+
+def read(body: dict[str, Any], kind: str = "message") -> InboundMessage | None:
+    decoded = decode({"update_id": 1, kind: body}, BOT, "42", 123.0)
+    assert not isinstance(decoded, Press)
+    return decoded
+
+
+def content(body: dict[str, Any]) -> str | None:
+    decoded = read(body)
+    return decoded.content if decoded else None
+
+
+def test_private_text_is_read_whole() -> None:
+    decoded = read(message("hello there"))
+    assert decoded is not None
+    assert (decoded.channel, decoded.account, decoded.chat_id) == ("telegram", "42", "7")
+    assert (decoded.sender.id, decoded.sender.name) == ("9", "Ada L")
+    assert (decoded.event_id, decoded.message_id) == ("7:5", "5")
+    assert (decoded.content, decoded.received_at) == ("hello there", 123.0)
+    assert decoded.private
+    assert not decoded.edited
+    assert decoded.thread_id is None
+
+
+def test_an_edit_keeps_the_message_and_has_an_event_of_its_own() -> None:
+    decoded = read(message("better", edit_date=1_700_000_099), "edited_message")
+    assert decoded is not None
+    assert decoded.edited
+    assert (decoded.message_id, decoded.event_id) == ("5", "7:5:1700000099")
+
+
+def test_only_a_forum_topic_is_a_thread() -> None:
+    topic = read(message("/new", chat=-7, message_thread_id=3, is_topic_message=True))
+    reply = read(message("/new", chat=-7, message_thread_id=3))
+    assert topic is not None
+    assert topic.thread_id == "3"
+    assert reply is not None
+    assert reply.thread_id is None
+
+
+def test_the_text_replied_to_is_quoted_and_a_chosen_part_wins() -> None:
+    whole = read(message(reply_to_message=message("the whole text")))
+    part = read(message(reply_to_message=message("the whole text"), quote={"text": "whole"}))
+    assert whole is not None
+    assert whole.quoted == "the whole text"
+    assert part is not None
+    assert part.quoted == "whole"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("just talk", None),
+        ("@korebot what is up", "what is up"),
+        ("what is up, @KoreBot?", "what is up, ?"),
+        ("@KoreBot: go", "go"),
+        ("@KoreBotany is nice", None),
+        ("mail me at a@korebot.example", None),
+        ("/status", "/status"),
+        ("/status@KoreBot now", "/status now"),
+        ("/status@OtherBot", None),
+        ("see /status", None),
+    ],
+)
+def test_in_a_group_only_what_is_addressed_to_us(text: str, expected: str | None) -> None:
+    assert content(message(text, chat=-7)) == expected
+
+
+def test_a_reply_to_us_is_addressed_to_us() -> None:
+    ours = message("earlier", **{"from": {"id": 42, "is_bot": True, "first_name": "Kore"}})
+    theirs = message("earlier")
+    assert content(message("and?", chat=-7, reply_to_message=ours)) == "and?"
+    assert content(message("and?", chat=-7, reply_to_message=theirs)) is None
+
+
+def test_talk_in_a_topic_that_we_opened_is_no_reply_to_us() -> None:
+    opening = message(
+        None, **{"from": {"id": 42, "is_bot": True}, "forum_topic_created": {"name": "x"}}
+    )
+    body = message(
+        "to my friends", chat=-7, reply_to_message=opening, is_topic_message=True,
+        message_thread_id=3,
+    )  # fmt: skip
+    assert content(body) is None
+
+
+def test_a_link_to_our_profile_addresses_us() -> None:
+    entity = {"type": "text_mention", "offset": 0, "length": 4, "user": {"id": 42}}
+    assert content(message("Kore go", chat=-7, entities=[entity])) == "Kore go"
+
+
+def test_a_command_for_another_bot_is_not_ours_in_private_either() -> None:
+    assert content(message("/start@OtherBot")) is None
+
+
+@pytest.mark.parametrize("kind", ["photo", "voice", "document", "sticker", "location"])
+def test_media_gets_a_name_so_that_it_can_be_answered(kind: str) -> None:
+    assert content(message(None, **{kind: {"file_id": "x"}})) == f"[{kind}]"
+
+
+def test_a_caption_stands_behind_the_medium() -> None:
+    assert content(message(None, photo=[{}], caption="my cat")) == "[photo] my cat"
+    assert content(message(None, chat=-7, photo=[{}], caption="my cat")) is None
+    assert content(message(None, chat=-7, photo=[{}], caption="@KoreBot look")) == "[photo] look"
+
+
+def test_what_nobody_said_is_ignored() -> None:
+    assert read(message(None, new_chat_members=[{"id": 3}])) is None
+    assert read(message("x", **{"from": {"id": 3, "is_bot": True}})) is None
+    assert read(message("/new", chat=-7, is_automatic_forward=True)) is None
+    assert read(message(None, location={"latitude": 1}, edit_date=2), "edited_message") is None
+    assert decode({"update_id": 1, "poll": {"id": "1"}}, BOT, "42", 0.0) is None
+
+
+def test_anonymous_people_are_known_by_their_chat_not_by_the_shared_id() -> None:
+    group = {"id": -7, "type": "supergroup", "title": "Ops"}
+    decoded = read(message("/new", chat=-7, sender_chat=group))
+    assert decoded is not None
+    assert (decoded.sender.id, decoded.sender.name) == ("-7", "Ops")
+
+
+def test_a_button_press_is_told_apart() -> None:
+    query = {"id": "q1", "from": {"id": 9}, "data": "yes", "message": message()}
+    decoded = decode({"update_id": 1, "callback_query": query}, BOT, "42", 0.0)
+    assert isinstance(decoded, Press)
+    assert (decoded.id, decoded.chat_id, decoded.data) == ("q1", "7", "yes")
+
+
+def test_lone_surrogates_become_storable() -> None:
+    decoded = read(message("a\ud800b", **{"from": {"id": 9, "first_name": "\udfff"}}))
+    assert decoded is not None
+    assert decoded.content == "a\ufffdb"
+    assert decoded.sender.name == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "text", 5, [], {}, {"chat": {"id": 7}}, message(chat=7) | {"message_id": "x"},
+        message() | {"text": 5}, message() | {"from": {"id": "Ada"}}, message() | {"chat": None},
+    ],
+)  # fmt: skip
+def test_nonsense_is_undecodable(body: Any) -> None:
+    with pytest.raises(Undecodable):
+        decode({"update_id": 1, "message": body}, BOT, "42", 0.0)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = (
+    "message_id chat from text caption entities reply_to_message quote message_thread_id "
+    "is_topic_message sender_chat edit_date photo is_automatic_forward"
+).split()
+
+
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["message", "edited_message"])
+)
+def test_no_update_raises_anything_else(fields: dict[str, Any], kind: str) -> None:
+    body = message(chat=-7) | fields
+    try:
+        decode({"update_id": 1, kind: body}, BOT, "42", 0.0)
+    except Undecodable:
+        pass
