@@ -1,0 +1,89 @@
+"""Arguments of a call: schemas written short, checked, and explained in one sentence."""
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.errors import ToolError
+from agent.types import JsonSchema
+
+Check = Callable[[Any], Any]
+
+
+def parameters(**kinds: str) -> JsonSchema:
+    """A JSON schema of an object from `name="type"`; a trailing `?` makes it optional."""
+    properties = {name: {"type": kind.rstrip("?")} for name, kind in kinds.items()}
+    required = [name for name, kind in kinds.items() if not kind.endswith("?")]
+    schema = {"type": "object", "properties": properties}
+    return {**schema, "required": required} if required else schema
+
+
+class Arguments:
+    """The check of one tool's arguments; its schema is compiled when it is first used."""
+
+    def __init__(self, tool: str, schema: JsonSchema) -> None:
+        self._tool = tool
+        self._schema = schema
+        self._check: Check | None = None
+
+    def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, without optional ones that are null. Raises ToolError."""
+        from fastjsonschema import JsonSchemaValueException
+
+        known = self._schema.get("properties", {})
+        required = self._schema.get("required", ())
+        given = {k: v for k, v in args.items() if v is not None or k in required or k not in known}
+        self._refuse_unknown(given, known)
+        try:
+            self._compiled()(given)
+        except JsonSchemaValueException as exc:
+            raise ToolError(self._sentence(exc, given)) from exc
+        return given
+
+    def _compiled(self) -> Check:
+        if self._check is None:
+            import fastjsonschema
+
+            self._check = fastjsonschema.compile(dict(self._schema), use_default=False)
+        return self._check
+
+    def _refuse_unknown(self, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+        if self._schema.get("additionalProperties", not known):
+            return
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}."
+                raise ToolError(f"{self._tool} has no argument {name!r}; {hint}")
+
+    def _sentence(self, exc: Any, given: Mapping[str, Any]) -> str:
+        rule, expected = exc.rule, exc.rule_definition
+        where = ".".join(exc.path[1:])
+        if rule == "required":
+            missing = [name for name in expected if name not in exc.value]
+            place = f" in {where}" if where else ""
+            got = f"found only {', '.join(given)}" if given else "found none"
+            return f"{self._tool} needs the argument {missing[0]!r}{place}; {got}."
+        if rule == "type":
+            wanted = " or ".join(expected) if isinstance(expected, list) else expected
+            found = f"{_kind(exc.value)} {_short(exc.value)}"
+            return f"{self._tool}: {where} must be of type {wanted}, found {found}."
+        what = exc.message.removeprefix("data").removeprefix(f".{where}").strip()
+        return f"{self._tool}: {where} {what}, found {_short(exc.value)}."
+
+
+def _kind(value: Any) -> str:
+    kinds: list[tuple[type | tuple[type, ...], str]] = [
+        (bool, "boolean"),
+        ((int, float), "number"),
+        (str, "string"),
+        (list, "array"),
+        (dict, "object"),
+    ]
+    return next((name for kind, name in kinds if isinstance(value, kind)), "null")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:60] + "…"

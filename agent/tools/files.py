@@ -1,0 +1,167 @@
+"""`read_file`, `write_file` and `append_file`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.tools import disk
+from agent.tools.arguments import parameters
+from agent.tools.base import CallContext, Plan
+from agent.tools.scope import Scope
+from agent.tools.settings import ToolSettings
+from agent.tools.text import LIMIT_BYTES, Document, Form, decode, diff, lines_of, refuse_binary
+from agent.types import Artifact, Effect, JsonSchema, ToolResult
+
+LINE_LIMIT = 2_000
+
+
+class ReadFile:
+    """Shows a text file as numbered lines, from `line_start` to `line_end`, within the limit."""
+
+    name: ClassVar[str] = "read_file"
+    effect: ClassVar[Effect] = "read"
+    parameters: ClassVar[JsonSchema] = parameters(
+        path="string", line_start="integer?", line_end="integer?"
+    )
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._scope = Scope(settings)
+        self._limit_bytes = settings.output_limit_bytes
+
+    @property
+    def description(self) -> str:
+        return load("tools/read_file")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args["path"], call)
+        data = await disk.in_thread(lambda: disk.read(path, LIMIT_BYTES))
+        form = Form.of(data)
+        refuse_binary(data, form, path)
+        text = data[len(form.mark) :].decode(form.encoding, "replace")
+        lines = lines_of(text)
+        if not lines:
+            return ToolResult(f"{path} is empty.")
+        first = min(max(1, int(args.get("line_start", 1))), len(lines))
+        last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
+        body = self._numbered(lines, first, last)
+        if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
+            body += f"\n… (some bytes are not valid {form.encoding} and are shown as \ufffd)"
+        return ToolResult(body, for_user=f"{path}: lines {first} to {last} of {len(lines)}")
+
+    def _numbered(self, lines: list[str], first: int, last: int) -> str:
+        width = len(str(last))
+        shown: list[str] = []
+        room = self._limit_bytes
+        for number in range(first, min(last, first + LINE_LIMIT - 1) + 1):
+            line = f"{number:>{width}}\t{lines[number - 1]}"
+            size = len(line.encode("utf-8", "replace")) + 1
+            if size > room and shown:
+                break
+            if size > room:
+                line = line.encode()[:room].decode("utf-8", "ignore") + "… (line cut)"
+            shown.append(line)
+            room -= size
+        end = first + len(shown) - 1
+        if end < last:
+            shown.append(
+                f"… (lines {first} to {end} of {len(lines)}; read on with line_start={end + 1})"
+            )
+        return "\n".join(shown)
+
+
+class WriteFile:
+    """Makes a file hold exactly `content`; an existing file keeps its mode and its encoding."""
+
+    name: ClassVar[str] = "write_file"
+    effect: ClassVar[Effect] = "idempotent"
+    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._scope = Scope(settings)
+
+    @property
+    def description(self) -> str:
+        return load("tools/write_file")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Whether the file would be new, and the difference."""
+        path = self._scope.find(args["path"], call)
+        old = await disk.in_thread(lambda: _existing(path))
+        shown = diff(args["path"], old.text if old else "", args["content"])
+        if old is None:
+            return Plan(creates=(path,), diff=shown)
+        return Plan(changes=(path,), diff=shown)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args["path"], call)
+        content: str = args["content"]
+
+        def work() -> tuple[str, int]:
+            old = _existing(path)
+            data = Document(content, old.form if old else Form()).encode()
+            disk.replace(path, data)
+            return diff(args["path"], old.text if old else "", content), len(data)
+
+        shown, size = await disk.in_thread(work)
+        return ToolResult(f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(shown))
+
+
+class AppendFile:
+    """Adds `content` at the end of a file, in the file's encoding."""
+
+    name: ClassVar[str] = "append_file"
+    effect: ClassVar[Effect] = "unsafe"
+    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._scope = Scope(settings)
+
+    @property
+    def description(self) -> str:
+        return load("tools/append_file")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Which file grows, and by what."""
+        path = self._scope.find(args["path"], call)
+        old = await disk.in_thread(lambda: _appendable(path))
+        shown = diff(args["path"], old.text, old.text + args["content"]) if old else None
+        if old is None:
+            return Plan(creates=(path,), diff=diff(args["path"], "", args["content"]))
+        return Plan(changes=(path,), diff=shown)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args["path"], call)
+        content: str = args["content"]
+
+        def work() -> tuple[str, int]:
+            old = _appendable(path)
+            form = old.form if old else Form()
+            data = form.encode(content)
+            disk.append(path, data)
+            before = old.text if old else ""
+            return diff(args["path"], before, before + content), len(data)
+
+        shown, size = await disk.in_thread(work)
+        return ToolResult(f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(shown))
+
+
+def _existing(path: Path) -> Document | None:
+    """The text that would be overwritten; a binary or huge file counts as an unnamed one."""
+    if not disk.exists(path):
+        return None
+    if path.is_dir():
+        raise ToolError(f"{path} is a folder; give the path of a file in it.")
+    try:
+        return decode(disk.read(path, LIMIT_BYTES), path)
+    except ToolError:
+        return Document("", Form())
+
+
+def _appendable(path: Path) -> Document | None:
+    return decode(disk.read(path, LIMIT_BYTES), path) if disk.exists(path) else None
+
+
+def _artifacts(shown: str) -> tuple[Artifact, ...]:
+    return (Artifact("diff", shown),) if shown else ()

@@ -1,0 +1,76 @@
+"""`remember`: keeps a fact in the long-term memory file of whoever is speaking."""
+
+import fcntl
+import os
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.tools import disk
+from agent.tools.arguments import parameters
+from agent.tools.base import CallContext
+from agent.tools.settings import ToolSettings
+from agent.tools.text import LIMIT_BYTES, Document, Form, decode
+from agent.types import Effect, JsonSchema, ToolResult
+
+TEXT_LIMIT_CHARS = 2_000
+FILE_LIMIT_BYTES = 64_000
+_DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
+
+
+class Remember:
+    """Adds one dated line to `call.memory`; a text that is there already is not added again."""
+
+    name: ClassVar[str] = "remember"
+    effect: ClassVar[Effect] = "idempotent"
+    parameters: ClassVar[JsonSchema] = parameters(text="string")
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._settings = settings
+
+    @property
+    def description(self) -> str:
+        return load("tools/remember")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        text = " ".join(args["text"].split())
+        if not text:
+            raise ToolError("There is nothing to remember: the text is empty.")
+        if len(text) > TEXT_LIMIT_CHARS:
+            raise ToolError(
+                f"The text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
+            )
+        added = await disk.in_thread(lambda: _add(Path(os.path.realpath(call.memory)), text))
+        return ToolResult("Remembered." if added else "That is remembered already.")
+
+
+def _add(path: Path, text: str) -> bool:
+    line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Two chats of one person may remember at the same moment.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        old = _stored(path)
+        if any(_DATED.sub("", known.strip()) == text for known in old.text.splitlines()):
+            return False
+        gap = "" if not old.text or old.text.endswith("\n") else "\n"
+        data = Document(f"{old.text}{gap}{line}\n", old.form).encode()
+        if len(data) > FILE_LIMIT_BYTES:
+            raise ToolError(
+                f"The memory is full ({FILE_LIMIT_BYTES:,} bytes in {path.name}); tidy it up first."
+            )
+        disk.replace(path, data)
+        return True
+    finally:
+        os.close(folder)
+
+
+def _stored(path: Path) -> Document:
+    if not disk.exists(path):
+        return Document("", Form())
+    return decode(disk.read(path, LIMIT_BYTES), path)

@@ -1,0 +1,90 @@
+"""A web page as markdown: its main part, without scripts, menus and forms."""
+
+import codecs
+import re
+from typing import Any
+
+# Converting costs about a second per megabyte.
+MARKUP_LIMIT_BYTES = 2_000_000
+DROPPED = ("script", "style", "noscript", "template", "svg", "nav", "form", "iframe", "canvas")
+FRAME = ("header", "footer", "aside")
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]+)", re.I)
+_BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
+
+
+def to_markdown(html: str) -> str:
+    """The title and the main part of a page; an empty string when there is no text in it."""
+    import lxml.html
+    from lxml.etree import ParserError
+
+    data = html.encode("utf-8", "replace")[:MARKUP_LIMIT_BYTES]
+    parser = lxml.html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    try:
+        root = lxml.html.document_fromstring(data, parser=parser)
+    except ParserError:
+        return ""
+    title = " ".join((root.findtext(".//title") or "").split())
+    main = _main(root)
+    text = _BLANK_LINES.sub("\n\n", _markdown(main)).strip()
+    if title and title not in text[: len(title) + 20]:
+        return f"# {title}\n\n{text}".strip()
+    return text
+
+
+def decoded(data: bytes, charset: str | None, *, markup: bool) -> str:
+    """Text from bytes: by mark, by what the server said, by what the page says, by trial."""
+    for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
+                       (codecs.BOM_UTF16_BE, "utf-16-be")):  # fmt: skip
+        if data.startswith(mark):
+            return data[len(mark) :].decode(name, "replace")
+    if charset is None and markup and (said := _META_CHARSET.search(data[:4096])):
+        charset = said.group(1).decode("ascii")
+    for name in filter(None, (charset, "utf-8")):
+        if _known(name):
+            try:
+                return data.decode(name)
+            except UnicodeDecodeError:
+                if name == charset:
+                    return data.decode(name, "replace")
+    return data.decode("windows-1252", "replace")
+
+
+def _known(name: str) -> bool:
+    try:
+        # Codecs such as "hex" turn bytes into bytes and are no charsets.
+        return codecs.lookup(name).name not in ("hex", "base64", "zlib", "bz2", "rot13", "uu")
+    except (LookupError, ValueError):
+        return False
+
+
+def _main(root: Any) -> Any:
+    for tag in DROPPED:
+        for element in list(root.iter(tag)):
+            element.drop_tree()
+    whole = len(" ".join(root.text_content().split()))
+    for path in (".//main", ".//*[@role='main']", ".//article"):
+        found = root.findall(path)
+        # Several articles are a front page; a small one is a teaser.
+        if len(found) == 1 and len(" ".join(found[0].text_content().split())) * 5 >= whole:
+            return found[0]
+    body = root.find("body")
+    body = root if body is None else body
+    for tag in FRAME:
+        for element in list(body.iter(tag)):
+            if element.find(".//h1") is None:
+                element.drop_tree()
+    return body
+
+
+def _markdown(element: Any) -> str:
+    import lxml.html
+    from markdownify import markdownify
+
+    for picture in list(element.iter("img")):
+        # A picture's address is of no use to the model, and addresses inside data: are huge.
+        picture.drop_tree()
+    html = lxml.html.tostring(element, encoding="unicode")
+    try:
+        return str(markdownify(html, heading_style="ATX", bs4_options="lxml"))
+    except RecursionError:
+        return str(element.text_content())

@@ -1,0 +1,54 @@
+"""Which of the workspace's files a call may touch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.security.paths import resolve, shown
+from agent.tools.base import CallContext
+from agent.tools.settings import ToolSettings
+
+MEMORY_FOLDER = "memory"
+OWNER_MEMORY = "MEMORY.md"
+OWNER_PROFILE = "USER.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Resolves paths for tools, and keeps what one person told Kore from the others.
+
+    A call whose memory is the workspace's own comes from the owner, who may see everything.
+    Anybody else sees their own memory file and neither the others' nor the owner's profile.
+    """
+
+    settings: ToolSettings
+
+    def find(self, path: str, call: CallContext) -> Path:
+        """The real path behind `path`. Raises ToolError when the call may not go there."""
+        real = resolve(
+            path,
+            call.workspace,
+            restrict=self.settings.restrict_to_workspace,
+            blocked=self.settings.blocked_paths,
+        )
+        if self.is_private(real, call):
+            raise ToolError(f"{shown(path)} belongs to somebody else and cannot be used here.")
+        return real
+
+    def is_private(self, real: Path, call: CallContext) -> bool:
+        """Whether `real` holds what another person told Kore."""
+        root = call.workspace.resolve()
+        memory = call.memory.resolve()
+        if memory == root / MEMORY_FOLDER / OWNER_MEMORY or not real.is_relative_to(root):
+            return False
+        if real.is_relative_to(root / MEMORY_FOLDER):
+            return real not in (memory, memory.parent)
+        return real == root / OWNER_PROFILE
+
+    def is_blocked(self, real: Path, call: CallContext) -> bool:
+        """Whether a folder's listing leaves `real` out."""
+        try:
+            self.find(str(real), call)
+        except ToolError:
+            return True
+        return False

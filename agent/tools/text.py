@@ -1,0 +1,108 @@
+"""Text files as bytes: which encoding, which line ends, and back again without a changed byte."""
+
+import codecs
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import ToolError
+
+LIMIT_BYTES = 20_000_000
+# A file of this size is compared in well under a second; a larger one is named, not compared.
+DIFF_LIMIT_CHARS = 400_000
+
+# The order matters: the mark of UTF-32 begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a text is stored: its encoding and the byte order mark before it."""
+
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+    @staticmethod
+    def of(data: bytes) -> "Form":
+        """The form that the first bytes of a file announce."""
+        for mark, encoding in _MARKS:
+            if data.startswith(mark):
+                return Form(encoding, mark)
+        return Form()
+
+    def encode(self, text: str) -> bytes:
+        """Bytes without the mark. Raises ToolError for what no encoding can hold."""
+        try:
+            return text.encode(self.encoding)
+        except UnicodeEncodeError as exc:
+            found = hex(ord(text[exc.start]))
+            raise ToolError(
+                f"Character {exc.start + 1} of the text ({found}) is half a pair; write it whole."
+            ) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The whole text of a file, line ends as they are, and its form."""
+
+    text: str
+    form: Form
+
+    def encode(self) -> bytes:
+        """The file's bytes; for an unchanged text exactly those it was made of."""
+        return self.form.mark + self.form.encode(self.text)
+
+
+def decode(data: bytes, path: Path) -> Document:
+    """Decode strictly. Raises ToolError for binary files and for bytes that are no text."""
+    form = Form.of(data)
+    refuse_binary(data, form, path)
+    try:
+        text = data[len(form.mark) :].decode(form.encoding)
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        raise ToolError(
+            f"{path} is not valid {form.encoding} (line {line}); it is left untouched, because a "
+            "change would damage it."
+        ) from exc
+    return Document(text, form)
+
+
+def refuse_binary(data: bytes, form: Form, path: Path) -> None:
+    """Raises ToolError when the bytes are no text in any encoding."""
+    if not form.encoding.startswith(("utf-16", "utf-32")) and b"\0" in data[:8192]:
+        raise ToolError(f"{path} is a binary file ({len(data):,} bytes), not text.")
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines without their ends; a last line end opens no further line."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def diff(name: str, before: str, after: str) -> str:
+    """A unified diff with 3 lines of context; empty when nothing differs."""
+    if before == after:
+        return ""
+    header = f"--- {name}\n+++ {name}\n"
+    if len(before) + len(after) > DIFF_LIMIT_CHARS:
+        return f"{header}@@ too large to compare: {len(before):,} -> {len(after):,} characters @@"
+    old, new = _marked(before), _marked(after)
+    body = difflib.unified_diff(old, new, name, name, n=3, lineterm="")
+    return "\n".join(body)
+
+
+def _marked(text: str) -> list[str]:
+    lines = text.split("\n")
+    # A changed line end is a change like any other, and must be seen.
+    lines = [line[:-1] + "␍" if line.endswith("\r") else line for line in lines]
+    if lines[-1] == "":
+        return lines[:-1]
+    lines[-1] += "\n\\ No newline at end of file"
+    return lines

@@ -1,0 +1,149 @@
+"""The tools of an agent: their fixed order, the names that models call them by, their checks."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.errors import ToolError
+from agent.providers.base import ToolSpec
+from agent.tools.arguments import Arguments
+from agent.tools.base import Tool
+from agent.tools.settings import ToolSettings
+
+# What models that were trained with other tools write. Case, "_" and "-" do not matter.
+NAMES = {
+    "read": "read_file",
+    "fileread": "read_file",
+    "view": "read_file",
+    "cat": "read_file",
+    "write": "write_file",
+    "filewrite": "write_file",
+    "createfile": "write_file",
+    "edit": "edit_file",
+    "fileedit": "edit_file",
+    "multiedit": "edit_file",
+    "append": "append_file",
+    "ls": "list_dir",
+    "listfiles": "list_dir",
+    "listdirectory": "list_dir",
+    "bash": "exec",
+    "shell": "exec",
+    "runcommand": "exec",
+    "runshellcommand": "exec",
+    "search": "web_search",
+    "fetch": "web_fetch",
+}
+_PATH = {"file_path": "path", "filepath": "path", "file": "path", "filename": "path"}
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "read_file": {**_PATH, "start_line": "line_start", "end_line": "line_end"},
+    "write_file": {**_PATH, "text": "content", "contents": "content"},
+    "append_file": {**_PATH, "text": "content", "contents": "content"},
+    "edit_file": {
+        **_PATH,
+        "old_text": "old_string",
+        "new_text": "new_string",
+        "old_str": "old_string",
+        "new_str": "new_string",
+    },
+    "list_dir": {**_PATH, "dir": "path", "directory": "path", "folder": "path"},
+    "exec": {"cmd": "command", "timeout": "timeout_s", "cwd": "workdir"},
+    "web_search": {"q": "query", "max_results": "count", "num_results": "count"},
+    "web_fetch": {"uri": "url", "link": "url"},
+    "remember": {"fact": "text", "content": "text", "memory": "text"},
+}
+# Said by models about their call; no tool does anything with it.
+IGNORED = {"exec": {"description"}, "web_fetch": {"prompt"}}
+
+
+class Toolbox:
+    """Tools by name, in the order they were given. A later tool replaces one of the same name."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._folded = {_folded(name): name for name in self._tools}
+        self._checks: dict[str, Arguments] = {}
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them; the same order at every call."""
+        return tuple(
+            ToolSpec(tool.name, tool.description, tool.parameters) for tool in self._tools.values()
+        )
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of this name or alias, or None."""
+        if name in self._tools:
+            return self._tools[name]
+        folded = _folded(name)
+        return self._tools.get(self._folded.get(folded) or NAMES.get(folded, ""))
+
+    def get(self, name: str) -> Tool:
+        """`find`. Raises ToolError with the closest name, or all of them."""
+        if (tool := self.find(name)) is not None:
+            return tool
+        close = difflib.get_close_matches(name.casefold(), self._tools, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(self._tools)}."
+        raise ToolError(f"There is no tool {name[:80]!r}; {hint}")
+
+    def validate(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments under their canonical names. Raises ToolError for a wrong one."""
+        check = self._checks.get(tool.name)
+        if check is None:
+            check = self._checks[tool.name] = Arguments(tool.name, tool.parameters)
+        return check.validate(_canonical(tool, args))
+
+
+def default_tools(settings: ToolSettings) -> list[Tool]:
+    """The built-in tools."""
+    from agent.tools.edit import EditFile
+    from agent.tools.fetch import WebFetch
+    from agent.tools.files import AppendFile, ReadFile, WriteFile
+    from agent.tools.folder import ListDir
+    from agent.tools.memory import Remember
+    from agent.tools.search import WebSearch
+    from agent.tools.shell import Exec
+
+    return [
+        ReadFile(settings),
+        WriteFile(settings),
+        EditFile(settings),
+        AppendFile(settings),
+        ListDir(settings),
+        Exec(settings),
+        WebSearch(settings),
+        WebFetch(settings),
+        Remember(settings),
+    ]
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")
+
+
+def _canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+    known = tool.parameters.get("properties", {})
+    aliases = ARGUMENTS.get(tool.name, {})
+    ignored = IGNORED.get(tool.name, set())
+    renamed = {name: value for name, value in args.items() if name in known}
+    for name, value in args.items():
+        if name in known or name in ignored:
+            continue
+        target = aliases.get(name, name)
+        renamed.setdefault(target if target in known else name, value)
+    return _window(renamed) if "line_start" in known else renamed
+
+
+def _window(args: dict[str, Any]) -> dict[str, Any]:
+    """`offset` (1-based) and `limit` as a range of lines."""
+    offset, limit = args.pop("offset", None), args.pop("limit", None)
+    if offset is not None:
+        args.setdefault("line_start", offset)
+    start = args.get("line_start")
+    if _count(limit) and (start is None or _count(start)):
+        args.setdefault("line_end", max(1, start or 1) + max(1, limit) - 1)
+    elif limit is not None:
+        args.setdefault("line_end", limit)
+    return args
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
