@@ -15,6 +15,7 @@ from agent.providers.base import ModelRequest, ToolSpec
 from agent.types import Context, Message, Text, Thinking, ToolCall
 
 _HEADS_KEPT = 32
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -103,7 +104,7 @@ class Encoder:
 
 def encode_json(value: object) -> bytes:
     """Compact JSON in valid UTF-8, whatever the strings hold."""
-    return mend(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+    return mend(_JSON.encode(value)).encode()
 
 
 def mend(text: str) -> str:

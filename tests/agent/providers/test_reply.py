@@ -1,0 +1,154 @@
+"""Putting replies together from odd chunks."""
+
+from typing import Any
+
+import pytest
+
+from agent.errors import BadReply, Unavailable
+from agent.events import Reply, TextDelta
+from agent.providers.reply import ReplyBuilder, next_call_number, read_call
+from agent.types import Message, Text, Thinking, ToolCall, Usage, assistant, user
+
+LAST = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+
+
+def delta(**fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields}]}
+
+
+def call(**fields: Any) -> dict[str, Any]:
+    function = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
+    return delta(tool_calls=[{**fields, "function": function}])
+
+
+def build(*chunks: dict[str, Any], done: bool = True) -> Reply:
+    builder = ReplyBuilder(lambda: 7)
+    for chunk in chunks:
+        list(builder.add(chunk))
+    reply = list(builder.finish(done=done))[-1]
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def calls(*chunks: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(c.id, c.name, c.raw) for c in build(*chunks, LAST).message.tool_calls]
+
+
+def test_calls_that_all_have_index_0_are_told_apart_by_id() -> None:
+    assert calls(
+        call(index=0, id="a", name="read", arguments='{"p":1}'),
+        call(index=0, id="b", name="read", arguments='{"p":2}'),
+    ) == [("a", "read", '{"p":1}'), ("b", "read", '{"p":2}')]
+
+
+def test_a_new_id_in_the_middle_of_a_call_does_not_split_it() -> None:
+    assert calls(
+        call(index=0, id="a", name="read", arguments='{"p"'),
+        call(index=0, id="b", arguments=":1}"),
+    ) == [("a", "read", '{"p":1}')]
+
+
+def test_a_repeated_name_is_not_doubled_and_a_split_one_is_joined() -> None:
+    assert calls(
+        call(index=0, id="a", name="read", arguments=""),
+        call(index=0, id="a", name="read", arguments="{}"),
+        call(index=1, id="b", name="read_", arguments=""),
+        call(index=1, name="file"),
+        call(index=1, arguments="{}"),
+    ) == [("a", "read", "{}"), ("b", "read_file", "{}")]
+
+
+def test_an_empty_repetition_after_a_complete_call_adds_nothing() -> None:
+    assert calls(
+        call(index=0, id="a", name="read", arguments="{}"),
+        call(index=0, id="a", name="read", arguments=""),
+    ) == [("a", "read", "{}")]
+
+
+def test_missing_or_doubled_ids_are_made_up() -> None:
+    assert calls(
+        call(index=0, name="x", arguments="{}"),
+        call(index=1, id="same", name="y", arguments="{}"),
+        call(index=2, id="same", name="z", arguments="{}"),
+    ) == [("call_7", "x", "{}"), ("same", "y", "{}"), ("call_8", "z", "{}")]
+
+
+def test_the_older_function_call_is_understood() -> None:
+    chunk = delta(function_call={"name": "read", "arguments": "{}"})
+    assert calls(chunk) == [("call_7", "read", "{}")]
+
+
+def test_content_as_parts_is_text_and_thinking() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "yes"},
+        {"type": "image_url"},
+        7,
+    ]
+    message = build(delta(content=parts), LAST).message
+    assert message.content == (Thinking("hm"), Text("yes"))
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_either_spelling_of_reasoning_is_thinking(field: str) -> None:
+    assert build(delta(**{field: "hm"}), LAST).message.content == (Thinking("hm"),)
+
+
+def test_an_emoji_split_over_deltas_stays_whole() -> None:
+    builder = ReplyBuilder(lambda: 1)
+    events = [e for half in ("a\ud83d", "\ude00b") for e in builder.add(delta(content=half))]
+    assert events == [TextDelta("a"), TextDelta("😀b")]
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"usage": {"prompt_tokens": 5, "completion_tokens": 1}, "choices": []},
+        {"choices": [{"delta": {}, "usage": {"prompt_tokens": 5, "completion_tokens": 1}}]},
+        {"x_groq": {"usage": {"prompt_tokens": 5, "completion_tokens": 1}}},
+    ],
+)
+def test_usage_is_found_where_vendors_put_it(chunk: dict[str, Any]) -> None:
+    assert build(delta(content="x"), LAST, chunk).usage == Usage(5, 1)
+
+
+def test_without_an_end_there_is_no_reply() -> None:
+    with pytest.raises(Unavailable):
+        build(delta(content="half"), done=False)
+    with pytest.raises(Unavailable):
+        build({"choices": [{"delta": {}, "finish_reason": "error"}]})
+    with pytest.raises(BadReply):
+        build(done=True)
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"choices": "x"},
+        {"choices": [None]},
+        {"choices": [{"delta": 5}]},
+        delta(content=5, tool_calls={"a": 1}),
+        delta(tool_calls=[None, {"function": None}, {"index": "x", "id": 5}]),
+    ],
+)
+def test_nonsense_of_other_types_is_passed_over(chunk: dict[str, Any]) -> None:
+    assert build(chunk, delta(content="fine"), LAST).message.text == "fine"
+
+
+def test_a_call_cut_at_the_token_limit_has_no_arguments() -> None:
+    length = {"choices": [{"delta": {}, "finish_reason": "length"}]}
+    for raw in ("", '{"a": 1'):
+        found = build(call(index=0, id="a", name="exec", arguments=raw), length).message
+        assert found.tool_calls[0].arguments is None
+
+
+def test_lone_surrogates_in_arguments_are_mended() -> None:
+    found = read_call("a", "write", '{"text": "\\ud83d\\ude00 \\ud83d"}')
+    assert found.arguments == {"text": "😀 \ufffd"}
+    found.raw.encode()
+
+
+def test_made_up_ids_go_on_from_the_conversation() -> None:
+    earlier = (ToolCall("call_12", "x", {}, "{}"), ToolCall("toolu_99", "x", {}, "{}"))
+    assert next_call_number([user("a"), assistant("", earlier)]) == 13
+    assert next_call_number([Message("user")]) == 1

@@ -1,0 +1,115 @@
+"""Retries and the fallback model."""
+
+import pytest
+
+from agent.errors import (
+    BadReply,
+    ContextTooLong,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    TimedOut,
+    Unavailable,
+)
+from agent.events import Notice, Reply, Retry
+from agent.providers.base import ModelRequest
+from agent.providers.retry import Fallback, Retrying
+from agent.providers.scripted import Scripted, Step
+from agent.types import user
+
+ASKED = ModelRequest("m", "", (user("hi"),))
+
+
+class Waits(list[float]):
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+def retrying(
+    *steps: Step, fallback: Fallback | None = None, attempts: int = 3
+) -> tuple[Retrying, Scripted, Waits]:
+    provider, waits = Scripted(steps), Waits()
+    made = Retrying(provider, attempts=attempts, fallback=fallback, sleep=waits, jitter=lambda: 1.0)
+    return made, provider, waits
+
+
+async def events_of(provider: Retrying) -> list[object]:
+    return [event async for event in provider.stream(ASKED)]
+
+
+@pytest.mark.parametrize(
+    "error", [Unavailable("x"), TimedOut("x"), BadReply("x"), RateLimited("x")]
+)
+async def test_a_passing_failure_is_tried_again(error: ProviderError) -> None:
+    provider, _, waits = retrying(error, "hello")
+    events = await events_of(provider)
+    assert events[0] == Retry("x", 2, 3, 0.5)
+    assert isinstance(events[-1], Reply)
+    assert waits == [0.5]
+
+
+async def test_waits_grow_and_the_last_error_is_raised() -> None:
+    provider, script, waits = retrying(*(Unavailable(str(n)) for n in range(8)), attempts=8)
+    with pytest.raises(Unavailable, match="7"):
+        await events_of(provider)
+    assert waits == [0.5, 1, 2, 4, 8, 16, 20]
+    assert len(script.requests) == 8
+
+
+async def test_retry_after_is_honoured() -> None:
+    provider, _, waits = retrying(RateLimited("slow", retry_after_s=12), "hello")
+    await events_of(provider)
+    assert waits == [12.5]
+
+
+async def test_too_long_a_retry_after_is_not_waited_for() -> None:
+    provider, script, waits = retrying(RateLimited("slow", retry_after_s=61), "hello")
+    with pytest.raises(RateLimited):
+        await events_of(provider)
+    assert waits == []
+    assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("error", [Rejected("no"), ContextTooLong("long")])
+async def test_what_a_retry_cannot_mend_is_raised_at_once(error: ProviderError) -> None:
+    provider, script, _ = retrying(error, "hello")
+    with pytest.raises(type(error)):
+        await events_of(provider)
+    assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("steps", [[Unavailable("x")] * 3, [Rejected("x")]])
+async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> None:
+    other = Scripted(["from the other"])
+    provider, script, _ = retrying(*steps, fallback=Fallback(other, "small"))
+    events = await events_of(provider)
+    notice = next(event for event in events if isinstance(event, Notice))
+    assert "scripted/small" in notice.text
+    assert isinstance(events[events.index(notice) - 1], Retry)
+    assert isinstance(events[-1], Reply)
+    assert len(script.requests) == len(steps)
+    assert other.requests[0].model == "small"
+
+
+async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
+    other = Scripted([Unavailable("a"), Unavailable("b"), Unavailable("c")])
+    provider, _, _ = retrying(Rejected("no"), fallback=Fallback(other, "small"))
+    with pytest.raises(Unavailable, match="c"):
+        await events_of(provider)
+    assert len(other.requests) == 3
+
+
+async def test_a_full_window_does_not_go_to_the_fallback() -> None:
+    other = Scripted(["never"])
+    provider, _, _ = retrying(ContextTooLong("long"), fallback=Fallback(other, "small"))
+    with pytest.raises(ContextTooLong):
+        await events_of(provider)
+    assert other.requests == []
+
+
+async def test_closing_closes_both() -> None:
+    other = Scripted([])
+    provider, script, _ = retrying(fallback=Fallback(other, "small"))
+    await provider.aclose()
+    assert script.closed
+    assert other.closed

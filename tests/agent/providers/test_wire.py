@@ -1,0 +1,141 @@
+"""Requests as bytes."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.wire import Dialect, Encoder, extra_to_signature, mend
+from agent.types import Message, Text, Thinking, ToolCall, assistant, user
+
+TOOL = ToolSpec("exec", "Run.", {"type": "object"})
+CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command": "ls"}')
+
+
+def body(request: ModelRequest, dialect: Dialect | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Encoder(dialect or Dialect()).body(request))
+    return found
+
+
+def asked(*messages: Message, **fields: Any) -> ModelRequest:
+    return ModelRequest("m", "sys", messages, **fields)
+
+
+def test_messages_come_last() -> None:
+    request = asked(
+        user("hi"), tools=(TOOL,), temperature=0.5, max_tokens=9, options={"seed": 1, "top_p": None}
+    )
+    assert list(body(request)) == [
+        "model",
+        "stream",
+        "stream_options",
+        "temperature",
+        "max_tokens",
+        "seed",
+        "tools",
+        "messages",
+    ]
+
+
+def test_context_follows_the_text_after_a_blank_line() -> None:
+    assert body(asked(user("hi", "[noon]")))["messages"][1] == {
+        "role": "user",
+        "content": "hi\n\n[noon]",
+    }
+
+
+def test_no_system_prompt_is_no_message() -> None:
+    assert body(ModelRequest("m", "", ()))["messages"] == []
+    assert body(ModelRequest("m", "s", ()))["messages"] == [{"role": "system", "content": "s"}]
+
+
+def test_a_message_is_encoded_once() -> None:
+    encoder, message = Encoder(Dialect()), user("hi")
+    encoder.body(asked(message))
+    message.wire["openai"] = b'{"role":"user","content":"kept"}'
+    assert b"kept" in encoder.body(asked(message))
+
+
+def test_dialects_do_not_share_encodings() -> None:
+    message = Message("assistant", (Thinking("why"), Text("so")), (CALL,))
+    plain = body(asked(message))["messages"][1]
+    replayed = body(asked(message), Dialect(replay_reasoning=True))["messages"][1]
+    assert "reasoning_content" not in plain
+    assert replayed["reasoning_content"] == "why"
+
+
+def test_what_a_vendor_attached_to_a_call_goes_back_to_it_alone() -> None:
+    extra = extra_to_signature({"c1": {"google": {"thought_signature": "abc"}}})
+    message = Message("assistant", (Thinking("", extra),), (CALL,))
+    sent = body(asked(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]
+    assert sent["extra_content"] == {"google": {"thought_signature": "abc"}}
+    assert "abc" not in str(body(asked(message)))
+
+
+def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:
+    encoder = Encoder(Dialect())
+    request = asked(user("hi"), tools=(TOOL,))
+    bodies = [
+        encoder.body(request),
+        encoder.body(replace(request, system="other")),
+        encoder.body(replace(request, tools=(replace(TOOL, description="Walk."),))),
+        encoder.body(replace(request, temperature=1.0)),
+        encoder.body(replace(request, options={"seed": 2})),
+    ]
+    assert len(set(bodies)) == len(bodies)
+    assert encoder.body(request) == bodies[0]
+
+
+def test_many_conversations_do_not_pile_up_heads() -> None:
+    encoder = Encoder(Dialect())
+    for n in range(200):
+        encoder.body(ModelRequest("m", f"prompt {n}", (user("hi"),)))
+    assert len(encoder._heads) < 100
+
+
+def test_thinking_uses_the_vendors_own_fields() -> None:
+    dialect = Dialect(thinking={"reasoning_effort": "high"})
+    assert body(asked(options={"thinking": True}), dialect)["reasoning_effort"] == "high"
+    assert "reasoning_effort" not in body(asked(options={"thinking": False}), dialect)
+    own = {"thinking": {"type": "disabled"}}
+    assert body(asked(options=own), dialect)["thinking"] == {"type": "disabled"}
+
+
+def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> None:
+    calls = (ToolCall("a", "functions.exec now", None, '{"x'), ToolCall("b", "", {}, " "))
+    sent = body(asked(assistant("", calls)))["messages"][1]["tool_calls"]
+    assert [call["function"]["name"] for call in sent] == ["functions_exec_now", "unnamed"]
+    assert json.loads(sent[0]["function"]["arguments"]) == {"unreadable": '{"x'}
+    assert sent[1]["function"]["arguments"] == "{}"
+
+
+def test_surrogates_are_joined_or_replaced() -> None:
+    assert mend("\ud83d\ude00") == "😀"
+    assert mend("a\ud83db") == "a\ufffdb"
+    assert body(asked(user("\ud83d")))["messages"][1]["content"] == "\ufffd"
+
+
+ANY_TEXT = st.text(st.characters(), max_size=20)
+CALLS = st.builds(ToolCall, st.text(max_size=5), ANY_TEXT, st.none(), ANY_TEXT)
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(user, ANY_TEXT, st.none() | ANY_TEXT),
+        st.builds(assistant, ANY_TEXT, st.lists(CALLS, max_size=2).map(tuple)),
+        ANY_TEXT.map(lambda text: Message("tool", (Text(text),), tool_call_id="c")),
+    ),
+    max_size=6,
+)
+
+
+@given(MESSAGES)
+def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message]) -> None:
+    encoder = Encoder(Dialect())
+    bodies = [encoder.body(asked(*messages[:n])) for n in range(len(messages) + 1)]
+    for raw in bodies:
+        json.loads(raw.decode("utf-8"))
+    for before, after in pairwise(bodies):
+        assert after.startswith(before.removesuffix(b"]}"))
