@@ -1,0 +1,21 @@
+"""The `kore` command. `kore --version` answers before anything is imported for it."""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code (docs/cli.md lists them)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words in (["--version"], ["-V"]):
+        from agent.version import VERSION
+
+        print(f"kore {VERSION}")
+        return 0
+    from gateway.cli.program import run
+
+    return run(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

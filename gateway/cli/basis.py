@@ -1,0 +1,36 @@
+"""What every verb starts from: Kore's folder and the settings, as the command line names them."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.home import Home, find_home
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+
+def home_of(args: argparse.Namespace) -> Home:
+    """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
+    return find_home(os.environ, args.home)
+
+
+def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = None) -> "Settings":
+    """The settings for this process; `overrides` are the verb's own flags, "section.key" to value.
+
+    Raises `ConfigError`.
+    """
+    from gateway.secrets import secret_values
+    from gateway.settings import load_settings
+
+    settings = load_settings(
+        config=args.config,
+        home=home_of(args).root,
+        cwd=Path.cwd(),
+        environ=os.environ,
+        overrides=overrides or {},
+    )
+    args.crash.secrets += secret_values(settings)
+    return settings

@@ -1,0 +1,91 @@
+"""`kore doctor`: what is wrong here, and how to mend it."""
+
+import argparse
+import asyncio
+import os
+from dataclasses import asdict
+
+from agent.errors import ConfigError, KoreError
+from agent.providers.routing import OFFLINE, resolve
+from gateway import doctor
+from gateway.cli.basis import home_of, settings_of
+from gateway.cli.table import clean, print_json
+from gateway.client import Client
+from gateway.doctor import Check
+from gateway.home import Home
+from gateway.settings import Settings
+from gateway.settings.models import chosen_model, model_list
+
+_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--live", action="store_true", help="also ask the model one tiny question, and Telegram"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    checks = asyncio.run(_checks(args))
+    worst = "fail" if any(check.state == "fail" for check in checks) else "ok"
+    if args.json:
+        print_json({"ok": worst == "ok", "checks": [asdict(check) for check in checks]})
+    else:
+        for check in checks:
+            print(f"{_MARKS[check.state]}  {check.name:<10}{clean(check.detail)}")
+            if check.state != "ok" and check.fix:
+                print(f"{'':16}{clean(check.fix)}")
+    return 1 if worst == "fail" else 0
+
+
+async def _checks(args: argparse.Namespace) -> list[Check]:
+    home = home_of(args)
+    first = [doctor.check_python(), doctor.check_home(home)]
+    try:
+        settings = settings_of(args)
+    except ConfigError as exc:
+        lines = str(exc).splitlines()
+        broken = [Check("config", "fail", line, exc.hint) for line in lines]
+        return [*first, *broken, doctor.check_packages(), doctor.check_clock(home)]
+    files = ", ".join(map(str, settings.files)) or "no file, the defaults hold"
+    checks = [*first, Check("config", "ok", files)]
+    checks += doctor.local_checks(settings, home, os.environ)
+    skew_s = None
+    if args.live:
+        checks.append(await _ask_model(settings))
+        telegram, skew_s = await _ask_telegram(settings)
+        checks.append(telegram)
+    return [*checks, doctor.check_clock(home, skew_s), await _owner(home)]
+
+
+async def _ask_model(settings: Settings) -> Check:
+    from gateway.live import try_model
+
+    try:
+        config = resolve(chosen_model(settings, os.environ), model_list(settings), os.environ)
+        if config.model == OFFLINE:
+            return Check("model call", "ok", "not needed offline")
+        return Check("model call", "ok", await try_model(config))
+    except KoreError as exc:
+        return Check("model call", "fail", str(exc), exc.hint or "check the key and the network")
+
+
+async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
+    from gateway.live import try_telegram
+
+    if not settings.telegram.enabled or not settings.telegram.token.get_secret_value():
+        return Check("bot", "ok", "not asked: telegram is not enabled"), None
+    try:
+        name, skew_s = await try_telegram(settings)
+    except KoreError as exc:
+        return Check("bot", "fail", str(exc), exc.hint), None
+    return Check("bot", "ok", name), skew_s
+
+
+async def _owner(home: Home) -> Check:
+    try:
+        running = await Client.connect(home.socket) is not None
+    except KoreError as exc:
+        return Check("owner", "fail", str(exc), exc.hint)
+    return doctor.check_owner(home, running)

@@ -1,0 +1,41 @@
+"""`kore gateway`: the service, until it is told to stop."""
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.home import Home
+    from gateway.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
+
+
+def run(args: argparse.Namespace) -> int:
+    from gateway.cli.basis import home_of, settings_of
+    from gateway.logs import open_logs
+    from gateway.settings import require_model, require_telegram
+
+    home, settings = home_of(args), settings_of(args)
+    require_model(settings)
+    require_telegram(settings)
+    home.ensure()
+    open_logs(settings, terminal=not args.quiet, default_file=home.logs / "kore.log")
+    asyncio.run(_serve(settings, home))
+    return 0
+
+
+async def _serve(settings: "Settings", home: "Home") -> None:
+    """Runs until SIGTERM or SIGINT, then drains."""
+    import signal
+
+    from gateway.app import App
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with App.open(settings, home, channels=True):
+        await stopped.wait()

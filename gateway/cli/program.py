@@ -1,0 +1,162 @@
+"""One command line: find the verb, run it, and turn what it raises into a sentence and a code."""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from agent.errors import ConfigError, KoreError
+from agent.version import VERSION
+from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what was wrong in one line and where help is."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}\n`{self.prog} --help` shows how it is used\n")
+
+
+def run(words: Sequence[str]) -> int:
+    """Run `words` (without the program's name); returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets an escape instead of an error.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else FAILED
+    except KoreError as exc:
+        return complain(exc)
+    except BrokenPipeError:
+        # The reader has seen enough; without this the interpreter complains while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseExceptionGroup as group:
+        if not _expected(group):
+            raise
+        first = _leaves(group)[0]
+        return complain(first) if isinstance(first, KoreError) else INTERRUPTED
+    return code
+
+
+def complain(error: KoreError) -> int:
+    """Print an error of ours to stderr; returns the exit code it stands for."""
+    for line in str(error).splitlines() or [""]:
+        print(f"kore: {line}", file=sys.stderr)
+    if error.hint:
+        print(f"      {error.hint}", file=sys.stderr)
+    return USAGE if isinstance(error, ConfigError) else FAILED
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    top = _top_parser()
+    args, rest = top.parse_known_args(_before_verb(words))
+    if args.help or not words:
+        top.print_help(sys.stdout if args.help else sys.stderr)
+        return DONE if args.help else USAGE
+    if args.version:
+        print(f"kore {VERSION}")
+        return DONE
+    after = list(words[len(_before_verb(words)) :])
+    if rest or not after:
+        top.error(f"unknown option {rest[0]}" if rest else "a verb is missing")
+    verb = find_verb(after[0])
+    if verb is None:
+        top.error(_unknown(after[0]))
+    return _run_verb(verb, after[1:], args)
+
+
+def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
+    module = import_module(verb.module)
+    parser = Parser(
+        prog=f"kore {verb.name}",
+        description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
+        epilog=_examples(verb.examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        conflict_handler="resolve",
+    )
+    _add_places(parser, default=argparse.SUPPRESS)
+    module.add_arguments(parser)
+    args = parser.parse_args(words, argparse.Namespace(config=top.config, home=top.home))
+    from pathlib import Path
+
+    from gateway.cli.crash import CrashReport
+
+    args.config = Path(args.config) if args.config else None
+    args.home = Path(args.home) if args.home else None
+    args.crash = CrashReport.install(args.home)
+    return int(module.run(args))
+
+
+def _top_parser() -> Parser:
+    width = max(len(verb.name) for verb in VERBS) + 2
+    lines = [f"  {verb.name:<{width}}{verb.summary}" for verb in VERBS]
+    parser = Parser(
+        prog="kore",
+        usage="kore [--config FILE] [--home FOLDER] VERB …",
+        description="A self-hosted assistant.\n\nverbs:\n" + "\n".join(lines),
+        epilog="`kore VERB --help` says more about one of them.\n\n"
+        + _examples(("kore init", "kore agent", "kore gateway")),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+    parser.add_argument("-h", "--help", action="store_true", help="show this and stop")
+    parser.add_argument("-V", "--version", action="store_true", help="show the version and stop")
+    _add_places(parser, default=None)
+    return parser
+
+
+def _add_places(parser: argparse.ArgumentParser, default: str | None) -> None:
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=default,
+        help="the configuration to use (else KORE_CONFIG, else config.json in Kore's folder)",
+    )
+    parser.add_argument(
+        "--home",
+        metavar="FOLDER",
+        default=default,
+        help="Kore's folder (else KORE_HOME, else ~/.kore)",
+    )
+
+
+def _before_verb(words: Sequence[str]) -> Sequence[str]:
+    """The options in front of the verb."""
+    n = 0
+    while n < len(words) and words[n].startswith("-"):
+        n += 2 if words[n] in ("--config", "--home") else 1
+    return words[:n]
+
+
+def _unknown(word: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, all_words(), n=1)
+    guess = f'; did you mean "{close[0]}"?' if close else ""
+    return f'"{word}" is not a verb{guess}'
+
+
+def _examples(lines: Sequence[str]) -> str:
+    return "examples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for inner in group.exceptions:
+        found += _leaves(inner) if isinstance(inner, BaseExceptionGroup) else [inner]
+    return found
+
+
+def _expected(group: BaseExceptionGroup[BaseException]) -> bool:
+    return all(isinstance(leaf, KoreError | KeyboardInterrupt) for leaf in _leaves(group))

@@ -1,0 +1,44 @@
+"""`kore status`: what is running, and how it is."""
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.cli.basis import home_of, settings_of
+from gateway.cli.link import NotRunning, open_service
+from gateway.cli.table import clean, print_json, print_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    facts = asyncio.run(_facts(args))
+    if args.json:
+        print_json(facts)
+    else:
+        print_table(("what", "is"), [(name, value) for name, value in _rows(facts)])
+    return 0
+
+
+async def _facts(args: argparse.Namespace) -> dict[str, Any]:
+    home, settings = home_of(args), settings_of(args)
+    try:
+        async with open_service(settings, home, own=False) as service:
+            return {"running": True, "home": str(home.root), **await service.status()}
+    except NotRunning:
+        return {"running": False, "home": str(home.root)}
+
+
+def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{prefix}{name} ")
+        elif isinstance(value, bool):
+            rows.append((prefix + name, "yes" if value else "no"))
+        else:
+            rows.append((prefix + name, clean(str(value))))
+    return rows

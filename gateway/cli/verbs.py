@@ -1,0 +1,63 @@
+"""The table of verbs. A verb's module is imported only when it is called.
+
+Each module has exactly two functions: `add_arguments(parser)` and `run(args) -> int`.
+"""
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    name: str
+    summary: str
+    examples: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        return f"gateway.cli.{self.name}"
+
+
+VERBS = (
+    Verb(
+        "agent",
+        "talk to the agent here, or ask it one thing",
+        (
+            "kore agent",
+            'kore agent -m "what is in this folder?"',
+            "git diff | kore agent -p review",
+        ),
+        ("chat", "run"),
+    ),
+    Verb("gateway", "run the service: Telegram and every other enabled channel", ("kore gateway",)),
+    Verb("init", "make a first configuration and workspace", ("kore init", "kore init --yes")),
+    Verb(
+        "config",
+        "check or show the configuration",
+        ("kore config validate", "kore config validate other.json --json", "kore config show"),
+    ),
+    Verb("status", "what is running, and how it is", ("kore status", "kore status --json")),
+    Verb(
+        "doctor",
+        "look for what is wrong and say how to mend it",
+        ("kore doctor", "kore doctor --live"),
+    ),
+    Verb(
+        "sessions",
+        "list, show or export conversations",
+        (
+            "kore sessions list",
+            "kore sessions show 20250218_001946",
+            "kore sessions export 20250218_001946 --format markdown > talk.md",
+        ),
+    ),
+    Verb("replay", "queue a message again that was given up on", ("kore replay 42",)),
+    Verb("backup", "copy the database while it is in use", ("kore backup ~/kore-backup.db",)),
+)
+
+
+def find_verb(word: str) -> Verb | None:
+    return next((verb for verb in VERBS if word == verb.name or word in verb.aliases), None)
+
+
+def all_words() -> list[str]:
+    return [word for verb in VERBS for word in (verb.name, *verb.aliases)]

@@ -1,0 +1,185 @@
+"""`kore doctor`'s checks: each looks at one thing and says how to mend it."""
+
+import os
+import shutil
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from agent.errors import KoreError
+from agent.providers.routing import OFFLINE, resolve
+from gateway.home import Home
+from gateway.settings import Settings, require_model, require_telegram
+from gateway.settings.document import private
+from gateway.settings.models import chosen_model, model_list
+
+DISTRIBUTION = "kore-assistant"
+_LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
+_SKEW_S = 60
+# No clock that is right can show an earlier time than this source was written.
+_WRITTEN_AT = 1_780_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one look came to; `fix` says what to do when it is not ok."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    fix: str | None = None
+
+
+def check_python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Check("python", "ok", f"{found} at {sys.executable}")
+
+
+def check_home(home: Home) -> Check:
+    """Kore's folder and the files with secrets in it belong to their owner only."""
+    if not home.root.is_dir():
+        return Check("home", "warn", f"{home.root} is not there yet", "kore init")
+    if not os.access(home.root, os.W_OK | os.X_OK):
+        return Check("home", "fail", f"{home.root} cannot be written to", "check who owns it")
+    watched = (home.root, home.config, home.secrets, home.database)
+    for path in (path for path in watched if path.exists()):
+        if not private(path):
+            mode = "700" if path.is_dir() else "600"
+            return Check("home", "warn", f"others can read {path}", f"chmod {mode} {path}")
+    return Check("home", "ok", str(home.root))
+
+
+def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
+    """The model has an address and a key; nobody is asked."""
+    try:
+        require_model(settings)
+        config = resolve(chosen_model(settings, environ), model_list(settings), environ)
+    except KoreError as exc:
+        return Check("model", "fail", str(exc), exc.hint or "set the key, or another agent.model")
+    if config.model == OFFLINE:
+        return Check(
+            "model",
+            "warn",
+            "offline/echo, a stand-in that does not think",
+            "set OPENAI_API_KEY or another vendor's key, then kore init",
+        )
+    return Check("model", "ok", f"{config.model} at {config.api_base}")
+
+
+def check_telegram(settings: Settings) -> Check:
+    if not settings.telegram.enabled:
+        return Check("telegram", "ok", "not enabled")
+    try:
+        require_telegram(settings)
+    except KoreError as exc:
+        return Check("telegram", "fail", str(exc), exc.hint)
+    if "*" in settings.telegram.allow_from:
+        return Check(
+            "telegram",
+            "warn",
+            'allow_from is ["*"]: everybody may use the agent',
+            "list numeric ids in telegram.allow_from",
+        )
+    if not settings.telegram.allow_from:
+        return Check(
+            "telegram",
+            "warn",
+            "allow_from is empty: nobody may use the agent",
+            "write to the bot and put the id that the log then shows into telegram.allow_from",
+        )
+    return Check("telegram", "ok", f"{len(settings.telegram.allow_from)} may use it")
+
+
+def check_database(path: Path) -> Check:
+    """The database is whole. It is opened for reading only and never repaired here."""
+    if not path.exists():
+        return Check("database", "ok", f"{path} is not there yet; the first start makes it")
+    try:
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
+        try:
+            verdict = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+            version = database.execute("PRAGMA user_version").fetchone()[0]
+        finally:
+            database.close()
+    except sqlite3.Error as exc:
+        verdict, version = str(exc), None
+    if verdict != "ok":
+        return Check(
+            "database",
+            "fail",
+            f"{path}: {verdict}",
+            "stop kore, keep a copy of the file, and put a backup in its place (kore backup)",
+        )
+    return Check("database", "ok", f"{path}, {path.stat().st_size:,} bytes, schema {version}")
+
+
+def check_disk(folder: Path) -> Check:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    detail = f"{free / 1e9:.1f} GB free for {folder}"
+    if free < _FULL_BYTES:
+        return Check("disk", "fail", detail, "make room; Kore cannot keep messages without it")
+    if free < _LOW_BYTES:
+        return Check("disk", "warn", detail, "make room soon")
+    return Check("disk", "ok", detail)
+
+
+def check_clock(home: Home, skew_s: float | None = None) -> Check:
+    """The clock is plausible; `skew_s` is a server's clock minus ours, when one was asked."""
+    now = time.time()
+    newest = max((p.stat().st_mtime for p in (home.config, home.database) if p.exists()), default=0)
+    fix = "set the clock, or run a time service such as systemd-timesyncd"
+    if now < _WRITTEN_AT or newest > now + _SKEW_S:
+        return Check("clock", "fail", "the clock is behind what it has already shown", fix)
+    if skew_s is not None and abs(skew_s) > _SKEW_S:
+        return Check("clock", "warn", f"{abs(skew_s):.0f} s away from the server's clock", fix)
+    return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+
+
+def check_packages() -> Check:
+    """Nobody else has installed a package named like one of ours."""
+    rivals = sorted(set(_rivals()))
+    if rivals:
+        return Check(
+            "packages",
+            "fail",
+            f"also installed, with packages of the same name: {', '.join(rivals)}",
+            "install Kore into a virtual environment of its own",
+        )
+    return Check("packages", "ok", "agent, gateway and kore are ours alone")
+
+
+def check_owner(home: Home, running: bool) -> Check:
+    if running:
+        return Check("owner", "ok", f"Kore is running; it listens at {home.socket}")
+    if home.socket.exists():
+        return Check("owner", "ok", f"not running; {home.socket} is left over and does no harm")
+    return Check("owner", "ok", "not running")
+
+
+def local_checks(settings: Settings, home: Home, environ: Mapping[str, str]) -> list[Check]:
+    """All that can be looked at without asking anybody."""
+    return [
+        check_model(settings, environ),
+        check_telegram(settings),
+        check_database(settings.store.path),
+        check_disk(settings.store.path.parent),
+        check_packages(),
+    ]
+
+
+def _rivals() -> Iterator[str]:
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"] or ""
+        if name.lower().replace("_", "-") == DISTRIBUTION:
+            continue
+        top = (distribution.read_text("top_level.txt") or "").split()
+        files = {str(file).split("/")[0] for file in distribution.files or ()}
+        if {"agent", "gateway", "kore"} & {*top, *files}:
+            yield name

@@ -1,0 +1,74 @@
+"""Kore's folder, `~/.kore` or `KORE_HOME`, and what lies where in it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths only; nothing is made before `ensure`."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.json"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "secrets.json"
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "kore.db"
+
+    @property
+    def socket(self) -> Path:
+        return self.root / "kore.sock"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "kore.lock"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def audit(self) -> Path:
+        return self.root / "audit"
+
+    def ensure(self) -> None:
+        """Make the folder and its own parts, for its owner only (0700). Raises `ConfigError`."""
+        for folder in (self.root, self.logs, self.audit):
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as exc:
+                raise ConfigError(
+                    f"{folder}: cannot be made: {exc.strerror}",
+                    hint="set KORE_HOME to a folder that you may write to",
+                ) from None
+
+
+def find_home(environ: Mapping[str, str], named: Path | None = None) -> Home:
+    """`named`, else `KORE_HOME`, else `~/.kore`; always absolute."""
+    try:
+        chosen = named or Path(environ.get("KORE_HOME") or "~/.kore")
+        return Home(Path(os.path.abspath(chosen.expanduser())))
+    except RuntimeError:
+        raise ConfigError("no home folder is known; set KORE_HOME to the folder to use") from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a new file that only its owner can read (0600). Raises `FileExistsError`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

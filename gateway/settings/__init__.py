@@ -1,0 +1,7 @@
+"""Kore's settings: `load_settings` reads them, `Settings` holds them."""
+
+from gateway.settings.load import load_settings
+from gateway.settings.names import require_model, require_telegram
+from gateway.settings.schema import ModelEntry, Settings
+
+__all__ = ["ModelEntry", "Settings", "load_settings", "require_model", "require_telegram"]

@@ -1,0 +1,96 @@
+"""What the validator found, as one line each for a person; never with a secret in it."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.settings.document import kind_of
+from gateway.settings.place import Key, Loc, Missing, Value, dotted, printable
+from gateway.settings.schema import McpServer, ModelEntry, TelegramAccount
+
+_SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
+# A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
+_QUOTABLE = re.compile(r"[A-Za-z-]{1,12}|[-+.0-9]{1,6}")
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "path_type": "a path",
+    "string_too_short": "a string that is not empty",
+}
+_INNER: dict[str, type[BaseModel]] = {
+    "model_list": ModelEntry,
+    "mcp_servers": McpServer,
+    "telegram": TelegramAccount,
+}
+
+
+def sentences(
+    error: ValidationError, values: Mapping[Key, Value], missing: list[Missing]
+) -> list[str]:
+    """One line for each thing the validator found."""
+    return [_sentence(details, values, missing) for details in error.errors(include_url=False)]
+
+
+def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
+    """A value as an error may show it: its kind, and itself only when it cannot be a secret."""
+    secret = any(isinstance(part, str) and _SECRET.search(part) for part in loc)
+    if not quotable or (secret and loc[-1] != "encryption_key_env"):
+        return "a number" if isinstance(value, int | float) else kind_of(value)
+    if isinstance(value, str) and _QUOTABLE.fullmatch(value):
+        return f'"{value}"'
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**7:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return kind_of(value)
+
+
+def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[Missing]) -> str:
+    loc = details["loc"]
+    for lack in missing:
+        if lack.loc == loc[: len(lack.loc)]:
+            return str(lack)
+    source = values.get(tuple(map(str, loc[:2]))) or values.get((str(loc[0]),))
+    place = source.place if source else "default"
+    if details["type"] == "missing":
+        return f'{place}: {dotted(loc[:-1])}: the key "{loc[-1]}" is missing'
+    if details["type"] == "extra_forbidden":
+        return f"{place}: {dotted(loc)}: unknown key{_guess(loc)}"
+    found = quote(details["input"], loc, quotable=source is None or source.quotable)
+    return f"{place}: {dotted(loc)}: found {found}, expected {_expected(details)}"
+
+
+def _expected(details: ErrorDetails) -> str:
+    kind, limits = details["type"], details.get("ctx", {})
+    if kind == "value_error":
+        return str(limits["error"])
+    if kind == "literal_error":
+        return str(limits["expected"]).replace("'", '"')
+    for name, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most")):
+        if name in limits:
+            return (
+                f"{words} {limits[name]:g}"
+                if isinstance(limits[name], float)
+                else (f"{words} {limits[name]}")
+            )
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    return printable(details["msg"].removeprefix("Input should be ").lower(), 100)
+
+
+def _guess(loc: Loc) -> str:
+    known = list(_INNER[str(loc[0])].model_fields) if str(loc[0]) in _INNER else []
+    close = get_close_matches(printable(str(loc[-1])).lower(), known, n=1, cutoff=0.6)
+    if close:
+        return f'; did you mean "{close[0]}"?'
+    return f"; expected one of {', '.join(known)}" if known else ""

@@ -1,0 +1,134 @@
+"""Reading a strict JSON file: one object, no duplicate keys, no comments, text that is text."""
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from agent.errors import ConfigError
+from gateway.settings.place import printable
+
+SIZE_LIMIT_BYTES = 1_000_000
+DEPTH_LIMIT = 50
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The file's object; None when there is no such file. Raises `ConfigError` in one sentence."""
+    text = _read_text(path)
+    if text is None:
+        return None
+    try:
+        found = parse(text)
+    except json.JSONDecodeError as exc:
+        raise ConfigError(
+            f"{path}: line {exc.lineno}, column {exc.colno}: not valid JSON: {_plain(exc.msg)}",
+            hint="strict JSON has no comments and no comma after the last entry",
+        ) from None
+    except ValueError as exc:
+        raise ConfigError(f"{path}: not valid JSON: {exc}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f'{path}: found {kind_of(found)}, expected an object such as {{"agent": {{}}}}'
+        )
+    return found
+
+
+def parse(text: str) -> Any:
+    """Any JSON value. Raises `ValueError` with a reason that does not quote the text."""
+    try:
+        found = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        _check_text(found)
+    except RecursionError:
+        raise ValueError("nested too deeply for a configuration") from None
+    return found
+
+
+def private(path: Path) -> bool:
+    """Whether only the owner may read the file; always so where modes mean nothing."""
+    return os.name != "posix" or not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def kind_of(value: Any) -> str:
+    """A JSON value's kind in words, without its content."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "an empty string" if not value else f"a string of {len(value)} characters"
+        case int() | float():
+            return "a number"
+        case list():
+            return f"a list of {len(value)}"
+        case _:
+            return "an object"
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ConfigError(f"{path}: found a folder, expected a JSON file")
+        if not stat.S_ISREG(mode):
+            raise ConfigError(f"{path}: not a regular file, expected a JSON file")
+        with path.open("rb") as file:
+            raw = file.read(SIZE_LIMIT_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        raise ConfigError(f"{printable(str(path))!r} cannot be the name of a file") from None
+    except PermissionError:
+        raise ConfigError(
+            f"{path}: no permission to read it; it must belong to who runs kore"
+        ) from None
+    except OSError as exc:
+        raise ConfigError(f"{path}: cannot be read: {exc.strerror}") from None
+    if len(raw) > SIZE_LIMIT_BYTES:
+        raise ConfigError(
+            f"{path}: larger than {SIZE_LIMIT_BYTES:,} bytes, expected a small JSON file"
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = raw.count(b"\n", 0, exc.start) + 1
+        raise ConfigError(
+            f"{path}: line {line}: byte 0x{raw[exc.start]:02x} is not valid UTF-8; save it as UTF-8"
+        ) from None
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f'the key "{printable(key)}" stands there twice')
+        found[key] = value
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON; write a number or null")
+
+
+def _check_text(value: Any, depth: int = 0) -> None:
+    """Strings that no file name and no request could carry are refused here, once for all."""
+    if depth > DEPTH_LIMIT:
+        raise RecursionError
+    match value:
+        case str():
+            if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+                raise ValueError("a string holds a character that is not text (NUL or half a pair)")
+        case list():
+            for item in value:
+                _check_text(item, depth + 1)
+        case dict():
+            for key, item in value.items():
+                _check_text(key)
+                _check_text(item, depth + 1)
+
+
+def _plain(message: str) -> str:
+    """The parser's words, which never quote the file."""
+    return message.removesuffix(":").replace("Expecting", "expected")

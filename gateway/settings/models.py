@@ -1,0 +1,41 @@
+"""The settings' models in the words of `agent.providers.routing`."""
+
+from collections.abc import Mapping
+
+from agent.providers.routing import ModelConfig, default_model
+from gateway.settings.schema import ModelEntry, Settings
+
+
+def model_list(settings: Settings) -> tuple[ModelConfig, ...]:
+    """Every entry of model_list, whether its key is there or not.
+
+    A reference that leads nowhere stays as `${NAME}`; resolving that one entry is the error.
+    """
+    return tuple(_config(settings, n, entry) for n, entry in enumerate(settings.model_list))
+
+
+def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
+    """`agent.model`, or what `environ` offers when "default" is nobody's name."""
+    wanted = settings.agent.model
+    if wanted != "default" or any(entry.model_name == wanted for entry in settings.model_list):
+        return wanted
+    return default_model(environ)
+
+
+def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
+    unset = {
+        lack.loc[2]: f"${{{lack.name}}}"
+        for lack in settings.missing
+        if lack.loc[:2] == ("model_list", n)
+    }
+    key = entry.api_key.get_secret_value() if entry.api_key else None
+    return ModelConfig(
+        name=entry.model_name,
+        model=entry.model,
+        api_base=unset.get("api_base", entry.api_base),
+        api_key=unset.get("api_key", key) or None,
+        transport=entry.transport,
+        context_tokens=entry.context_tokens,
+        temperature=entry.temperature,
+        max_tokens=entry.max_tokens,
+    )

@@ -1,0 +1,60 @@
+"""Names that must lead somewhere: models by name, keys and tokens that are in use."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from agent.errors import ConfigError
+from gateway.settings.place import Key, Value, printable
+from gateway.settings.schema import Settings
+
+
+def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
+    """Complaints about models that no entry has, and entries that share a name."""
+    found: list[str] = []
+    names = [entry.model_name for entry in settings.model_list]
+    for n, name in enumerate(names):
+        if name in names[:n]:
+            place = values[("model_list",)].place
+            found.append(
+                f'{place}: model_list[{n}].model_name: "{printable(name)}" stands there twice'
+            )
+    asked = {
+        ("agent", "model"): settings.agent.model,
+        ("agent", "fallback"): settings.agent.fallback,
+    }
+    asked |= {("profiles", name): model for name, model in settings.profiles}
+    for key, model in asked.items():
+        if model is None or model == "default" or "/" in model or model in names:
+            continue
+        place = values[key].place
+        close = get_close_matches(model, names, n=1)
+        guess = f'; did you mean "{printable(close[0])}"?' if close else ""
+        found.append(
+            f'{place}: {key[0]}.{key[1]}: found "{printable(model)}", expected a model_name of '
+            f"model_list or vendor/model{guess}"
+        )
+    return found
+
+
+def require_model(settings: Settings) -> None:
+    """Raises `ConfigError` when the model or its fallback refers to a variable that is not set."""
+    used = {settings.agent.model, settings.agent.fallback}
+    for lack in settings.missing:
+        if lack.loc[0] != "model_list" or not isinstance(lack.loc[1], int):
+            continue
+        if settings.model_list[lack.loc[1]].model_name in used:
+            raise ConfigError(str(lack))
+
+
+def require_telegram(settings: Settings) -> None:
+    """Raises `ConfigError` when Telegram is enabled and its token is not there."""
+    if not settings.telegram.enabled:
+        return
+    for lack in settings.missing:
+        if lack.loc[0] == "telegram":
+            raise ConfigError(str(lack))
+    if not settings.telegram.token.get_secret_value():
+        raise ConfigError(
+            "telegram.token: found nothing, expected the bot's token, as telegram.enabled is true",
+            hint="get one from @BotFather and set KORE_TELEGRAM_TOKEN, or put it into config.json",
+        )

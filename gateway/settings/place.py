@@ -1,0 +1,63 @@
+"""Where a value came from, and how the place is named to people."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Kind = Literal["file", "project", "environment", "command line", "default"]
+# ("agent", "model"), or ("model_list",) for a section that is one value.
+Key = tuple[str, ...]
+Loc = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file, a variable or a flag. `folder` is where relative paths in it start."""
+
+    kind: Kind
+    name: str
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"environment variable {self.name}" if self.kind == "environment" else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`quotable` is false when the value may be a secret that an error must not repeat."""
+
+    value: Any
+    place: Place
+    quotable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A `${name}` whose variable is not set."""
+
+    loc: Loc
+    name: str
+    place: Place
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place}: {dotted(self.loc)}: found ${{{self.name}}}, but the environment "
+            f"variable {self.name} is not set; set it, or put it into secrets.json"
+        )
+
+
+def dotted(loc: Loc) -> str:
+    """`("model_list", 0, "api_key")` as `model_list[0].api_key`."""
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{printable(part)}" if text else printable(part)
+    return text
+
+
+def printable(text: str, limit: int = 60) -> str:
+    """One short line without control characters, whatever was in a file."""
+    clean = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
+    return clean if len(clean) <= limit else clean[:limit] + "…"

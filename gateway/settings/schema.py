@@ -1,0 +1,243 @@
+"""The typed settings: one frozen model per section of config.json.
+
+Values are strict: a number written as a string is an error, not a guess. Secrets are `SecretStr`.
+What each key means to people is docs/configuration.md; `config.example.json` names them all.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    Strict,
+)
+
+from gateway.settings.place import Missing
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an address that starts with http:// or https://")
+    return text.rstrip("/")
+
+
+def _bot_url(text: str) -> str:
+    """The root of a Bot API server; the `/bot` that libraries want after it is taken off."""
+    return _url(text).removesuffix("/bot")
+
+
+def _store_url(text: str) -> str:
+    if not text.startswith("sqlite:///") or len(text) == len("sqlite:///"):
+        raise ValueError("sqlite:///PATH, the only kind of store there is yet")
+    return text
+
+
+def _vendor_model(text: str) -> str:
+    vendor, slash, name = text.partition("/")
+    if not (vendor and slash and name):
+        raise ValueError('vendor/model, such as "openai/gpt-5"')
+    return text
+
+
+def _sender(value: Any) -> Any:
+    """A numeric id, or "*" for everybody; a name can be taken over by somebody else."""
+    if value == "*" or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
+        return value
+    raise ValueError('a numeric id (never a name), or "*" for everybody')
+
+
+def _principal(value: Any) -> Any:
+    """An owner given by number alone is a Telegram id."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"telegram:{value}"
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return f"telegram:{value}"
+    if isinstance(value, str) and value.partition(":")[0] and value.partition(":")[2]:
+        return value
+    raise ValueError('a numeric Telegram id, or "channel:id" such as "telegram:123456"')
+
+
+Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
+Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
+Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
+Word = Annotated[str, Field(min_length=1, max_length=4096)]
+Url = Annotated[str, AfterValidator(_url)]
+BotUrl = Annotated[str, AfterValidator(_bot_url)]
+StoreUrl = Annotated[str, AfterValidator(_store_url)]
+VendorModel = Annotated[str, AfterValidator(_vendor_model)]
+SenderId = Annotated[str, BeforeValidator(_sender)]
+Principal = Annotated[str, BeforeValidator(_principal)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, protected_namespaces=()
+    )
+
+
+class AgentSection(Section):
+    """`model` and `fallback` are a `model_name` of model_list or vendor/model."""
+
+    model: Word = "default"
+    workspace: Path = Path("~/.kore/workspace")
+    max_iterations: Whole = 50
+    temperature: Temperature | None = None
+    max_tokens: Whole | None = None
+    thinking: Flag = False
+    fallback: Word | None = None
+
+
+class ModelEntry(Section):
+    """One named model; `transport` picks the client, `context_tokens` the size of its window."""
+
+    model_name: Word
+    model: VendorModel
+    api_base: Url | None = None
+    api_key: SecretStr | None = None
+    transport: Literal["aiohttp", "sdk"] = "aiohttp"
+    context_tokens: Whole | None = None
+    temperature: Temperature | None = None
+    max_tokens: Whole | None = None
+
+
+class ProfilesSection(Section):
+    default: Word = "default"
+    task: Word = "default"
+    reasoning: Word = "default"
+    quick: Word = "default"
+
+
+class TelegramAccount(Section):
+    """A further bot beside the first one."""
+
+    name: Word
+    token: SecretStr
+    allow_from: tuple[SenderId, ...] = ()
+
+
+class TelegramSection(Section):
+    enabled: Flag = False
+    token: SecretStr = SecretStr("")
+    allow_from: tuple[SenderId, ...] = ()
+    base_url: BotUrl = "https://api.telegram.org"
+    mode: Literal["polling", "webhook"] = "polling"
+    webhook_url: Url | None = None
+    webhook_secret: SecretStr | None = None
+    rate_limits: Literal["telegram", "off"] = "telegram"
+    accounts: tuple[TelegramAccount, ...] = ()
+
+
+class ToolsSection(Section):
+    exec_timeout_s: Annotated[Number, Field(gt=0)] = 60
+    output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 10_000
+    web_search_results: Annotated[Whole, Field(le=50)] = 5
+
+
+class ContextSection(Section):
+    max_tokens: Annotated[Whole, Field(ge=1000)] = 128_000
+    max_tree_depth: Whole = 5
+    max_files_per_dir: Whole = 50
+
+
+class SecuritySection(Section):
+    restrict_to_workspace: Flag = True
+    sandbox: Literal["auto", "bwrap", "landlock", "container", "none"] = "auto"
+    blocked_commands: tuple[Word, ...] = ("rm", "sudo", "shutdown", "format", "del")
+    blocked_paths: tuple[Word, ...] = (".git", ".env", "node_modules/.cache")
+    policy_file: Path | None = None
+
+
+class StoreSection(Section):
+    url: StoreUrl = "sqlite:///~/.kore/kore.db"
+    encryption_key_env: Word | None = None
+
+    @property
+    def path(self) -> Path:
+        return Path(self.url.removeprefix("sqlite:///"))
+
+
+class LimitsSection(Section):
+    cost_per_turn_usd: Number | None = None
+    cost_per_session_usd: Number | None = None
+    cost_per_chat_day_usd: Number | None = None
+    cost_per_day_usd: Number | None = None
+    tokens_per_turn: Whole | None = None
+
+
+class HttpSection(Section):
+    """Port 0 takes any free one."""
+
+    host: Word = "127.0.0.1"
+    port: Annotated[int, Strict(), Field(ge=0, le=65535)] = 8787
+
+
+class AccessSection(Section):
+    """`owner` and the keys of `roles` are principals: `channel:id`."""
+
+    owner: Principal | None = None
+    roles: dict[str, Word] = Field(default_factory=dict)
+
+
+class LoggingSection(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    file: Path | None = None
+
+
+class McpServer(Section):
+    """A server to start (`command`) or to reach (`url`)."""
+
+    command: Word | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, SecretStr] = Field(default_factory=dict)
+    url: Url | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    type: Literal["stdio", "http", "sse"] | None = None
+    enabled: Flag = True
+
+
+class Settings(Section):
+    """All settings. `missing` lists references to variables that are not set, in places where
+    that matters only once they are used; `files` the files that were read."""
+
+    agent: AgentSection = AgentSection()
+    model_list: tuple[ModelEntry, ...] = ()
+    profiles: ProfilesSection = ProfilesSection()
+    telegram: TelegramSection = TelegramSection()
+    tools: ToolsSection = ToolsSection()
+    context: ContextSection = ContextSection()
+    security: SecuritySection = SecuritySection()
+    store: StoreSection = StoreSection()
+    limits: LimitsSection = LimitsSection()
+    http: HttpSection = HttpSection()
+    access: AccessSection = AccessSection()
+    logging: LoggingSection = LoggingSection()
+    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+
+    _missing: tuple[Missing, ...] = PrivateAttr(default=())
+    _files: tuple[Path, ...] = PrivateAttr(default=())
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        return self._missing
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self._files
+
+    def noting(self, missing: tuple[Missing, ...], files: tuple[Path, ...]) -> "Settings":
+        """The same settings with where they came from."""
+        copy = self.model_copy()
+        copy._missing, copy._files = missing, files
+        return copy

@@ -1,0 +1,41 @@
+"""The workspace: made from the starter that ships, and never overwritten."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from agent.errors import ConfigError
+
+
+def ensure_workspace(path: Path) -> bool:
+    """Make the workspace if there is none; whether it was made.
+
+    A folder that exists is the user's own, whatever is or is not in it. Raises `ConfigError`.
+    """
+    try:
+        if path.is_dir():
+            return False
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
+        _copy(starter(), path)
+    except OSError as exc:
+        raise ConfigError(
+            f"agent.workspace: {path} cannot be made: {exc.strerror}",
+            hint="set agent.workspace to a folder that you may write to",
+        ) from None
+    return True
+
+
+def starter() -> Traversable:
+    """The starter workspace: in the wheel beside this module, in a checkout beside the package."""
+    shipped = files("gateway") / "starter"
+    return shipped if shipped.is_dir() else Path(__file__).parent.parent / "workspace"
+
+
+def _copy(source: Traversable, target: Path) -> None:
+    for entry in source.iterdir():
+        if entry.is_dir():
+            (target / entry.name).mkdir()
+            _copy(entry, target / entry.name)
+        elif entry.name != ".gitkeep":
+            (target / entry.name).write_bytes(entry.read_bytes())

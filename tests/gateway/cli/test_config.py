@@ -1,0 +1,81 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.kore import ROOT, kore
+
+# What stands in the file, and what is said about it after the file's name.
+BROKEN = json.loads((Path(__file__).parent / "broken_configs.json").read_text())
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=[broken["case"] for broken in BROKEN])
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, broken: dict[str, str]) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(broken["content"])
+    done = kore("config", "validate", file, home=tmp_path / "h")
+    first, *rest = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert first.startswith(f"kore: {file}{broken['said']}")
+    assert all(line.startswith("      ") for line in rest)
+    assert done.stdout == ""
+
+
+def test_several_mistakes_are_a_line_each(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"http": {"port": "x"}, "agnet": {}, "tools": {"exec_timeout_s": null}}')
+    done = kore("config", "validate", file, home=tmp_path / "h")
+    assert len(done.stderr.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("KORE_AGENT_MODL", "x", "unknown name; did you mean KORE_AGENT_MODEL?"),
+        ("KORE_TELEGRM_TOKEN", "x", "unknown name; did you mean KORE_TELEGRAM_TOKEN?"),
+        ("KORE_HTTP_PORT", "many", 'http.port: found "many", expected a whole number'),
+        ("KORE_MODEL_LIST", "[{]", "model_list: expected JSON such as […]: "),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, said: str) -> None:
+    done = kore("config", "validate", home=tmp_path / "h", environ={name: value})
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"kore: environment variable {name}: {said}")
+
+
+def test_what_is_no_file_is_said(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    (tmp_path / "latin.json").write_bytes(b'{\n"a": "\xe9"}')
+    (tmp_path / "big.json").write_bytes(b" " * 2_000_000)
+    os.mkfifo(tmp_path / "pipe")
+    for name, said in {
+        "none.json": "no such file",
+        "": "found a folder, expected a JSON file",
+        "latin.json": "line 2: byte 0xe9 is not valid UTF-8; save it as UTF-8",
+        "big.json": "larger than 1,000,000 bytes, expected a small JSON file",
+        "pipe": "not a regular file, expected a JSON file",
+    }.items():
+        done = kore("config", "validate", tmp_path / name, home=home)
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[0] == f"kore: {tmp_path / name}: {said}"
+
+
+def test_a_good_file_is_valid(tmp_path: Path) -> None:
+    environ = {"OPENAI_API_KEY": "sk-canary-1"}
+    example = ROOT / "config.example.json"
+    done = kore("config", "validate", example, home=tmp_path / "h", environ=environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = kore("config", "validate", example, "--json", home=tmp_path / "h", environ=environ)
+    assert json.loads(done.stdout)["valid"] is True
+    done = kore("config", "validate", example, "--json", home=tmp_path / "h")
+    assert done.returncode == 2
+    assert "OPENAI_API_KEY" in json.loads(done.stdout)["errors"][0]
+
+
+def test_show_hides_secrets(tmp_path: Path) -> None:
+    environ = {"KORE_TELEGRAM_TOKEN": "123:canary-token"}
+    done = kore("config", "show", home=tmp_path / "h", environ=environ)
+    assert done.returncode == 0
+    assert "canary" not in done.stdout
+    assert json.loads(done.stdout)["telegram"]["token"] == "**********"

@@ -1,0 +1,79 @@
+import json
+import sqlite3
+from pathlib import Path
+
+from tests.fakes.bot_api import BotApi
+from tests.gateway.cli.kore import kore
+
+
+def states(stdout: str) -> dict[str, str]:
+    return {check["name"]: check["state"] for check in json.loads(stdout)["checks"]}
+
+
+def test_a_fresh_place_is_fine_without_any_network(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    done = kore("doctor", "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    found = states(done.stdout)
+    assert found.pop("model") == "warn"
+    assert set(found.values()) == {"ok"}, done.stdout
+
+
+def test_a_broken_config_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    (home / "config.json").write_text('{"agnet": {}}')
+    done = kore("doctor", home=home)
+    assert done.returncode == 1
+    assert 'agnet: unknown section; did you mean "agent"?' in done.stdout
+    assert "python" in done.stdout
+
+
+def test_a_corrupt_database_is_found_and_left_alone(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    content = b"SQLite format 3\0" + b"nonsense" * 1000
+    (home / "kore.db").write_bytes(content)
+    (home / "kore.db").chmod(0o600)
+    done = kore("doctor", "--json", home=home)
+    assert states(done.stdout)["database"] == "fail"
+    assert "backup" in done.stdout
+    assert (home / "kore.db").read_bytes() == content
+
+
+def test_a_whole_database_is_ok(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    database = sqlite3.connect(home / "kore.db")
+    database.execute("CREATE TABLE t (x)")
+    database.commit()
+    database.close()
+    (home / "kore.db").chmod(0o644)
+    found = states(kore("doctor", "--json", home=home).stdout)
+    assert (found["database"], found["home"]) == ("ok", "warn")
+
+
+def test_a_missing_key_is_found(tmp_path: Path) -> None:
+    done = kore(
+        "doctor", "--json", home=tmp_path / "h", environ={"KORE_AGENT_MODEL": "openai/gpt-5"}
+    )
+    assert states(done.stdout)["model"] == "fail"
+    assert "OPENAI_API_KEY" in done.stdout
+
+
+async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_api: BotApi) -> None:
+    import asyncio
+
+    for token, state in ((bot_api.token, "ok"), ("999:wrong-canary", "fail")):
+        environ = {
+            "KORE_TELEGRAM_ENABLED": "true",
+            "KORE_TELEGRAM_TOKEN": token,
+            "KORE_TELEGRAM_BASE_URL": bot_api.base_url,
+            "KORE_AGENT_MODEL": "offline/echo",
+        }
+        done = await asyncio.to_thread(
+            kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
+        )
+        assert states(done.stdout)["bot"] == state, done.stdout
+        assert token not in done.stdout + done.stderr

@@ -1,0 +1,126 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.program import complain, run
+from gateway.cli.verbs import VERBS
+from tests.gateway.cli.kore import ROOT, kore
+
+HEAVY = {"argparse", "asyncio", "pydantic", "dataclasses", "aiohttp", "openai", "sqlite3", "rich"}
+
+
+@pytest.mark.parametrize(
+    ("words", "forbidden"),
+    [
+        (["--version"], HEAVY),
+        (["-V"], HEAVY),
+        (["--help"], HEAVY - {"argparse"}),
+        (["agnet"], HEAVY - {"argparse"}),
+    ],
+)
+def test_quick_answers_import_nothing_heavy(words: list[str], forbidden: set[str]) -> None:
+    code = (
+        "import sys; from gateway.__main__ import main; main(sys.argv[1:]);"
+        "print(*sorted(sys.modules), sep=chr(10), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "gateway.__main__" in done.stderr.split()
+    assert not forbidden & set(done.stderr.split())
+
+
+def test_version_and_help_answer_on_stdout(tmp_path: Path) -> None:
+    version = kore("--version", home=tmp_path / "h")
+    assert (version.returncode, version.stdout.split()[0]) == (0, "kore")
+    shown = kore("--help", home=tmp_path / "h")
+    assert shown.returncode == 0
+    assert all(f"  {verb.name}" in shown.stdout for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", [v.name for v in VERBS if v.name != "agent"])
+def test_every_verb_helps_with_examples(tmp_path: Path, verb: str) -> None:
+    done = kore(verb, "--help", home=tmp_path / "h")
+    assert done.returncode == 0, done.stderr
+    assert "examples:" in done.stdout
+    assert not (tmp_path / "h").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["sesions"], 'kore: "sesions" is not a verb; did you mean "sessions"?'),
+        (["--nonsense", "status"], "kore: unknown option --nonsense"),
+        (["replay", "x"], "kore replay: argument SEQ: invalid int value: 'x'"),
+        (["config"], "kore config: the following arguments are required: action"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_code_2(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    done = kore(*words, home=tmp_path / "h")
+    assert done.returncode == 2
+    assert done.stderr.startswith(said)
+    assert "Traceback" not in done.stderr
+
+
+def test_no_words_show_the_help_and_are_an_error(tmp_path: Path) -> None:
+    done = kore(home=tmp_path / "h")
+    assert done.returncode == 2
+    assert "usage: kore" in done.stderr
+
+
+def test_places_are_understood_before_and_after_the_verb(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"http": {"port": 99}}')
+    for words in (["--config", file, "config", "show"], ["config", "show", "--config", file]):
+        assert '"port": 99' in kore(*words, home=tmp_path / "h").stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "config", "show"],
+        env={**os.environ, "KORE_HOME": str(tmp_path / "h"), "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert done.stderr == ""
+
+
+def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    code = (
+        "import sys; from pathlib import Path; from gateway.cli.crash import CrashReport;"
+        f"r = CrashReport.install(Path({str(home)!r})); r.secrets.append('hush-hush');"
+        "raise RuntimeError('wires crossed hush-hush')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    (log,) = (home / "logs").iterdir()
+    assert done.returncode == 1
+    assert done.stderr == f"kore: this is a bug in Kore (RuntimeError); the details are in {log}\n"
+    assert "wires crossed ***" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_errors_of_ours_keep_their_hint_and_code(capsys: pytest.CaptureFixture[str]) -> None:
+    from agent.errors import ConfigError, KoreError
+
+    assert complain(KoreError("a is b", hint="do c")) == 1
+    assert complain(ConfigError("x\ny")) == 2
+    assert capsys.readouterr().err == "kore: a is b\n      do c\nkore: x\nkore: y\n"
+
+
+def test_run_returns_the_code_instead_of_leaving(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "validate", "--nonsense"]) == 2
+    assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
