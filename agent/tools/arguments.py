@@ -38,7 +38,7 @@ class Arguments:
         try:
             self._compiled()(given)
         except JsonSchemaValueException as exc:
-            raise ToolError(self._sentence(exc, given)) from exc
+            raise ToolError(self._sentence(exc)) from exc
         return given
 
     def _compiled(self) -> Check:
@@ -57,13 +57,13 @@ class Arguments:
                 hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}."
                 raise ToolError(f"{self._tool} has no argument {name!r}; {hint}")
 
-    def _sentence(self, exc: Any, given: Mapping[str, Any]) -> str:
+    def _sentence(self, exc: Any) -> str:
         rule, expected = exc.rule, exc.rule_definition
         where = ".".join(exc.path[1:])
         if rule == "required":
             missing = [name for name in expected if name not in exc.value]
             place = f" in {where}" if where else ""
-            got = f"found only {', '.join(given)}" if given else "found none"
+            got = f"found only {', '.join(exc.value)}" if exc.value else "found none"
             return f"{self._tool} needs the argument {missing[0]!r}{place}; {got}."
         if rule == "type":
             wanted = " or ".join(expected) if isinstance(expected, list) else expected

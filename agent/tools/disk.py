@@ -56,13 +56,10 @@ def opened_folder(path: Path, *, create: bool = False) -> Iterator[int]:
 def read(path: Path, limit_bytes: int) -> bytes:
     """All bytes of an ordinary file. Raises ToolError, also when it is over the limit."""
     with explained(path), opened_folder(path.parent) as folder:
+        _regular(path.name, folder)
         fd = os.open(path.name, os.O_RDONLY | _PLAIN, dir_fd=folder)
         with open(fd, "rb") as file:
             info = os.fstat(fd)
-            if stat.S_ISDIR(info.st_mode):
-                raise ToolError(f"{path} is a folder; use list_dir to see what is in it.")
-            if not stat.S_ISREG(info.st_mode):
-                raise ToolError(f"{path} is not an ordinary file.")
             data = file.read(limit_bytes + 1)
             if len(data) > limit_bytes:
                 size = max(info.st_size, len(data))
@@ -133,8 +130,9 @@ def _regular(name: str, folder: int) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(info.st_mode):
-        kind = "a folder" if stat.S_ISDIR(info.st_mode) else "not an ordinary file"
-        raise ToolError(f"{name} is {kind}; it cannot be written as a file.")
+        if stat.S_ISDIR(info.st_mode):
+            raise ToolError(f"{name!r} is a folder, not a file; list_dir shows what is in it.")
+        raise ToolError(f"{name!r} is not an ordinary file.")
     return info
 
 

@@ -1,0 +1,57 @@
+"""A workspace and the surroundings of a call in it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from agent.tools.base import CallContext
+from agent.tools.settings import ToolSettings
+from agent.types import ToolCall
+
+
+class Listener:
+    """Keeps what a call reports while it runs."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+        self.on_text: Callable[[str], None] = lambda text: None
+
+    def __call__(self, text: str, stream: Literal["stdout", "stderr"]) -> None:
+        self.heard.append((text, stream))
+        self.on_text(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.heard)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+def call(workspace: Path, listener: Listener) -> CallContext:
+    memory = workspace / "memory" / "MEMORY.md"
+    return CallContext(ToolCall("c1", "t", {}, "{}"), "s1", workspace, memory, listener)
+
+
+@pytest.fixture
+def guest(call: CallContext, workspace: Path) -> CallContext:
+    """A call of somebody who is not the owner."""
+    return replace(call, memory=workspace / "memory" / "telegram" / "7" / "MEMORY.md")
+
+
+@pytest.fixture
+def settings() -> ToolSettings:
+    return ToolSettings()

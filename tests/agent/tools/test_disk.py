@@ -1,0 +1,66 @@
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.tools import disk
+
+
+def test_a_folder_that_became_a_link_leads_nowhere(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    outside.mkdir()
+    (outside / "f").write_text("secret")
+    inside.symlink_to(outside)
+    for work in (
+        lambda: disk.read(inside / "f", 100),
+        lambda: disk.replace(inside / "f", b"x"),
+        lambda: disk.append(inside / "f", b"x"),
+    ):
+        with pytest.raises(ToolError):
+            work()
+    assert (outside / "f").read_text() == "secret"
+    assert os.listdir(outside) == ["f"]
+
+
+def test_a_file_that_became_a_link_or_a_pipe_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("secret")
+    (tmp_path / "link").symlink_to("target")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(ToolError):
+            disk.read(tmp_path / name, 100)
+        with pytest.raises(ToolError):
+            disk.replace(tmp_path / name, b"x")
+        with pytest.raises(ToolError):
+            disk.append(tmp_path / name, b"x")
+    assert (tmp_path / "target").read_text() == "secret"
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ToolError):
+        disk.replace(tmp_path / "folder", b"x")
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+async def test_cancelled_work_is_settled_before_the_caller_goes_on() -> None:
+    started, release = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def work() -> None:
+        started.set()
+        assert release.wait(10)
+        done.append("written")
+
+    task = asyncio.create_task(disk.in_thread(work))
+    await asyncio.to_thread(started.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["written"]

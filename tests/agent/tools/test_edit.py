@@ -1,0 +1,132 @@
+import codecs
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agent.errors import ToolError
+from agent.tools.base import CallContext
+from agent.tools.edit import EditFile
+from agent.tools.settings import ToolSettings
+from agent.types import ToolResult
+
+FORMS = {
+    "utf-8": b"",
+    "utf-8-sig": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+}
+
+
+def stored(text: str, form: str) -> bytes:
+    return FORMS[form] + text.encode("utf-8" if form == "utf-8-sig" else form)
+
+
+async def edit(call: CallContext, **args: Any) -> ToolResult:
+    return await EditFile(ToolSettings()).run(args, call)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_encoding_mark_and_line_ends_are_kept(
+    call: CallContext, workspace: Path, form: str
+) -> None:
+    path = workspace / "f.txt"
+    path.write_bytes(stored("één\r\ntwo\r\n😀", form))
+    await edit(call, path="f.txt", old_string="two\n😀", new_string="2\n3")
+    assert path.read_bytes() == stored("één\r\n2\r\n3", form)
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    st.text(st.characters(exclude_characters="\0#", exclude_categories=["Cs"]), max_size=20),
+    st.text(st.characters(exclude_characters="\0#", exclude_categories=["Cs"]), max_size=20),
+    st.sampled_from(sorted(FORMS)),
+)
+async def test_untouched_bytes_stay_identical(
+    call: CallContext, workspace: Path, head: str, tail: str, form: str
+) -> None:
+    path = workspace / "f.txt"
+    path.write_bytes(stored(f"{head}#old#{tail}", form))
+    await edit(call, path="f.txt", old_string="#old#", new_string="new")
+    assert path.read_bytes() == stored(f"{head}new{tail}", form)
+
+
+@pytest.mark.parametrize(
+    "data", [b"caf\xe9 old", b"old\0old", codecs.BOM_UTF16_LE + b"o\0l\0d\0\0\xd8", b"\xff\xfe\xff"]
+)
+async def test_what_cannot_be_decoded_is_left_untouched(
+    call: CallContext, workspace: Path, data: bytes
+) -> None:
+    path = workspace / "f.txt"
+    path.write_bytes(data)
+    with pytest.raises(ToolError, match=r"f\.txt"):
+        await edit(call, path="f.txt", old_string="old", new_string="new")
+    assert path.read_bytes() == data
+
+
+async def test_result_carries_a_diff_with_three_lines_of_context(
+    call: CallContext, workspace: Path
+) -> None:
+    (workspace / "f.txt").write_text("".join(f"{i}\n" for i in range(1, 20)))
+    result = await edit(call, path="f.txt", old_string="10\n", new_string="ten\n")
+    assert [artifact.kind for artifact in result.artifacts] == ["diff"]
+    lines = result.artifacts[0].content.splitlines()
+    assert lines[2:] == ["@@ -7,7 +7,7 @@", " 7", " 8", " 9", "-10", "+ten", " 11", " 12", " 13"]
+
+
+async def test_several_edits_are_made_in_order_or_not_at_all(
+    call: CallContext, workspace: Path
+) -> None:
+    path = workspace / "f.txt"
+    path.write_text("a b c")
+    good = {"old_string": "a", "new_string": "b2"}
+    await edit(call, path="f.txt", edits=[good, {"old_string": "b2 b", "new_string": "x"}])
+    assert path.read_text() == "x c"
+    with pytest.raises(ToolError, match=r"Edit 2 of 2.*No edit was made"):
+        await edit(
+            call,
+            path="f.txt",
+            edits=[{"old_string": "c", "new_string": "d"}, {"old_string": "q", "new_string": "r"}],
+        )
+    assert path.read_text() == "x c"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{}, {"edits": []}, {"edits": ["a"]}, {"edits": [{"old_string": "a"}]}, {"old_string": "a"}],
+)
+async def test_incomplete_edits_are_explained(
+    call: CallContext, workspace: Path, args: dict[str, Any]
+) -> None:
+    (workspace / "f.txt").write_text("a")
+    with pytest.raises(ToolError, match="edit"):
+        await edit(call, path="f.txt", **args)
+
+
+async def test_plan_shows_the_change_and_makes_none(call: CallContext, workspace: Path) -> None:
+    path = workspace / "f.txt"
+    path.write_text("one\n")
+    args = {"path": "f.txt", "old_string": "one", "new_string": "two"}
+    plan = await EditFile(ToolSettings()).plan(args, call)
+    assert plan.changes == (path,)
+    assert plan.diff is not None
+    assert "-one\n+two" in plan.diff
+    assert path.read_text() == "one\n"
+    with pytest.raises(ToolError, match="not found"):
+        await EditFile(ToolSettings()).plan({**args, "old_string": "zzz"}, call)
+
+
+async def test_mode_and_link_survive_an_edit(call: CallContext, workspace: Path) -> None:
+    path = workspace / "run.sh"
+    path.write_text("old")
+    path.chmod(0o750)
+    (workspace / "link").symlink_to("run.sh")
+    await edit(call, path="link", old_string="old", new_string="new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o750
+    assert (workspace / "link").is_symlink()
+    assert sorted(os.listdir(workspace)) == ["link", "run.sh"]

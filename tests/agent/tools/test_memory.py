@@ -1,0 +1,63 @@
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.tools.base import CallContext
+from agent.tools.memory import FILE_LIMIT_BYTES, Remember
+from agent.tools.settings import ToolSettings
+
+
+async def remember(call: CallContext, text: str) -> str:
+    return (await Remember(ToolSettings()).run({"text": text}, call)).for_model
+
+
+async def test_fact_is_one_dated_line_in_the_speakers_file(
+    call: CallContext, guest: CallContext
+) -> None:
+    await remember(call, "likes\n  tea ")
+    await remember(guest, "likes coffee")
+    assert re.fullmatch(r"- \d{4}-\d\d-\d\d: likes tea\n", call.memory.read_text())
+    assert guest.memory.read_text().endswith(": likes coffee\n")
+
+
+async def test_same_text_is_stored_once(call: CallContext) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_text("# Memory\n- 2024-01-01: likes tea")
+    assert "already" in await remember(call, "likes  tea")
+    await remember(call, "likes te")
+    assert len(call.memory.read_text().splitlines()) == 3
+
+
+async def test_facts_told_at_once_are_all_kept(call: CallContext) -> None:
+    other = replace(call, session="s2")
+    await asyncio.gather(*(remember(c, f"fact {i}") for i in range(10) for c in (call, other)))
+    assert len(call.memory.read_text().splitlines()) == 10
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "x" * 2001, "half \ud800"])
+async def test_impossible_facts_are_refused(call: CallContext, text: str) -> None:
+    with pytest.raises(ToolError):
+        await remember(call, text)
+    assert not call.memory.exists()
+
+
+async def test_full_memory_says_so_and_stays(call: CallContext) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_text("x" * FILE_LIMIT_BYTES)
+    with pytest.raises(ToolError, match="full"):
+        await remember(call, "one more")
+    assert call.memory.stat().st_size == FILE_LIMIT_BYTES
+
+
+async def test_memory_in_another_encoding_is_not_damaged(
+    call: CallContext, workspace: Path
+) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_bytes(b"caf\xe9\n")
+    with pytest.raises(ToolError):
+        await remember(call, "x")
+    assert call.memory.read_bytes() == b"caf\xe9\n"
