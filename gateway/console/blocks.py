@@ -1,0 +1,68 @@
+"""Markdown that arrives in pieces, cut into blocks that will not change any more."""
+
+import re
+
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
+
+
+class Blocks:
+    """Feed it deltas; finished blocks come out once and for all, the rest stays in `tail`.
+
+    A block ends at a blank line that is followed by text at the margin, or with its fence: what
+    is indented may still belong to a list.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._partial = ""
+        self._fence: str | None = None
+        self._after_blank = False
+
+    @property
+    def tail(self) -> str:
+        return "\n".join([*self._lines, self._partial]).strip("\n")
+
+    @property
+    def open_fence(self) -> str | None:
+        """The line that opened the fence in which the tail stands."""
+        return self._opening if self._fence else None
+
+    def feed(self, text: str) -> list[str]:
+        finished: list[str] = []
+        *lines, self._partial = (self._partial + text).split("\n")
+        for line in lines:
+            self._begin_line(line, finished)
+            self._end_line(line, finished)
+        self._begin_line(self._partial, finished)
+        return finished
+
+    def finish(self) -> str:
+        """The rest; afterwards it is empty."""
+        rest = self.tail
+        self.__init__()  # type: ignore[misc]  # back to the start
+        return rest
+
+    def _begin_line(self, line: str, finished: list[str]) -> None:
+        if line[:1].strip() and self._after_blank and self._fence is None:
+            self._close(finished)
+
+    def _end_line(self, line: str, finished: list[str]) -> None:
+        self._lines.append(line)
+        self._after_blank = not line.strip()
+        found = _FENCE.fullmatch(line)
+        if found is None:
+            return
+        marks, rest = found.groups()
+        if self._fence is None:
+            self._fence, self._opening = marks, line
+        elif marks.startswith(self._fence) and not rest.strip():
+            self._fence = None
+            if not line[:1].isspace():
+                self._close(finished)
+
+    def _close(self, finished: list[str]) -> None:
+        block = "\n".join(self._lines).strip("\n")
+        self._lines.clear()
+        self._after_blank = False
+        if block:
+            finished.append(block)

@@ -1,0 +1,110 @@
+"""The commands that only a terminal has; all others are messages like any other."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from agent.errors import KoreError
+from gateway.console import shapes
+from gateway.console.screen import Screen
+from gateway.service import Service, SessionInfo
+
+# Those of every chat are listed for completion; the gateway answers them.
+CHAT_COMMANDS = (
+    ("/help", "what can be typed here"),
+    ("/new", "begin a new session"),
+    ("/status", "session, model and what waits"),
+    ("/model", "show or choose the model"),
+    ("/stop", "stop the running turn"),
+)
+CONSOLE_COMMANDS = (
+    ("/sessions", "list the sessions"),
+    ("/resume", "go on with a session: /resume ID, or choose from the list"),
+    ("/exit", "leave; the session stays"),
+)
+KEYS_HELP = (
+    ("Enter", "send"),
+    ("Alt-Enter, Ctrl-J", "new line"),
+    ("Ctrl-C", "stop the turn, or clear the line"),
+    ("Ctrl-D", "leave"),
+)
+_SHOWN_SESSIONS = 20
+_SHOWN_MESSAGES = 2
+Choose = Callable[[str], Awaitable[str | None]]
+
+
+def help_table() -> Table:
+    table = Table.grid(padding=(0, 2))
+    for name, summary in (*CONSOLE_COMMANDS, *KEYS_HELP):
+        table.add_row(Text(f"  {name}", "bold"), Text(summary, "dim"))
+    return table
+
+
+class Sessions:
+    """`/sessions` and `/resume` on one lane."""
+
+    def __init__(self, service: Service, screen: Screen, choose: Choose) -> None:
+        self._service = service
+        self._screen = screen
+        self._choose = choose
+
+    async def show(self) -> Sequence[SessionInfo]:
+        found = await self._service.sessions(_SHOWN_SESSIONS)
+        table = Table.grid(padding=(0, 2))
+        for n, info in enumerate(found, 1):
+            table.add_row(
+                Text(f"{n:>3}", "bold"),
+                Text(info.id, "cyan"),
+                Text(_ago(time.time() - info.last_active_at), "dim"),
+                Text(f"{info.messages:,} messages", "dim"),
+                Text((info.lane or "").split(":")[0], "dim"),
+                Text(info.name, no_wrap=True, overflow="ellipsis"),
+            )
+        self._screen.print(table if found else Text("There are no sessions yet.", "dim"))
+        return found
+
+    async def resume(self, lane: str, wanted: str) -> str | None:
+        """Put the lane into a session that is named, numbered or chosen; its id, or None.
+
+        Raises `KoreError` for one that does not exist.
+        """
+        found: Sequence[SessionInfo] = ()
+        if not wanted:
+            found = await self.show()
+            if not found:
+                return None
+            wanted = (await self._choose("number or ID (empty: none) › ") or "").strip()
+        if not wanted:
+            return None
+        if wanted.isdecimal() and len(wanted) <= len(str(_SHOWN_SESSIONS)):
+            found = found or await self._service.sessions(_SHOWN_SESSIONS)
+            if not 1 <= int(wanted) <= len(found):
+                raise KoreError(f"found number {wanted}, expected 1 to {len(found)}")
+            wanted = found[int(wanted) - 1].id
+        session = await self._service.bind(lane, wanted)
+        await self._recall(session)
+        return session
+
+    async def _recall(self, session: str) -> None:
+        """The last words of a session, so that one knows where one is."""
+        spoken = [
+            message
+            for message in await self._service.messages(session)
+            if message.role in ("user", "assistant") and message.text.strip()
+        ]
+        self._screen.print(Text(f"Session {session}, {len(spoken):,} messages", "dim"))
+        for message in spoken[-_SHOWN_MESSAGES:]:
+            if message.role == "user":
+                self._screen.print(Text(f"› {message.text}"), "dim")
+            else:
+                self._screen.print(shapes.markdown(message.text), "dim")
+        self._screen.print()
+
+
+def _ago(elapsed_s: float) -> str:
+    for size_s, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if elapsed_s >= size_s:
+            return f"{int(elapsed_s // size_s)} {word} ago"
+    return "just now"

@@ -1,0 +1,56 @@
+"""What the keyboard says while a turn runs: answers, a stop, and the next message."""
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+Key = Literal["text", "enter", "newline", "backspace", "word", "line", "escape", "interrupt"]
+OnKey = Callable[[Key, str], None]
+_LIMIT_CHARS = 100_000
+
+
+class KeyTaker(Protocol):
+    """Whoever acts on the keys; `answer` returns whether it wanted the key."""
+
+    def answer(self, key: str) -> bool: ...
+    def send(self, text: str) -> None: ...
+    def interrupt(self) -> None: ...
+    def typed(self, text: str) -> None: ...
+
+
+class TypeAhead:
+    """A line that is typed while something else fills the screen.
+
+    Enter sends it; what is not sent when the turn ends is `text`, the beginning of the next prompt.
+    """
+
+    def __init__(self, taker: KeyTaker) -> None:
+        self._taker = taker
+        self.text = ""
+
+    def press(self, key: Key, text: str) -> None:
+        if key == "interrupt":
+            self._taker.interrupt()
+            return
+        if self._answered(key, text):
+            return
+        match key:
+            case "enter":
+                sent, self.text = self.text, ""
+                if sent.strip():
+                    self._taker.send(sent)
+            case "text":
+                self.text = (self.text + text)[:_LIMIT_CHARS]
+            case "newline":
+                self.text += "\n"
+            case "backspace":
+                self.text = self.text[:-1]
+            case "word":
+                self.text = " ".join(self.text.split(" ")[:-1])
+            case "line":
+                self.text = ""
+        self._taker.typed(self.text)
+
+    def _answered(self, key: Key, text: str) -> bool:
+        letter = {"escape": "\x1b", "enter": "\r", "text": text}.get(key, "")
+        # Whoever is in the middle of a sentence is not answering.
+        return not self.text and len(letter) == 1 and self._taker.answer(letter)

@@ -1,0 +1,165 @@
+"""The conversation: read a message, show its turn, read the next one."""
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from agent.errors import KoreError
+from agent.version import VERSION
+from gateway.console.commands import CHAT_COMMANDS, CONSOLE_COMMANDS, Sessions, help_table
+from gateway.console.lines import complaint, visible
+from gateway.console.plain import PlainPrompt
+from gateway.console.prompt import Prompt
+from gateway.console.screen import Screen
+from gateway.console.speaker import Speaker
+from gateway.console.stage import Stage
+from gateway.service import Opened, Service
+from gateway.wire import OwnerLost
+
+Connect = Callable[[], AbstractAsyncContextManager[Service]]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Which session to begin with: `session`, a new one (`fresh`), else the last; or `choose`."""
+
+    session: str | None = None
+    fresh: bool = True
+    choose: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def converse(connect: Connect, start: Start, folder: Path) -> None:
+    """Talk until the person leaves. `folder` keeps the history of what was typed.
+
+    When the owner of the data goes away, its successor is looked for once.
+    Raises `KoreError` when there is none.
+    """
+    screen = Screen(sys.stdout)
+    prompt: Prompt | PlainPrompt = (
+        Prompt(folder / "console_history", (*CHAT_COMMANDS, *CONSOLE_COMMANDS))
+        if screen.live
+        else PlainPrompt(sys.stdin, sys.stdout)
+    )
+    with prompt.quiet():
+        await _converse(connect, start, screen, prompt)
+
+
+async def _converse(
+    connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
+) -> None:
+    lost = False
+    while True:
+        repl: Repl | None = None
+        try:
+            async with connect() as service:
+                repl = Repl(service, await _open(service, start), start, screen, prompt)
+                await repl.run(greet=not lost)
+                return
+        except* OwnerLost as group:
+            if repl is None or (lost and not repl.spoke):
+                raise KoreError("Kore stopped and cannot be reached again") from group
+        start = replace(start, session=repl.session, fresh=False, choose=False)
+        lost = True
+        screen.print(Text("! Kore stopped; looking for it again …", "yellow"))
+
+
+async def _open(service: Service, start: Start) -> Opened:
+    return await service.open_console(start.session, start.fresh)
+
+
+class Repl:
+    """One conversation with one service."""
+
+    def __init__(
+        self,
+        service: Service,
+        opened: Opened,
+        start: Start,
+        screen: Screen,
+        prompt: Prompt | PlainPrompt,
+    ) -> None:
+        self._service = service
+        self._opened = opened
+        self._start = start
+        self._screen = screen
+        self._prompt = prompt
+        self.session = opened.session
+        speaker = Speaker(opened.chat_id, start.options)
+        self._stage = Stage(service, speaker, screen, prompt)
+        self._sessions = Sessions(service, screen, prompt.read)
+
+    @property
+    def spoke(self) -> bool:
+        """Whether anything was heard from the service."""
+        return self._stage.heard
+
+    async def run(self, greet: bool) -> None:
+        """Returns when the person leaves. Raises what the service raises, in a group."""
+        if greet:
+            await self._greet()
+        async with self._stage.open(self._opened.unfinished):
+            if self._start.choose:
+                await self._command("/resume")
+            await self._talk()
+        if greet:
+            hint = f"kore agent -r {self._stage.session or self.session}"
+            self._screen.print(Text(f"To go on later: {hint}", "dim"))
+
+    async def _greet(self) -> None:
+        status = await self._service.status()
+        facts = (f"Kore {VERSION}", status.get("model"), self.session, status.get("workspace"))
+        line = " · ".join(visible(str(fact)) for fact in facts if fact)
+        self._screen.print(Text(line, "bold"))
+        if hint := status.get("model_hint"):
+            self._screen.print(Text(visible(str(hint)), "yellow"))
+        if self._opened.unfinished:
+            waiting = "An earlier answer is still under way; it will appear here."
+            self._screen.print(Text(waiting, "dim"))
+        self._screen.print(Text("/help shows what can be typed, /exit leaves.", "dim"))
+        self._screen.print()
+
+    async def _talk(self) -> None:
+        warned = False
+        while True:
+            await self._stage.until_idle()
+            try:
+                text = await self._prompt.read()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                if warned:
+                    return
+                warned = True
+                self._screen.print(Text("/exit, Ctrl-D or Ctrl-C again leaves.", "dim"))
+                continue
+            warned = False
+            if text is None or not text.strip():
+                continue
+            if text.split()[0] in ("/exit", "/quit"):
+                return
+            await self._command(text.strip() if text.startswith("/") else text)
+
+    async def _command(self, text: str) -> None:
+        word, _, rest = text.partition(" ")
+        try:
+            if word == "/sessions":
+                await self._sessions.show()
+            elif word == "/resume":
+                chosen = await self._sessions.resume(self._stage.lane, rest.strip())
+                self.session = chosen or self.session
+            else:
+                if word == "/help":
+                    self._screen.print(help_table())
+                await self._stage.submit(text)
+        except OwnerLost:
+            raise
+        except KoreError as exc:
+            self._screen.print(Text(complaint(exc), "red"))
+        except (EOFError, KeyboardInterrupt):
+            return

@@ -1,0 +1,72 @@
+"""The terminal as two regions: what stands for good, and a live tail below it.
+
+Finished things are printed once and scroll away as in any program. Only the tail is painted
+again, in a single write each time, so that nothing flickers and scrolling back stays useful.
+Without a capable terminal (`live` is false) there is no tail and no control code at all.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from gateway.console.lines import without_ansi
+
+_SYNC_BEGIN, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+_MARGIN_ROWS = 2
+
+
+class Screen:
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self.console = Console(file=out, highlight=False, markup=False, emoji=False)
+        self.live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._painted: list[str] = []
+
+    @property
+    def rows(self) -> int:
+        """How many rows the tail may take."""
+        return max(3, self.console.height - _MARGIN_ROWS)
+
+    def render(self, renderable: RenderableType, style: str | None = None) -> list[str]:
+        """Lines, one column narrower than the terminal, so that none of them wraps."""
+        width = max(20, self.console.width - 1)
+        with self.console.capture() as captured:
+            self.console.print(renderable, style=style, width=width)
+        return captured.get().rstrip("\n").split("\n")
+
+    def print(self, renderable: RenderableType = "", style: str | None = None) -> None:
+        """For good, above the tail."""
+        self._write("\n".join(self.render(renderable, style)) + "\n", self._painted)
+
+    def paint(self, lines: Sequence[str]) -> None:
+        """The tail, from now on; longer ones lose their beginning."""
+        if self.live:
+            self._write("", list(lines[-self.rows :]))
+
+    def clear(self) -> None:
+        """No tail."""
+        if self._painted:
+            self._write("", [])
+
+    def forget(self) -> None:
+        """The tail stands for good; somebody else writes below it now."""
+        self._painted = []
+
+    def _write(self, above: str, tail: list[str]) -> None:
+        text = self._erase() + above + "\n".join(tail)
+        self._painted = tail if self.live else []
+        if text:
+            self._out.write(f"{_SYNC_BEGIN}{text}{_SYNC_END}" if self.live else text)
+            self._out.flush()
+
+    def _erase(self) -> str:
+        if not self._painted:
+            return ""
+        # A window that became narrower has wrapped what was painted.
+        columns = max(1, self.console.width)
+        widths = (cell_len(without_ansi(line)) for line in self._painted)
+        rows = sum(max(1, math.ceil(width / columns)) for width in widths)
+        return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "") + "\x1b[J"

@@ -1,0 +1,85 @@
+"""How things look: markdown, diffs, tool calls, questions."""
+
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.text import Text
+
+from agent import events
+from gateway.console.approvals import subject
+from gateway.console.lines import call_line, outcome, visible
+
+_DIFF_LINES = 60
+_THOUGHT_LINES = 8
+_DIFF_STYLES = (
+    ("+++", "bold"),
+    ("---", "bold"),
+    ("@@", "cyan"),
+    ("+", "green"),
+    ("-", "red"),
+)
+
+
+class _LeftHeading(Heading):
+    """A heading at the margin: an answer is not a title page."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("bold")
+        yield self.text
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+    }
+
+
+def markdown(text: str) -> RenderableType:
+    # Addresses are spelled out: a link whose text is another address would deceive.
+    return _Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
+
+
+def diff(text: str, limit_lines: int | None = _DIFF_LINES) -> Text:
+    """A unified diff in colours; `limit_lines` None shows all of it."""
+    lines = visible(text).rstrip("\n").split("\n")
+    shown = Text()
+    for line in lines[:limit_lines]:
+        style = next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "")
+        shown.append(f"  {line}\n", style)
+    if limit_lines is not None and len(lines) > limit_lines:
+        shown.append(f"  … {len(lines) - limit_lines:,} more lines\n", "dim")
+    shown.right_crop(1)
+    return shown
+
+
+def tool_call(name: str, arguments: str) -> Text:
+    return Text.assemble(("⏺ ", "cyan"), (name, "bold"), f" {arguments}" if arguments else "")
+
+
+def tool_outcome(started: events.ToolStart | None, result: events.ToolResulted) -> RenderableType:
+    line = call_line(result.name, started.arguments if started else {})
+    head = tool_call(result.name, line.removeprefix(result.name).strip())
+    if result.is_error:
+        head.stylize("red", 0, 1)
+    body = Text(style="red" if result.is_error else "dim")
+    for n, text in enumerate(outcome(result)):
+        body.append(("\n    " if n else "  ⎿ ") + text)
+    return Group(head, body, diff(result.diff)) if result.diff else Group(head, body)
+
+
+def question(asked: events.ApprovalAsked) -> RenderableType:
+    """All of what would happen: nothing that a person approves may be hidden."""
+    head = Text.assemble(("? ", "bold yellow"), (subject(asked), "bold"))
+    reason = Text(f"  {visible(asked.reason)}", "dim")
+    return Group(head, diff(asked.diff, None), reason) if asked.diff else Group(head, reason)
+
+
+def thought(text: str) -> Text:
+    lines = visible(text).strip().split("\n")
+    shown = Text("✻ " + "\n  ".join(lines[:_THOUGHT_LINES]), "dim italic")
+    if len(lines) > _THOUGHT_LINES:
+        shown.append(f"\n  … {len(lines) - _THOUGHT_LINES:,} more lines")
+    return shown

@@ -1,0 +1,254 @@
+"""Where turns happen: events go to the view, keys to whoever they are meant for.
+
+A turn has the whole screen and the keyboard without echo; between turns the prompt has both.
+"""
+
+import asyncio
+import signal
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+
+from agent import events
+from agent.errors import KoreError
+from agent.security.policy import Answer
+from gateway.console.approvals import PAUSE_S, answer_for
+from gateway.console.keys import TypeAhead
+from gateway.console.lines import complaint, visible
+from gateway.console.plain import PlainPrompt
+from gateway.console.prompt import Prompt
+from gateway.console.screen import Screen
+from gateway.console.speaker import Speaker, principal
+from gateway.console.view import View
+from gateway.service import Delivered, Service, WatchEvent
+
+_TICK_S = 0.1
+_WORK = (
+    events.SessionStart
+    | events.IterationStart
+    | events.TextDelta
+    | events.ThinkingDelta
+    | events.ToolStart
+    | events.ApprovalAsked
+)
+
+
+class Stage:
+    """`async with stage.open(...)`, then `submit` and `until_idle` in turns."""
+
+    def __init__(
+        self, service: Service, speaker: Speaker, screen: Screen, prompt: Prompt | PlainPrompt
+    ) -> None:
+        self._service = service
+        self._speaker = speaker
+        self._screen = screen
+        self._prompt = prompt
+        self._view = View(screen)
+        self._typeahead = TypeAhead(self)
+        self._waiting: dict[str, str] = {}
+        self._foreign = False
+        self._held: deque[WatchEvent] = deque()
+        self._questions: deque[events.ApprovalAsked] = deque()
+        self._on_stage = False
+        self._stop_early = False
+        self._settled = asyncio.Event()
+        self._armed_at = 0.0
+        self.heard = False
+        self.session: str | None = None
+
+    @property
+    def lane(self) -> str:
+        return self._speaker.lane
+
+    @asynccontextmanager
+    async def open(self, unfinished: bool) -> AsyncIterator[None]:
+        """Watch the lane. `unfinished`: an earlier turn is still to be shown."""
+        self._foreign = unfinished
+        async with self._service.watch(self.lane) as watched, asyncio.TaskGroup() as group:
+            self._group = group
+            pump = group.create_task(self._pump(watched))
+            with self._signals():
+                yield
+            pump.cancel()
+
+    async def submit(self, text: str) -> None:
+        """Send a message of this console; its turn is shown by `until_idle`."""
+        message = self._speaker.say(text)
+        if text.startswith("/model "):
+            # From now on the conversation's own choice counts, not the command line's.
+            options = {k: v for k, v in self._speaker.options.items() if k != "model"}
+            self._speaker = replace(self._speaker, options=options)
+        self._waiting[message.event_id] = text
+        try:
+            await self._service.submit(message)
+        except KoreError:
+            del self._waiting[message.event_id]
+            raise
+
+    async def until_idle(self) -> None:
+        """Show what runs until nothing of ours does any more."""
+        if not (self._busy() or self._held):
+            return
+        self._on_stage = True
+        self._view.begin()
+        self._typeahead.text, self._prompt.draft = self._prompt.draft, ""
+        self.typed(self._typeahead.text)
+        try:
+            with self._prompt.keys(self._typeahead.press):
+                while self._held:
+                    self._take(self._held.popleft())
+                while self._busy():
+                    self._settled.clear()
+                    self._view.tick()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_TICK_S):
+                            await self._settled.wait()
+        finally:
+            self._on_stage = False
+            self._view.end()
+            self._prompt.draft, self._typeahead.text = self._typeahead.text, ""
+            self._view.typed = ""
+
+    def typed(self, text: str) -> None:
+        self._view.typed = text
+        self._arm()
+
+    def answer(self, key: str) -> bool:
+        """A key while a question stands. Early keys were meant for something else."""
+        if not self._questions or time.monotonic() < self._armed_at:
+            return False
+        found = answer_for(key)
+        if found is not None:
+            self._group.create_task(self._reply(self._questions[0], found))
+            self._next_question(self._questions[0].nonce)
+        return True
+
+    def send(self, text: str) -> None:
+        self._group.create_task(self._send(text))
+
+    def interrupt(self) -> None:
+        for asked in list(self._questions):
+            self._group.create_task(self._reply(asked, "deny"))
+            self._next_question(asked.nonce)
+        self._group.create_task(self._stop())
+
+    async def _send(self, text: str) -> None:
+        if text.strip() == "/stop":
+            await self._stop()
+            return
+        self._view.say(f"› {visible(text)}  (queued)")
+        try:
+            await self.submit(text)
+        except KoreError as exc:
+            self._refused(exc)
+
+    async def _stop(self) -> None:
+        if await self._service.stop(self.lane):
+            return
+        if self._stop_early:
+            # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
+            self._waiting.clear()
+            self._foreign = self._stop_early = False
+            self._settled.set()
+            return
+        self._stop_early = True
+
+    async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
+        try:
+            if not await self._service.answer(asked.nonce, answer, principal()):
+                self._view.say("  that question has expired or was answered elsewhere")
+        except KoreError as exc:
+            self._refused(exc)
+
+    def _refused(self, error: KoreError) -> None:
+        if error.code == "owner-lost":
+            raise error
+        self._view.say(complaint(error), "red")
+
+    async def _pump(self, watched: AsyncIterator[WatchEvent]) -> None:
+        async for event in watched:
+            self.heard = True
+            if isinstance(event, _WORK) and not self._waiting:
+                self._foreign = True
+            if self._on_stage:
+                self._take(event)
+            else:
+                self._held.append(event)
+                self._prompt.leave()
+
+    def _take(self, event: WatchEvent) -> None:
+        match event:
+            case events.SessionStart(session_id=session):
+                self.session = session
+                self._view.take(event)
+                if self._stop_early:
+                    self._stop_early = False
+                    self._group.create_task(self._stop())
+            case events.ApprovalAsked():
+                self._questions.append(event)
+                if len(self._questions) == 1:
+                    self._ask()
+            case events.ApprovalAnswered(nonce=nonce):
+                self._next_question(nonce)
+                self._view.take(event)
+            case Delivered():
+                self._view.take(event)
+                self._settle(event)
+            case _:
+                self._view.take(event)
+
+    def _ask(self) -> None:
+        self._view.ask(self._questions[0])
+        self._arm()
+
+    def _arm(self) -> None:
+        self._armed_at = time.monotonic() + PAUSE_S
+
+    def _next_question(self, nonce: str) -> None:
+        first = self._questions[0].nonce if self._questions else None
+        self._questions = deque(asked for asked in self._questions if asked.nonce != nonce)
+        if first == nonce:
+            self._view.asked = None
+            if self._questions:
+                self._ask()
+
+    def _settle(self, delivered: Delivered) -> None:
+        """Take what this delivery closes off the list of what is waited for."""
+        if not delivered.last:
+            return
+        self._foreign = self._stop_early = False
+        event_id = delivered.event_id
+        if event_id in self._waiting:
+            # A joined turn names its newest message; a command may overtake a turn.
+            alone = self._waiting[event_id].startswith("/")
+            for earlier in [event_id] if alone else list(self._waiting):
+                del self._waiting[earlier]
+                if earlier == event_id:
+                    break
+        self._settled.set()
+
+    def _busy(self) -> bool:
+        return bool(self._waiting) or self._foreign
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop, main = asyncio.get_running_loop(), asyncio.current_task()
+
+        def on_interrupt() -> None:
+            if self._on_stage:
+                self.interrupt()
+            else:
+                self._prompt.interrupt()
+
+        loop.add_signal_handler(signal.SIGINT, on_interrupt)
+        if main is not None:
+            # Leave in order: a terminal that stays without echo is hard to mend.
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, main.cancel)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)

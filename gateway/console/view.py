@@ -1,0 +1,211 @@
+"""A turn on the screen: each event to what stands for good and what the live tail shows."""
+
+import re
+import time
+from collections import deque
+
+from rich.text import Text
+
+from agent import events
+from gateway.console import shapes
+from gateway.console.approvals import CHOICES, verdict
+from gateway.console.blocks import Blocks
+from gateway.console.lines import call_line, seconds, side_line, visible, without_ansi
+from gateway.console.screen import Screen
+from gateway.service import Delivered, WatchEvent
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAMES_A_SECOND = 10
+_TAIL_CHARS = 6000
+_TAIL_LINES = 60
+_OUTPUT_LINES = 3
+_TURNS_KEPT = 8
+_BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
+
+
+class View:
+    """`take` every event, `tick` about ten times a second, `end` when the turn is over."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.typed = ""
+        self.asked: events.ApprovalAsked | None = None
+        self._since = time.monotonic()
+        # What the last turns have said: a delivery may come when the next turn has begun.
+        self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
+        self._said_before = ""
+        self._reset()
+
+    def _reset(self) -> None:
+        self._blocks = Blocks()
+        self._thinking = ""
+        self._tools: dict[str, events.ToolStart] = {}
+        self._output: dict[str, deque[str]] = {}
+        self._gap = False
+
+    def begin(self) -> None:
+        self._since = time.monotonic()
+
+    def end(self) -> None:
+        """The tail goes; what was unfinished in it stays."""
+        self._flush()
+        self._screen.clear()
+        self._reset()
+
+    def say(self, text: str, style: str = "dim") -> None:
+        """A line of the console itself."""
+        self._screen.print(Text(text), style)
+
+    def take(self, event: WatchEvent) -> None:
+        match event:
+            case events.TextDelta(text=text):
+                self._said[-1] += text
+                for block in self._blocks.feed(text):
+                    self._print_block(block)
+            case events.SessionStart():
+                self._said.append("")
+            case events.IterationStart():
+                self._flush()
+                self._said_before = self._said[-1]
+            case events.Retry():
+                self._blocks = Blocks()
+                self._thinking = ""
+                self._said[-1] = self._said_before
+                self.say(f"↻ {side_line(event)}; what was said since then is void")
+            case events.ThinkingDelta() | events.ThinkingEnd():
+                self._take_thinking(event)
+            case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
+                self._take_tool(event)
+            case events.ApprovalAnswered(answer=answer):
+                self.say(f"  {verdict(answer)}")
+            case Delivered():
+                self._deliver(event)
+            case events.Done():
+                self._close_turn(event)
+            case _:
+                self._beside(event)
+
+    def ask(self, asked: events.ApprovalAsked) -> None:
+        """Show a question; `asked` is what the keys answer until it is taken back."""
+        self._flush()
+        self._screen.print(shapes.question(asked))
+        self.asked = asked
+        self._asked_at = time.monotonic()
+
+    def tick(self) -> None:
+        if self._screen.live:
+            self._screen.paint(self._tail())
+
+    def _take_thinking(self, event: events.ThinkingDelta | events.ThinkingEnd) -> None:
+        if isinstance(event, events.ThinkingDelta):
+            self._thinking += event.text
+            return
+        self._thinking = ""
+        if event.thinking.strip():
+            self._flush()
+            self._screen.print(shapes.thought(event.thinking))
+
+    def _take_tool(self, event: events.ToolStart | events.ToolOutput | events.ToolResulted) -> None:
+        match event:
+            case events.ToolStart():
+                self._flush()
+                self._tools[event.id] = event
+            case events.ToolOutput(id=id, text=text):
+                kept = self._output.setdefault(id, deque(maxlen=_OUTPUT_LINES))
+                kept.extend(line for line in without_ansi(text).split("\n") if line.strip())
+            case events.ToolResulted():
+                self._flush()
+                self._output.pop(event.id, None)
+                self._screen.print(shapes.tool_outcome(self._tools.pop(event.id, None), event))
+                self._gap = True
+
+    def _beside(self, event: events.Event) -> None:
+        line = side_line(event)
+        if line is None:
+            return
+        self._flush()
+        match event:
+            case events.Error(message=message):
+                self._said.append(message)
+                self.say(f"✗ {line}", "red")
+            case events.Signalled():
+                self.say(f"■ {line}", "yellow")
+            case events.Notice(level="warning"):
+                self.say(f"! {line}", "yellow")
+            case _:
+                self.say(f"· {line}")
+
+    def _close_turn(self, done: events.Done) -> None:
+        self._flush()
+        if done.result.stopped == "cancelled":
+            self.say("■ Stopped.", "yellow")
+        usage = done.result.usage
+        if usage.input or usage.output:
+            took = seconds(time.monotonic() - self._since)
+            self.say(f"{took} · {usage.input:,} tokens in, {usage.output:,} out")
+        self._since = time.monotonic()
+
+    def _deliver(self, delivered: Delivered) -> None:
+        """Show what has not been streamed already."""
+        text = _bare(delivered.text)
+        if not any(text in _bare(said) for said in self._said):
+            self._flush()
+            if delivered.maybe_duplicate:
+                self.say("↻ you may have seen this already")
+            self._print_block(delivered.text)
+        if delivered.last:
+            self._screen.print()
+            self._gap = False
+
+    def _flush(self) -> None:
+        """What is in the tail of the answer stands from now on."""
+        if rest := self._blocks.finish():
+            self._print_block(rest)
+
+    def _print_block(self, block: str) -> None:
+        if self._gap:
+            self._screen.print()
+        self._screen.print(shapes.markdown(block))
+        self._gap = True
+
+    def _tail(self) -> list[str]:
+        lines: list[str] = []
+        if self._thinking:
+            lines += self._screen.render(Text(visible(self._thinking[-600:]), "dim italic"))[-3:]
+        if tail := self._shortened_tail():
+            lines += ["", *self._screen.render(shapes.markdown(tail))]
+        for started in self._tools.values():
+            call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
+            lines += self._screen.render(shapes.tool_call(started.name, call))[:2]
+            for line in self._output.get(started.id, ()):
+                lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
+        room = max(1, self._screen.rows - 4)
+        return [*lines[-room:], *self._foot()]
+
+    def _foot(self) -> list[str]:
+        now = time.monotonic()
+        if self.asked is not None:
+            left = max(0.0, self.asked.expires_s - (now - self._asked_at))
+            text = Text.assemble("  ", (CHOICES, "bold"), (f"  expires in {seconds(left)}", "dim"))
+        else:
+            frame = _SPINNER[int(now * _FRAMES_A_SECOND) % len(_SPINNER)]
+            word = "thinking" if self._thinking else "working"
+            took = seconds(int(now - self._since)).replace(".0", "")
+            text = Text.assemble((frame, "cyan"), (f" {word} {took} · Ctrl-C stops", "dim"))
+        lines = self._screen.render(text)
+        if self.typed:
+            lines += self._screen.render(Text(f"› {visible(self.typed)}"))[-3:]
+        return lines
+
+    def _shortened_tail(self) -> str:
+        tail = self._blocks.tail[-_TAIL_CHARS:]
+        lines = tail.split("\n")
+        opening = self._blocks.open_fence
+        if opening is not None and (len(lines) > _TAIL_LINES or len(tail) == _TAIL_CHARS):
+            return "\n".join([opening, *lines[-_TAIL_LINES:]])
+        return tail
+
+
+def _bare(text: str) -> str:
+    """The text without what the stream and the delivery may differ in."""
+    return _BESIDE_WORDS.sub("", text)

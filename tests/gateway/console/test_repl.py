@@ -1,0 +1,255 @@
+"""A real `kore agent` in a pseudo-terminal, beside an owner that answers over its socket."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from gateway.control import ControlServer
+from tests.fakes.memory_service import MemoryService
+from tests.gateway.console.terminal import DEADLINE_S, kore_agent
+
+PROMPT = "›"
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "kore"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+async def owner(home: Path) -> AsyncIterator[MemoryService]:
+    async with MemoryService() as service, ControlServer(service, home / "kore.sock"):
+        yield service
+
+
+async def submitted(owner: MemoryService, count: int) -> list[str]:
+    async with asyncio.timeout(DEADLINE_S):
+        while len(owner.submitted) < count:
+            await asyncio.sleep(0.01)
+    return [message.content for message in owner.submitted]
+
+
+async def test_a_conversation_from_greeting_to_exit(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, "--model", "offline/echo") as terminal:
+        await terminal.see("offline/echo")
+        await terminal.see("Set a key.")
+        await terminal.see(PROMPT)
+        terminal.type("hello there\r")
+        await terminal.see("echo: hello there")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        await terminal.see("kore agent -r 20")
+        assert await terminal.ended() == 0
+        assert terminal.echoes()
+    assert owner.submitted[0].options == {"model": "offline/echo"}
+    assert terminal.text.count("echo: hello there") == 1
+
+
+async def test_pasted_lines_and_alt_enter_make_one_message(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x1b[200~one\ntwo\x1b[201~\x1b\rthree\r")
+        await terminal.see("echo: one")
+    assert await submitted(owner, 1) == ["one\ntwo\nthree"]
+
+
+async def test_ctrl_c_stops_the_turn_and_not_the_program(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("Ctrl-C stops")
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
+        await terminal.see(PROMPT)
+        terminal.type("again\r")
+        await terminal.see("echo: again")
+
+
+async def test_ctrl_c_at_an_empty_prompt_leaves_at_the_second_time(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x03")
+        await terminal.see("again leaves")
+        await terminal.see(PROMPT)
+        terminal.type("\x03")
+        assert await terminal.ended() == 0
+
+
+async def test_ctrl_d_leaves(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x04")
+        assert await terminal.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"), [("y", "once"), ("a", "session"), ("n", "deny"), ("\x1b", "deny")]
+)
+async def test_an_approval_is_one_key(
+    owner: MemoryService, home: Path, key: str, answer: str
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask ls\r")
+        await terminal.see("exec: ask ls")
+        await terminal.see("[y] once")
+        await asyncio.sleep(0.5)  # keys count only after a pause
+        terminal.type(key)
+        await terminal.see(f"answer: {answer}")
+
+
+async def test_keys_typed_before_a_question_approve_nothing(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask\rya")
+        await terminal.see("[y] once")
+        await terminal.see("› ya")
+        assert owner.answers == []
+        terminal.type("\x03")
+        await terminal.see("answer: deny")
+
+
+async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("next one\rhalf a")
+        await terminal.see("next one  (queued)")
+        await terminal.see("half a")
+        assert await submitted(owner, 2) == ["slow", "next one"]
+        terminal.type("\x03")
+        await terminal.see("echo: next one")
+        await terminal.see("half a")
+        terminal.type(" line\r")
+        await terminal.see("echo: half a line")
+
+
+async def test_an_answer_from_elsewhere_keeps_the_line_being_typed(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("my dra")
+        await terminal.see("my dra")
+        lane = next(iter(owner.lanes))
+        chat = lane.split(":")[2]
+        from tests.contracts.test_service import message
+
+        await owner.submit(message(chat, "from elsewhere"))
+        await terminal.see("echo: from elsewhere")
+        await terminal.see("my dra")
+        terminal.type("ft\r")
+        await terminal.see("echo: my draft")
+
+
+async def test_sessions_are_listed_and_resumed_by_number(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("first words\r")
+        await terminal.see("echo: first words")
+        earlier = next(iter(owner.sessions_by_id))
+        terminal.type("/sessions\r/resume 1\r")
+        await terminal.see(f"1  {earlier}")
+        await terminal.see("› first words")
+        terminal.type("/resume 77\r")
+        await terminal.see("expected 1 to 1")
+
+
+async def test_help_lists_the_commands_of_console_and_chat(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/help\r")
+        await terminal.see("/sessions")
+        await terminal.see("Alt-Enter")
+        await terminal.see("command /help")
+
+
+async def test_the_history_is_private_and_comes_back(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("keep me\r")
+        await terminal.see("echo: keep me")
+        terminal.type("/exit\r")
+        await terminal.ended()
+    assert (home / "console_history").stat().st_mode & 0o777 == 0o600
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x1b[A\x1b[A\r")
+        await terminal.see("echo: keep me")
+
+
+async def test_a_dumb_terminal_gets_no_control_codes(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"TERM": "dumb"}) as terminal:
+        await terminal.see("> ")
+        terminal.type("plain\n")
+        await terminal.see("echo: plain")
+        await terminal.see("> ")
+        terminal.type("/exit\n")
+        assert await terminal.ended() == 0
+    assert "\x1b" not in terminal.raw
+
+
+async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"NO_COLOR": "1"}) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("tool\r")
+        await terminal.see("4 lines")
+    assert "\x1b[36m" not in terminal.raw
+
+
+async def test_losing_the_owner_for_good_is_an_error(home: Path) -> None:
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(MemoryService())
+        server = await stack.enter_async_context(ControlServer(service, home / "kore.sock"))
+        terminal = await stack.enter_async_context(kore_agent(home))
+        await terminal.see(PROMPT)
+        (home / "kore.sock").unlink()
+        (home / "kore.sock").mkdir()
+        await server.__aexit__()
+        await terminal.see("looking for it again")
+        assert await terminal.ended() == 1
+        assert "Traceback" not in terminal.text
+
+
+async def test_a_new_owner_is_found(home: Path) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(MemoryService())
+        server = await stack.enter_async_context(ControlServer(first, home / "kore.sock"))
+        terminal = await stack.enter_async_context(kore_agent(home))
+        await terminal.see(PROMPT)
+        second = await stack.enter_async_context(MemoryService())
+        second.sessions_by_id = first.sessions_by_id
+        (home / "kore.sock").unlink()
+        await stack.enter_async_context(ControlServer(second, home / "kore.sock"))
+        await server.__aexit__()
+        await terminal.see("looking for it again")
+        await terminal.see(PROMPT)
+        terminal.type("still here\r")
+        await terminal.see("echo: still here")
+        assert len(second.sessions_by_id) == 1
+
+
+async def test_a_terminated_program_restores_the_terminal(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        assert not terminal.echoes()
+        terminal.process.send_signal(signal.SIGTERM)
+        assert await terminal.ended() == 130
+        assert terminal.echoes()
