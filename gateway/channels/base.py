@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from gateway.messages import InboundMessage, OutboundMessage, OutboundPart, Route
 
@@ -56,6 +56,19 @@ class Batch:
     next_offset: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    """How receiving goes, for `kore status`. `last_poll_at` is Unix time of the last good answer.
+
+    `retrying` and `conflict` (somebody else polls for the same account) mend themselves,
+    `storage` means that a batch could not be kept, `refused` needs the owner.
+    """
+
+    state: Literal["starting", "polling", "retrying", "conflict", "storage", "refused", "stopped"]
+    last_poll_at: float | None = None
+    last_error: str | None = None
+
+
 # Returns once the batch is on disk; raises when it is not, and then nothing may be confirmed.
 Accept = Callable[[str, str, Batch], Awaitable[None]]
 
@@ -77,10 +90,14 @@ class Channel(Protocol):
         ...
 
     async def send(self, message: OutboundMessage) -> str:
-        """Send, or edit when `provider_msg` is set; returns the platform's id. Raises `SendError`."""
+        """Send, or edit when `provider_msg` is set; returns the platform's id.
+
+        Raises `SendError`.
+        """
         ...
 
 
+@runtime_checkable
 class Streams(Protocol):
     """Optional: the platform can show an answer while it grows."""
 
@@ -89,7 +106,28 @@ class Streams(Protocol):
         ...
 
 
+@runtime_checkable
 class Types(Protocol):
     """Optional: the platform can show that an answer is being written."""
 
     async def typing(self, route: Route) -> None: ...
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """Optional: the platform limits how fast messages may follow each other."""
+
+    async def admit(self, route: Route) -> None:
+        """Returns when the next `send` to this route may go out without waiting.
+
+        Called before the row is marked as in flight: what is killed in this wait was not sent.
+        """
+        ...
+
+
+@runtime_checkable
+class Reports(Protocol):
+    """Optional: the channel can say how it is doing."""
+
+    @property
+    def status(self) -> ChannelStatus: ...

@@ -19,10 +19,11 @@ from tests.gateway.channels.telegram.test_split import check
 PIECES = st.sampled_from(
     [
         "word ", "**bold** ", "*it", "_u_ ", "~~gone~~ ", "`code` ", "||spoiler|| ", "\n", "\n\n",
-        "# Head\n", "- item\n", "  - inner\n", "1. one\n", "> quote\n", "```py\nx = 1\n```\n", "```\n",
-        "````md\n```js\nlet a\n```\n````\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "[link](https://x.y/z) ",
-        "[half](https://", "![img](https://x.y/i.png)", "<b>html</b> ", "<div>\nblock\n</div>\n", "<",
-        "Vec<String> ", "&amp; ", "\\(\\frac{1}{2}\\) ", "$x^2$ ", "👩‍💻", "🇩🇪", "語語。", "שלום עולם ",
+        "# Head\n", "- item\n", "  - inner\n", "1. one\n", "> quote\n", "```py\nx = 1\n```\n",
+        "```\n", "````md\n```js\nlet a\n```\n````\n", "| a | b |\n|---|---|\n| 1 | 2 |\n",
+        "[link](https://x.y/z) ", "[half](https://", "![img](https://x.y/i.png)", "<b>html</b> ",
+        "<div>\nblock\n</div>\n", "<", "Vec<String> ", "&amp; ", "\\(\\frac{1}{2}\\) ", "$x^2$ ",
+        "👩\u200d💻", "🇩🇪", "語語。", "שלום עולם ",
         "e\u0301", "\ud83d", "\udc4d", "\x00", "\u200d", "---\n", "\\", "`", "[", "](", "~", "|",
     ]
 )  # fmt: skip
@@ -126,7 +127,8 @@ def test_an_empty_answer_is_a_sentence() -> None:
     "hostile",
     [
         "\\(" * 20_000, "\\[ \\frac{1}{2} " * 3000, "\\(" + "\\frac{" * 3000, "[" * 40_000,
-        "<a " * 13_000, "> " * 5000, "||" + "\n>" * 20_000 + "||", "*a " * 13_000, "<div>\n\n" * 5000,
+        "<a " * 13_000, "> " * 5000, "||" + "\n>" * 20_000 + "||", "*a " * 13_000,
+        "<div>\n\n" * 5000,
     ],
 )  # fmt: skip
 @pytest.mark.timeout(10)

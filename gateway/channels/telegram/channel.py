@@ -1,0 +1,67 @@
+"""Telegram as a channel of Kore: receive, render, send, show an answer while it grows."""
+
+from collections.abc import Sequence
+
+from gateway.channels.base import Accept, ChannelStatus
+from gateway.channels.telegram.client import TelegramClient
+from gateway.channels.telegram.poll import Poller
+from gateway.channels.telegram.render import render
+from gateway.channels.telegram.send import Sender
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.gate import Gate
+from gateway.messages import OutboundMessage, OutboundPart, Route
+
+
+class TelegramChannel:
+    """One bot: a `Channel` that also `Streams`, `Types`, is `Paced` and `Reports`.
+
+    Close it with `aclose`.
+    `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
+    bot's own. Nothing connects before `run` or the first send.
+    """
+
+    name = "telegram"
+
+    def __init__(
+        self, settings: TelegramSettings, *, gate: Gate, cursor: int | None = None
+    ) -> None:
+        self._settings = settings
+        self._client = TelegramClient(settings)
+        self._poller = Poller(settings, self._client, cursor)
+        self._sender = Sender(self._client, gate)
+
+    @property
+    def account(self) -> str:
+        return self._settings.account
+
+    @property
+    def status(self) -> ChannelStatus:
+        return self._poller.status
+
+    async def run(self, accept: Accept) -> None:
+        """Receive until cancelled. Raises `ConfigError` when the server refuses the token."""
+        await self._poller.run(accept)
+
+    def render(self, markdown: str) -> Sequence[OutboundPart]:
+        return render(markdown)
+
+    async def admit(self, route: Route) -> None:
+        """Returns when the gate lets one final pass; a sender calls it before it marks its row as
+        in flight, so that a process killed while it waits has not "perhaps sent" anything."""
+        await self._sender.admit(route)
+
+    async def send(self, message: OutboundMessage) -> str:
+        """Waits for the gate unless admitted. Raises `SendError`."""
+        return await self._sender.send(message)
+
+    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
+        """Shows the first message's worth of `text`. Raises `SendError`; after `Ambiguous`
+        on a new message a stray one may stand in the chat."""
+        return await self._sender.preview(route, text, provider_msg)
+
+    async def typing(self, route: Route) -> None:
+        """Shows "typing" for five seconds, when the gate has room. Raises `SendError`."""
+        await self._sender.typing(route)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()

@@ -1,0 +1,74 @@
+"""One bot's connections: one for polls, which may be rebuilt, and one for everything else."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import telegram
+
+from gateway.channels.telegram.decode import Bot
+from gateway.channels.telegram.request import AiohttpRequest, Unreadable
+from gateway.channels.telegram.settings import TelegramSettings
+
+BATCH_LIMIT = 100
+_KINDS = ["message", "edited_message", "callback_query"]
+_MENU = {
+    "help": "What I can do",
+    "new": "Start a new conversation",
+    "status": "What is going on",
+    "model": "Show or change the model",
+    "stop": "Stop what is running",
+    "start": "Say hello",
+}
+
+
+class TelegramClient:
+    """`bot` is for sending; polls go past it, because it reads a batch as a whole or not at all."""
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        # At a lower level the library logs addresses, which hold the token, and message bodies.
+        logging.getLogger("telegram").setLevel(logging.WARNING)
+        self._settings = settings
+        self._polls = AiohttpRequest(settings)
+        self._sends = AiohttpRequest(settings)
+        self.bot = telegram.Bot(
+            settings.token,
+            base_url=f"{settings.root}/bot",
+            request=self._sends,
+            get_updates_request=self._polls,
+        )
+
+    async def get_updates(self, offset: int | None, limit: int = BATCH_LIMIT) -> Sequence[Any]:
+        """Raw updates, oldest first; everything before `offset` is thereby confirmed.
+
+        https://core.telegram.org/bots/api#getupdates
+        """
+        wait_s = self._settings.poll_s
+        parameters = {"timeout": wait_s, "limit": limit, "allowed_updates": _KINDS}
+        if offset is not None:
+            parameters["offset"] = offset
+        url = f"{self._settings.root}/bot{self._settings.token}/getUpdates"
+        result = await self._polls.call(url, parameters, wait_s)
+        if not isinstance(result, list):
+            raise Unreadable("the result of getUpdates is not a list", b"")
+        return result
+
+    async def rebuild_polls(self) -> None:
+        """Give up the polls' connection; sends under way are not disturbed."""
+        await self._polls.shutdown()
+
+    async def who_am_i(self) -> Bot:
+        me = await self.bot.get_me()
+        return Bot(me.id, me.username or "")
+
+    async def set_menu(self) -> None:
+        commands = [telegram.BotCommand(name, text) for name, text in _MENU.items()]
+        await self.bot.set_my_commands(commands)
+
+    async def remove_webhook(self) -> None:
+        """Updates that wait for the webhook are kept for the polls."""
+        await self.bot.delete_webhook(drop_pending_updates=False)
+
+    async def aclose(self) -> None:
+        await self._polls.shutdown()
+        await self._sends.shutdown()

@@ -1,0 +1,217 @@
+"""The loop that fetches updates and confirms them only after they are on disk."""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from telegram.error import TelegramError
+
+from agent.errors import ConfigError, KoreError
+from gateway.channels.base import Accept, Batch, ChannelStatus
+from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
+from gateway.channels.telegram.decode import Bot, Press, Undecodable, decode
+from gateway.channels.telegram.request import Lost, Refusal, Unreadable
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.messages import InboundMessage
+
+_log = logging.getLogger(__name__)
+
+# Telegram may restart its ids at random after a week without updates; an older offset would
+# then hide messages. https://core.telegram.org/bots/api#update
+_OFFSET_LIFE_S = 3 * 24 * 3600.0
+_UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
+# An answer may be garbled on its way; an update that comes garbled so often is so by itself.
+_GARBLED_TRIES = 3
+# A server that says "nothing" at once instead of waiting must not be asked without a pause.
+_HASTE_S = 0.5
+
+
+class Poller:
+    """Fetches with `offset`, hands over, and confirms by the offset of the next fetch."""
+
+    def __init__(
+        self, settings: TelegramSettings, client: TelegramClient, cursor: int | None
+    ) -> None:
+        self.status = ChannelStatus("starting")
+        self._settings = settings
+        self._client = client
+        self._offset = cursor
+        self._limit = BATCH_LIMIT
+        self._delay_s = settings.backoff_s
+        self._garbled = 0
+        self._me: asyncio.Future[Bot] | None = None
+        self._completed_at = self._news_at = time.monotonic()
+
+    async def run(self, accept: Accept) -> None:
+        """Runs until cancelled. Raises `ConfigError` when the server refuses the token."""
+        self._me = asyncio.get_running_loop().create_future()
+        self._completed_at = self._news_at = time.monotonic()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                introduction = tasks.create_task(self._introduce(self._me))
+                refusal = await self._poll_until_refused(accept)
+                introduction.cancel()
+        finally:
+            if self.status.state != "refused":
+                self.status = replace(self.status, state="stopped")
+        raise refusal
+
+    async def _introduce(self, me: asyncio.Future[Bot]) -> None:
+        """Learn our name and set the menu, however long the network takes; polls do not wait."""
+        delay_s = self._settings.backoff_s
+        while True:
+            try:
+                if not me.done():
+                    me.set_result(await self._client.who_am_i())
+                return await self._client.set_menu()
+            except TelegramError as exc:
+                if not me.done():
+                    self._troubled(f"the bot's name could not be asked for: {exc}")
+            await asyncio.sleep(self._jitter(delay_s))
+            delay_s = min(2 * delay_s, self._settings.backoff_limit_s)
+
+    async def _poll_until_refused(self, accept: Accept) -> ConfigError:
+        while True:
+            try:
+                batch = await self._fetch()
+            except Refusal as exc:
+                if exc.code in (401, 404):
+                    return self._refused(exc)
+                await self._yield_to(exc)
+                continue
+            except TelegramError as exc:
+                await self._back_off(str(exc))
+                continue
+            if batch is None or await self._hand_over(accept, batch):
+                self._delay_s = self._settings.backoff_s
+
+    async def _fetch(self) -> Batch | None:
+        """None when nothing is new, or when a smaller fetch has to come first."""
+        asked_at = time.monotonic()
+        try:
+            async with asyncio.timeout(self._settings.silence_s):
+                updates = await self._client.get_updates(self._offset, self._limit)
+        except TimeoutError:
+            await self._back_off("a poll hung")
+            return None
+        except Unreadable as exc:
+            return self._isolate(exc)
+        self._garbled = 0
+        self._completed_at = time.monotonic()
+        self.status = ChannelStatus("polling", time.time())
+        if not updates:
+            if self._completed_at - self._news_at > _OFFSET_LIFE_S:
+                self._offset = None
+            self._limit = BATCH_LIMIT
+            if self._completed_at - asked_at < _HASTE_S:
+                await asyncio.sleep(_HASTE_S)
+            return None
+        self._limit = min(2 * self._limit, BATCH_LIMIT)
+        self._news_at = self._completed_at
+        assert self._me is not None
+        # Without our name we could not tell in a group who is addressed.
+        return self._decoded(updates, await asyncio.shield(self._me))
+
+    def _decoded(self, updates: Sequence[Any], me: Bot) -> Batch:
+        messages: list[InboundMessage] = []
+        dead: list[tuple[str, str]] = []
+        next_offset = self._offset
+        received_at = time.time()
+        for update in updates:
+            if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
+                continue
+            next_offset = max(next_offset or 0, update["update_id"] + 1)
+            try:
+                decoded = decode(update, me, self._settings.account, received_at)
+            except Undecodable as exc:
+                dead.append((f"update:{update['update_id']}", str(exc)))
+                continue
+            if decoded is not None and not isinstance(decoded, Press):
+                messages.append(decoded)
+        if next_offset == self._offset:
+            raise Lost("a poll brought no updates but something else")
+        return Batch(messages, dead, next_offset)
+
+    def _isolate(self, trouble: Unreadable) -> Batch | None:
+        """An answer cannot be read: fetch one by one, and bury the update that is to blame.
+
+        Raises the trouble again while it may be the network's, not an update's.
+        """
+        found = _UPDATE_ID.search(trouble.head)
+        if found is None:
+            raise trouble
+        if self._limit > 1:
+            self._limit = 1
+            return None
+        self._garbled += 1
+        if not trouble.too_large and self._garbled < _GARBLED_TRIES:
+            raise trouble
+        self._garbled = 0
+        update_id = int(found[1])
+        _log.error("telegram: update %d is left out: %s", update_id, trouble)
+        return Batch((), [(f"update:{update_id}", str(trouble))], update_id + 1)
+
+    async def _hand_over(self, accept: Accept, batch: Batch) -> bool:
+        """Whether the batch is on disk; if not it is neither confirmed nor lost."""
+        try:
+            await accept("telegram", self._settings.account, batch)
+        except (KoreError, OSError) as exc:
+            await self._back_off(f"messages could not be stored: {exc}", "storage")
+            return False
+        self._offset = batch.next_offset
+        self._completed_at = time.monotonic()
+        return True
+
+    async def _yield_to(self, refusal: Refusal) -> None:
+        if refusal.code == 409 and "webhook" in refusal.description.lower():
+            _log.warning("telegram: a webhook was set for this bot; it is removed to poll instead")
+            await self._remove_webhook()
+        elif refusal.code == 409:
+            self._troubled(
+                "another program polls for this bot; stop it, or use a bot of your own", "conflict"
+            )
+            await asyncio.sleep(self._settings.conflict_s)
+        elif refusal.code == 429:
+            self._troubled(str(refusal))
+            await asyncio.sleep(refusal.retry_after_s)
+        else:
+            await self._back_off(str(refusal))
+
+    async def _remove_webhook(self) -> None:
+        try:
+            await self._client.remove_webhook()
+        except TelegramError as exc:
+            await self._back_off(str(exc))
+
+    async def _back_off(self, reason: str, state: Any = "retrying") -> None:
+        self._troubled(reason, state)
+        if time.monotonic() - self._completed_at > self._settings.silence_s:
+            self._completed_at = time.monotonic()
+            _log.warning("telegram: no poll came through for long; the connection is rebuilt")
+            await self._client.rebuild_polls()
+        await asyncio.sleep(self._jitter(self._delay_s))
+        self._delay_s = min(2 * self._delay_s, self._settings.backoff_limit_s)
+
+    def _troubled(self, reason: str, state: Any = "retrying") -> None:
+        if self.status.last_error != reason:
+            _log.warning("telegram: %s", reason)
+        self.status = ChannelStatus(state, self.status.last_poll_at, reason)
+
+    def _refused(self, refusal: Refusal) -> ConfigError:
+        sentence = (
+            f"telegram.token: {self._settings.host} refused it ({refusal.description}); "
+            "expected the token that @BotFather gave for this bot"
+        )
+        self.status = ChannelStatus("refused", self.status.last_poll_at, sentence)
+        return ConfigError(
+            sentence, hint="Set telegram.token or KORE_TELEGRAM_TOKEN, then restart."
+        )
+
+    @staticmethod
+    def _jitter(delay_s: float) -> float:
+        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

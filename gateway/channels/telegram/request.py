@@ -1,0 +1,177 @@
+"""The Bot API over aiohttp: every failure says whether the request may have been carried out.
+
+https://core.telegram.org/bots/api#making-requests
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+from telegram.error import TelegramError
+from telegram.request import BaseRequest, RequestData
+
+from gateway.channels.telegram.settings import TelegramSettings
+
+_LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
+_HEAD_BYTES = 4096
+
+
+class Unsent(TelegramError):
+    """No connection came about: the server certainly knows nothing of the request."""
+
+
+class Lost(TelegramError):
+    """The request had left when the trouble began: it may have been carried out."""
+
+
+class Unreadable(Lost):
+    """A whole answer came that is no Bot API answer, or one over the size limit (`too_large`)."""
+
+    def __init__(self, message: str, head: bytes, *, too_large: bool = False) -> None:
+        super().__init__(message)
+        self.head = head
+        self.too_large = too_large
+
+
+class Refusal(TelegramError):
+    """The server said no: `code` is the HTTP status, `description` its reason."""
+
+    def __init__(self, code: int, description: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__(f"{code} {description}")
+        self.code = code
+        self.description = description
+        self.retry_after_s = float(parameters.get("retry_after") or 1.0)
+        self.new_chat_id: int | None = parameters.get("migrate_to_chat_id")
+
+
+class AiohttpRequest(BaseRequest):
+    """python-telegram-bot's request layer; the connection is opened at the first use.
+
+    Addresses hold the token, so no foreign exception, whose text may hold the address, is
+    chained or quoted.
+    """
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        self._settings = settings
+        self._host = settings.host
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def read_timeout(self) -> float:
+        return self._settings.answer_s
+
+    async def initialize(self) -> None:
+        """Nothing to do before the first request."""
+
+    async def shutdown(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def call(self, url: str, parameters: Mapping[str, Any], wait_s: float = 0.0) -> Any:
+        """The raw `result` of a method that may take `wait_s` longer than others."""
+        body = await self._exchange(url, parameters, self._settings.answer_s + wait_s)
+        return self.parse_json_payload(body)["result"]
+
+    async def do_request(  # noqa: PLR0913 - the library's signature
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: Any = BaseRequest.DEFAULT_NONE,
+        write_timeout: Any = BaseRequest.DEFAULT_NONE,
+        connect_timeout: Any = BaseRequest.DEFAULT_NONE,
+        pool_timeout: Any = BaseRequest.DEFAULT_NONE,
+    ) -> tuple[int, bytes]:
+        """Raises `Unsent`, `Lost` or `Refusal`; so a returned status is always 200."""
+        if method != "POST" or (request_data is not None and request_data.contains_files):
+            raise NotImplementedError("files are not sent or fetched yet")
+        seconds = read_timeout if isinstance(read_timeout, int | float) else self.read_timeout
+        parameters = request_data.parameters if request_data else {}
+        return 200, await self._exchange(url, parameters, seconds)
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """Bytes that are no UTF-8 become U+FFFD. Raises `Unreadable` or `Refusal`."""
+        try:
+            answer = json.loads(payload.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            raise Unreadable("the answer is not JSON", payload[:_HEAD_BYTES]) from None
+        if not isinstance(answer, dict):
+            raise Unreadable("the answer is not a JSON object", payload[:_HEAD_BYTES])
+        if answer.get("ok") is False:
+            raise _refusal(int(answer.get("error_code") or 400), answer)
+        if "result" not in answer:
+            raise Unreadable("the answer has no result", payload[:_HEAD_BYTES])
+        return answer
+
+    async def _exchange(self, url: str, parameters: Mapping[str, Any], read_s: float) -> bytes:
+        data = json.dumps(parameters).encode()
+        # The whole may take longer than the first byte: a big answer on a slow line.
+        timeout = aiohttp.ClientTimeout(
+            total=self._settings.connect_s + 2 * read_s,
+            connect=self._settings.connect_s,
+            sock_read=read_s,
+        )
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with self._opened().post(
+                url, data=data, headers=headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                body = await self._read(response)
+                status = response.status
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ClientHttpProxyError,
+            aiohttp.InvalidURL,
+            aiohttp.NonHttpUrlClientError,
+        ) as exc:
+            raise Unsent(f"no connection to {self._host}: {_reason(exc)}") from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            raise Lost(f"the connection to {self._host} broke: {_reason(exc)}") from None
+        if status < 300:
+            return body
+        if 400 <= status < 500:
+            raise _refusal(status, _parsed(body))
+        raise Lost(f"{self._host} answered with HTTP status {status}")
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > self._settings.body_limit_bytes:
+                response.close()
+                size = f"{self._settings.body_limit_bytes} bytes"
+                raise Unreadable(
+                    f"the answer is longer than {size}", bytes(body[:_HEAD_BYTES]), too_large=True
+                )
+        return bytes(body)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            is_local = self._host.rpartition(":")[0] in _LOOPBACK
+            self._session = aiohttp.ClientSession(trust_env=not is_local)
+        return self._session
+
+
+def _reason(exc: BaseException) -> str:
+    """What went wrong, without the address that foreign texts may quote."""
+    cause = getattr(exc, "os_error", exc)
+    return getattr(cause, "strerror", None) or type(exc).__name__
+
+
+def _parsed(body: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _refusal(code: int, answer: Mapping[str, Any]) -> Refusal:
+    parameters = answer.get("parameters")
+    description = str(answer.get("description", "without a reason"))[:300]
+    return Refusal(code, description, parameters if isinstance(parameters, dict) else {})

@@ -1,0 +1,179 @@
+"""What goes out to Telegram, and what each way of failing means for a retry."""
+
+import re
+from collections import Counter
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TypeVar
+
+from telegram import LinkPreviewOptions, MessageEntity, ReplyParameters
+from telegram.error import TelegramError
+
+from gateway.channels.base import (
+    Ambiguous,
+    BadFormat,
+    Gone,
+    NotSent,
+    RateLimited,
+    Refused,
+    SendError,
+    Unreachable,
+)
+from gateway.channels.telegram.client import TelegramClient
+from gateway.channels.telegram.render import mark_repeat, render_preview
+from gateway.channels.telegram.request import Refusal, Unsent
+from gateway.channels.telegram.utf16 import mend
+from gateway.gate import Gate
+from gateway.messages import OutboundMessage, OutboundPart, Route
+
+_T = TypeVar("_T")
+_NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+
+# Telegram words its refusals for people; these phrases have been stable for years.
+_UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
+_GONE = re.compile(r"message to edit not found|can't be edited|message_id_invalid", re.IGNORECASE)
+_FORMAT = re.compile(r"can't parse|entit(?:y|ies)|unsupported url", re.IGNORECASE)
+_UNREACHABLE = re.compile(
+    r"chat not found|user not found|peer_id_invalid|deactivated|was kicked|not a member"
+    r"|not enough rights|no rights|chat_write_forbidden|administrator rights|upgraded to a super",
+    re.IGNORECASE,
+)
+
+
+class Sender:
+    """Everything that one bot sends passes its gate here."""
+
+    def __init__(self, client: TelegramClient, gate: Gate) -> None:
+        self._bot = client.bot
+        self._gate = gate
+        self._admitted: Counter[str] = Counter()
+
+    async def admit(self, route: Route) -> None:
+        """Wait at the gate for the next `send` to this chat, which then goes out at once."""
+        await self._gate.acquire(route.chat_id, group=_is_group(route))
+        self._admitted[route.chat_id] += 1
+
+    async def send(self, message: OutboundMessage) -> str:
+        """Waits at the gate unless admitted, then sends or edits; returns the message's id."""
+        route, part = message.route, message.content
+        if message.maybe_duplicate and message.provider_msg is None:
+            part = mark_repeat(part)
+        await self._pass_gate(route)
+        if message.provider_msg is not None:
+            return await self._edit(route, part, message.provider_msg)
+        return await self._new(route, part, message.reply_to)
+
+    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
+        """Show what is there of an answer. When the gate is busy a shown one stays as it is, and
+        a new one raises `RateLimited`."""
+        part = render_preview(text)
+        group = _is_group(route)
+        if part is None or not self._gate.try_acquire(route.chat_id, group=group):
+            if provider_msg is not None:
+                return provider_msg
+            if part is None:
+                raise NotSent("there is nothing to show yet")
+            raise RateLimited(self._gate.wait_s(route.chat_id, group=group))
+        if provider_msg is not None:
+            return await self._edit(route, part, provider_msg)
+        return await self._new(route, part, None)
+
+    async def typing(self, route: Route) -> None:
+        """Raises `SendError`; a busy gate is no error, nothing is shown then."""
+        if self._gate.try_acquire(route.chat_id, group=_is_group(route)):
+            await self._outcome(
+                route,
+                self._bot.send_chat_action(
+                    int(route.chat_id), "typing", message_thread_id=_thread(route)
+                ),
+            )
+
+    async def _pass_gate(self, route: Route) -> None:
+        if not self._admitted[route.chat_id]:
+            await self.admit(route)
+        self._admitted[route.chat_id] -= 1
+        if not self._admitted[route.chat_id]:
+            del self._admitted[route.chat_id]
+
+    async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
+        reply = (
+            ReplyParameters(int(reply_to), allow_sending_without_reply=True) if reply_to else None
+        )
+        sent = await self._outcome(
+            route,
+            self._bot.send_message(
+                int(route.chat_id),
+                mend(part.text),
+                entities=_entities(part),
+                message_thread_id=_thread(route),
+                reply_parameters=reply,
+                link_preview_options=_NO_PREVIEW,
+            ),
+        )
+        return str(sent.message_id)
+
+    async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
+        edit = self._bot.edit_message_text(
+            mend(part.text),
+            chat_id=int(route.chat_id),
+            message_id=int(provider_msg),
+            entities=_entities(part),
+            link_preview_options=_NO_PREVIEW,
+        )
+        with suppress(_Unchanged):
+            await self._outcome(route, edit)
+        return provider_msg
+
+    async def _outcome(self, route: Route, call: Awaitable[_T]) -> _T:
+        """The call's result, or its failure in the words of the port."""
+        try:
+            return await call
+        except TelegramError as exc:
+            error = send_error(exc)
+            if isinstance(error, RateLimited):
+                self._gate.penalise(route.chat_id, error.retry_after_s, group=_is_group(route))
+            raise error from exc
+        except (LookupError, TypeError, ValueError) as exc:
+            raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
+
+
+class _Unchanged(SendError):
+    """The message already shows this very text: as good as done."""
+
+
+def send_error(exc: TelegramError) -> SendError:
+    """What a failure of the request layer means for the message."""
+    if isinstance(exc, Unsent):
+        return NotSent(str(exc))
+    if not isinstance(exc, Refusal):
+        return Ambiguous(str(exc))
+    reason = exc.description
+    if exc.code == 429:
+        return RateLimited(exc.retry_after_s)
+    if exc.new_chat_id is not None:
+        return Unreachable(f"the group has become the supergroup {exc.new_chat_id}")
+    if exc.code == 403 or _UNREACHABLE.search(reason):
+        return Unreachable(reason)
+    if exc.code in (401, 404, 409):
+        # The token or the server is wrong, not the message: it waits until that is mended.
+        return NotSent(str(exc))
+    for pattern, error in ((_UNCHANGED, _Unchanged), (_GONE, Gone), (_FORMAT, BadFormat)):
+        if pattern.search(reason):
+            return error(reason)
+    return Refused(reason)
+
+
+def _entities(part: OutboundPart) -> list[MessageEntity] | None:
+    return [
+        MessageEntity(entity.type, entity.offset, entity.length, **entity.extra)
+        for entity in part.entities
+    ] or None
+
+
+def _thread(route: Route) -> int | None:
+    return int(route.thread_id) if route.thread_id else None
+
+
+def _is_group(route: Route) -> bool:
+    """Private chats have the positive id of their person."""
+    return route.chat_id.startswith("-")

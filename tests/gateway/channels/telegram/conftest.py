@@ -1,0 +1,83 @@
+"""A Telegram channel in front of the stand-in Bot API, with waits short enough for tests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from gateway.channels.base import Batch
+from gateway.channels.telegram.channel import TelegramChannel
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.gate import Gate
+from gateway.messages import InboundMessage
+from tests.fakes.bot_api import TOKEN, BotApi
+
+QUICK = TelegramSettings(
+    TOKEN, poll_s=1, answer_s=1.0, connect_s=1.0, conflict_s=0.1, backoff_s=0.01,
+    backoff_limit_s=0.05,
+)  # fmt: skip
+
+
+class Store:
+    """What accept has put on disk."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.failures: list[Exception] = []
+        self.before_return: Callable[[], None] = lambda: None
+
+    async def accept(self, channel: str, account: str, batch: Batch) -> None:
+        assert (channel, account) == ("telegram", "123456")
+        if self.failures:
+            raise self.failures.pop(0)
+        self.batches.append(batch)
+        self.before_return()
+
+    @property
+    def messages(self) -> list[InboundMessage]:
+        return [message for batch in self.batches for message in batch.messages]
+
+    @property
+    def contents(self) -> list[str]:
+        return [message.content for message in self.messages]
+
+    @property
+    def dead(self) -> list[tuple[str, str]]:
+        return [entry for batch in self.batches for entry in batch.dead]
+
+
+Running = Callable[..., AbstractAsyncContextManager[TelegramChannel]]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+async def channel(bot_api: BotApi) -> AsyncIterator[TelegramChannel]:
+    """A channel that only sends."""
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate("none"))
+    yield channel
+    await channel.aclose()
+
+
+@pytest.fixture
+def running(bot_api: BotApi, store: Store) -> Running:
+    """A channel that polls; keyword arguments change its settings."""
+
+    @asynccontextmanager
+    async def run(cursor: int | None = None, **changes: object) -> AsyncIterator[TelegramChannel]:
+        settings = replace(QUICK, base_url=bot_api.url, **changes)  # type: ignore[arg-type]
+        channel = TelegramChannel(settings, gate=Gate("none"), cursor=cursor)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(channel.run(store.accept))
+            try:
+                yield channel
+            finally:
+                task.cancel()
+                await channel.aclose()
+
+    return run

@@ -1,0 +1,178 @@
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from gateway.channels.base import (
+    Ambiguous,
+    BadFormat,
+    Gone,
+    NotSent,
+    RateLimited,
+    Refused,
+    SendError,
+    Unreachable,
+)
+from gateway.channels.telegram.channel import TelegramChannel
+from gateway.channels.telegram.render import REPEAT_NOTE
+from gateway.gate import Gate
+from gateway.messages import Entity, OutboundMessage, OutboundPart, Route
+from tests.fakes import faults
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.gateway.channels.telegram.conftest import QUICK
+
+ROUTE = Route("telegram", "123456", "7")
+
+
+def message(
+    text: str = "hello", *entities: Entity, route: Route = ROUTE, reply_to: str | None = None
+) -> OutboundMessage:
+    return OutboundMessage("d1", 0, route, OutboundPart(text, entities), reply_to=reply_to)
+
+
+async def test_text_and_entities_arrive_in_the_right_topic(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    topic = Route("telegram", "123456", "-7", "3")
+    (part,) = channel.render("😀 **bold** [link](https://x.y)")
+    sent_id = await channel.send(OutboundMessage("d1", 0, topic, part))
+    (effect,) = bot_api.sends
+    assert (effect.chat_id, str(effect.message_id), effect.text) == (-7, sent_id, part.text)
+    assert effect.params["message_thread_id"] == 3
+    assert effect.params["link_preview_options"] == {"is_disabled": True}
+    assert "parse_mode" not in effect.params
+    assert [e["type"] for e in effect.params["entities"]] == ["bold", "text_link"]
+
+
+async def test_a_reply_goes_out_even_when_the_question_was_deleted(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.send(message(reply_to="404"))
+    assert bot_api.sends[0].params["reply_parameters"] == {
+        "message_id": 404,
+        "allow_sending_without_reply": True,
+    }
+
+
+async def test_an_edit_replaces_the_shown_text_and_may_be_repeated(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await channel.send(message("draft"))
+    final = replace(message("final"), provider_msg=shown, maybe_duplicate=True)
+    assert await channel.send(final) == shown
+    assert await channel.send(final) == shown
+    assert bot_api.answers(7) == ["final"]
+
+
+async def test_a_possible_repeat_says_so_and_keeps_its_format(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.send(replace(message("bold", Entity("bold", 0, 4)), maybe_duplicate=True))
+    (effect,) = bot_api.sends
+    assert effect.text == f"{REPEAT_NOTE}bold"
+    (entity,) = effect.params["entities"]
+    assert effect.text[entity["offset"] :] == "bold"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (faults.reset, Ambiguous),
+        (faults.lost_response, Ambiguous),
+        (faults.truncated, Ambiguous),
+        (faults.hang, Ambiguous),
+        (faults.status(500), Ambiguous),
+        (faults.status(502), Ambiguous),
+        (faults.status(401), NotSent),
+        (faults.status(403), Unreachable),
+        (faults.status(400, description="Bad Request: chat not found"), Unreachable),
+        (faults.status(400, description="Bad Request: can't parse entities: x"), BadFormat),
+        (faults.status(400, description="Bad Request: message is too long"), Refused),
+        (faults.status(400, description="Bad Request: message thread not found"), Refused),
+        (faults.status(400, description="Bad Request: PEER_ID_INVALID"), Unreachable),
+    ],
+    ids=lambda value: getattr(value, "description", None) or getattr(value, "kind", None),
+)
+async def test_each_failure_says_what_a_retry_may_do(
+    bot_api: BotApi, channel: TelegramChannel, fault: faults.Fault, error: type[SendError]
+) -> None:
+    bot_api.fail("sendMessage", fault)
+    with pytest.raises(error) as info:
+        await channel.send(message())
+    assert type(info.value) is error
+    assert TOKEN.partition(":")[2] not in f"{info.value} {info.value.__cause__!r}"
+
+
+async def test_without_a_connection_nothing_was_sent() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=Gate("none"))
+        with pytest.raises(NotSent, match="no connection"):
+            await channel.send(message())
+        await channel.aclose()
+
+
+async def test_an_edit_of_a_deleted_message_is_gone(channel: TelegramChannel) -> None:
+    with pytest.raises(Gone):
+        await channel.send(replace(message(), provider_msg="404"))
+
+
+async def test_a_wrong_entity_is_bad_format(channel: TelegramChannel) -> None:
+    with pytest.raises(BadFormat):
+        await channel.send(message("hi", Entity("bold", 0, 99)))
+
+
+async def test_a_flood_limit_silences_the_chat_and_tells_how_long(bot_api: BotApi) -> None:
+    gate = Gate()
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
+    bot_api.fail("sendMessage", faults.status(429, retry_after=30))
+    with pytest.raises(RateLimited) as info:
+        await channel.send(message())
+    assert info.value.retry_after_s == 30
+    assert 29 < gate.wait_s("7", group=False) <= 31
+    assert not gate.try_acquire("7", group=False)
+    await channel.typing(ROUTE)
+    await channel.aclose()
+    assert bot_api.calls == ["sendMessage"]
+
+
+async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
+    gate = Gate()
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
+    await channel.admit(ROUTE)
+    gate.penalise("7", 3600)
+    async with asyncio.timeout(10):
+        await channel.send(message())
+    await channel.aclose()
+    assert bot_api.answers(7) == ["hello"]
+
+
+async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: TelegramChannel) -> None:
+    shown = await channel.preview(ROUTE, "The **ans", None)
+    assert await channel.preview(ROUTE, "The **answer** is", shown) == shown
+    assert await channel.preview(ROUTE, "The **answer** is", shown) == shown
+    assert bot_api.answers(7) == ["The answer is"]
+    assert await channel.preview(ROUTE, "long " * 4000, shown) == shown
+    final = channel.render("long " * 4000)
+    await channel.send(replace(message(), content=final[0], provider_msg=shown))
+    assert bot_api.answers(7) == [final[0].text]
+
+
+async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate())
+    shown = await channel.preview(ROUTE, "0", None)
+    for n in range(1, 10):
+        assert await channel.preview(ROUTE, str(n), shown) == shown
+    with pytest.raises(RateLimited):
+        await channel.preview(ROUTE, "new", None)
+    await channel.send(replace(message("final"), provider_msg=shown))
+    await channel.aclose()
+    assert len(bot_api.calls) == 5
+    assert bot_api.answers(7) == ["final"]
+
+
+async def test_typing_is_shown(bot_api: BotApi, channel: TelegramChannel) -> None:
+    await channel.typing(Route("telegram", "123456", "-7", "3"))
+    assert bot_api.calls == ["sendChatAction"]
