@@ -36,11 +36,24 @@ def resolve(path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str
         if real.is_relative_to(folder) and not root.is_relative_to(folder):
             raise ToolError(f"{shown(path)} is in {folder}, which holds no ordinary files.")
     for candidate in (real, asked):
-        if entry := _blocked_entry(candidate, root, blocked):
+        if entry := blocked_entry(candidate, root, blocked):
             raise ToolError(f"{shown(path)} is off limits: {entry} is a blocked path.")
     if kind not in ("file", "folder", "nothing"):
         raise ToolError(f"{shown(path)} is a {kind}, not an ordinary file or folder.")
     return real
+
+
+def blocked_entry(path: Path, root: Path, blocked: Sequence[str]) -> str | None:
+    """The entry of `blocked` that `path` contains, below `root` if it is there; both are real."""
+    inside = path.relative_to(root) if path.is_relative_to(root) else path
+    # Folded, because some file systems find .git under the name .GIT.
+    parts = [part.casefold() for part in inside.parts]
+    for entry in blocked:
+        wanted = [part.casefold() for part in Path(entry).parts]
+        spans = (parts[i : i + len(wanted)] for i in range(len(parts) - len(wanted) + 1))
+        if wanted and wanted in spans:
+            return entry
+    return None
 
 
 def shown(path: str) -> str:
@@ -80,18 +93,6 @@ def _kind(real: Path) -> str:
         stat.S_IFSOCK: "socket",
     }
     return kinds.get(stat.S_IFMT(mode), "device")
-
-
-def _blocked_entry(path: Path, root: Path, blocked: Sequence[str]) -> str | None:
-    inside = path.relative_to(root) if path.is_relative_to(root) else path
-    # Folded, because some file systems find .git under the name .GIT.
-    parts = [part.casefold() for part in inside.parts]
-    for entry in blocked:
-        wanted = [part.casefold() for part in Path(entry).parts]
-        spans = (parts[i : i + len(wanted)] for i in range(len(parts) - len(wanted) + 1))
-        if wanted and wanted in spans:
-            return entry
-    return None
 
 
 def _reason(exc: Exception) -> str:

@@ -1,7 +1,7 @@
 """`list_dir`: what is in a folder, with sizes."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,9 @@ from agent.types import Effect, JsonSchema, ToolResult
 ENTRIES_PER_FOLDER = 50
 ENTRIES_IN_ALL = 1_000
 MAX_DEPTH = 5
+
+
+Hidden = Callable[["os.DirEntry[str]"], bool]
 
 
 class ListDir:
@@ -46,7 +49,7 @@ class ListDir:
             raise ToolError(f"{path} {kind}.")
         lines: list[str] = []
         room = self._limit_bytes
-        for line in self._walk(path, depth, "", call):
+        for line in self._walk(path, depth, "", self._scope.hidden(call)):
             room -= len(line.encode("utf-8", "replace")) + 1
             if len(lines) >= ENTRIES_IN_ALL or room < 0:
                 lines.append("… (cut; list a folder further down)")
@@ -54,9 +57,9 @@ class ListDir:
             lines.append(line)
         return "\n".join(lines) if lines else f"{path} is empty."
 
-    def _walk(self, folder: Path, depth: int, indent: str, call: CallContext) -> Iterator[str]:
+    def _walk(self, folder: Path, depth: int, indent: str, hidden: Hidden) -> Iterator[str]:
         with disk.explained(folder), os.scandir(folder) as found:
-            entries = [e for e in found if not self._scope.is_blocked(Path(e.path), call)]
+            entries = [e for e in found if not hidden(e)]
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
             # Names may hold line ends and bytes that are no text.
@@ -66,7 +69,7 @@ class ListDir:
                 continue
             yield f"{indent}{name}/"
             if depth > 1:
-                yield from self._walk(Path(entry.path), depth - 1, indent + "  ", call)
+                yield from self._walk(Path(entry.path), depth - 1, indent + "  ", hidden)
         if (more := len(entries) - ENTRIES_PER_FOLDER) > 0:
             yield f"{indent}... ({more} more)"
 

@@ -1,10 +1,12 @@
 """Which of the workspace's files a call may touch."""
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.security.paths import resolve, shown
+from agent.security.paths import blocked_entry, resolve, shown
 from agent.tools.base import CallContext
 from agent.tools.settings import ToolSettings
 
@@ -37,18 +39,37 @@ class Scope:
 
     def is_private(self, real: Path, call: CallContext) -> bool:
         """Whether `real` holds what another person told Kore."""
+        return _others(call)(real)
+
+    def hidden(self, call: CallContext) -> Callable[["os.DirEntry[str]"], bool]:
+        """A test for entries of real folders: whether the call may not know of them."""
         root = call.workspace.resolve()
-        memory = call.memory.resolve()
-        if memory == root / MEMORY_FOLDER / OWNER_MEMORY or not real.is_relative_to(root):
+        others = _others(call)
+
+        def is_hidden(entry: "os.DirEntry[str]") -> bool:
+            path = Path(entry.path)
+            if not (entry.is_symlink() or entry.is_file() or entry.is_dir()):
+                return True
+            if not entry.is_symlink():
+                return others(path) or bool(blocked_entry(path, root, self.settings.blocked_paths))
+            try:
+                self.find(entry.path, call)
+            except ToolError:
+                return True
             return False
+
+        return is_hidden
+
+
+def _others(call: CallContext) -> Callable[[Path], bool]:
+    root = call.workspace.resolve()
+    memory = call.memory.resolve()
+    if memory == root / MEMORY_FOLDER / OWNER_MEMORY:
+        return lambda real: False
+
+    def is_private(real: Path) -> bool:
         if real.is_relative_to(root / MEMORY_FOLDER):
             return real not in (memory, memory.parent)
         return real == root / OWNER_PROFILE
 
-    def is_blocked(self, real: Path, call: CallContext) -> bool:
-        """Whether a folder's listing leaves `real` out."""
-        try:
-            self.find(str(real), call)
-        except ToolError:
-            return True
-        return False
+    return is_private
