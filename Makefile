@@ -55,7 +55,7 @@ image-test: $(VENV)/.dev
 constraints:
 	@$(find_python); \
 	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
-	$$python -m venv "$$work" && "$$work/bin/pip" install -q --upgrade pip && \
+	$$python -m venv "$$work" && \
 	$$python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); print(*p['build-system']['requires'], *p['project']['dependencies'], *sum(p['project']['optional-dependencies'].values(), []), sep='\n')" > "$$work/wanted" && \
 	"$$work/bin/pip" install -q --dry-run --ignore-installed --only-binary :all: --target "$$work/t" \
 		--python-version 3.11.0 --report "$$work/report.json" -r "$$work/wanted" && \
