@@ -92,10 +92,10 @@ def replace(path: Path, data: bytes) -> None:
                 file.flush()
                 os.fsync(fd)
             os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
+        finally:
+            # After the rename there is nothing of this name any more.
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
-            raise
         _settle(path.parent)
 
 

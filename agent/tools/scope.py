@@ -19,8 +19,8 @@ OWNER_PROFILE = "USER.md"
 class Scope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 
-    A call whose memory is the workspace's own comes from the owner, who may see everything.
-    Anybody else sees their own memory file and neither the others' nor the owner's profile.
+    A call whose memory is `memory/MEMORY.md` comes from the owner, who may see everything, also
+    when tools work in another folder than the workspace that holds the memory. Anybody else sees their own memory file and neither the others' nor the owner's profile.
     """
 
     settings: ToolSettings
@@ -64,7 +64,7 @@ class Scope:
 def _others(call: CallContext) -> Callable[[Path], bool]:
     root = call.workspace.resolve()
     memory = call.memory.resolve()
-    if memory == root / MEMORY_FOLDER / OWNER_MEMORY:
+    if (memory.parent.name, memory.name) == (MEMORY_FOLDER, OWNER_MEMORY):
         return lambda real: False
 
     def is_private(real: Path) -> bool:

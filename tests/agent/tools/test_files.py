@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,12 @@ async def test_what_others_told_is_hidden_from_a_guest(
     listing = await ListDir(ToolSettings()).run({"depth": 5}, guest)
     assert "MEMORY.md" not in listing.for_model
     assert "USER.md" not in listing.for_model
+
+
+async def test_the_owner_sees_everything_in_any_folder(call: CallContext, workspace: Path) -> None:
+    (workspace / "USER.md").write_text("a project's own file")
+    elsewhere = replace(call, memory=workspace.parent / "home" / "memory" / "MEMORY.md")
+    assert await read(elsewhere, "USER.md") == "1\ta project's own file"
 
 
 def _touched(path: Path) -> Path:
