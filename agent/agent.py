@@ -11,7 +11,7 @@ from pathlib import Path
 from agent import events
 from agent.context.moment import moment
 from agent.context.system import Workspace
-from agent.errors import ProviderError, of_code
+from agent.errors import ConfigError, ProviderError, of_code
 from agent.events import Event
 from agent.executor import Executor, Place, Stopped
 from agent.history import History, MemoryHistory
@@ -78,7 +78,7 @@ class Agent:
         self._permissions = Permissions(DefaultPolicy("local"), approve)
 
     async def run(self, prompt: str, *, session: str | None = None) -> Result:
-        """`stream`, collected. Raises the `ProviderError` that ended the turn, if one did."""
+        """`stream`, collected. Raises the `KoreError` that ended the turn, if one did."""
         error: events.Error | None = None
         async with aclosing(self.stream(prompt, session=session)) as stream:
             async for event in stream:
@@ -157,7 +157,7 @@ class Turn:
             messages = (*result.messages, assistant(str(exc)))
             text = f"{result.text}\n\n{exc}".strip()
             result = replace(result, success=False, text=text, messages=messages, stopped=exc.why)
-        except ProviderError as exc:
+        except (ProviderError, ConfigError) as exc:
             await self._outlet.emit(events.Error(exc.code, str(exc), exc.hint))
             result = replace(self._result(), success=False, stopped="error", error_code=exc.code)
         except asyncio.CancelledError:
@@ -171,7 +171,7 @@ class Turn:
 
     async def _prepare(self) -> Loop:
         agent, task = self._agent, self._task
-        opened = await agent.models.open(task.model)
+        opened = agent.models.open(task.model)
         prompt = agent.workspace.system_prompt(task.memory, task.root)
         await self._outlet.emit(
             events.SessionStart(task.session, opened.provider.name, opened.model)
@@ -184,8 +184,8 @@ class Turn:
             system=prompt.text,
             tools=agent.toolbox.specs(),
             window=opened.context_tokens,
-            temperature=agent.settings.temperature,
-            max_tokens=agent.settings.max_tokens,
+            temperature=_first(opened.temperature, agent.settings.temperature),
+            max_tokens=opened.max_tokens or agent.settings.max_tokens,
         )
         runner = Runner(agent.toolbox, task.permissions, timeout_s=agent.settings.call_timeout_s)
         place = Place(task.session, task.root, task.memory)
@@ -200,3 +200,7 @@ class Turn:
         if not result.text:
             return replace(result, text=load("empty_reply"))
         return result
+
+
+def _first(chosen: float | None, general: float | None) -> float | None:
+    return general if chosen is None else chosen

@@ -49,11 +49,13 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A console's place: its chat id, the session bound to it, and whether an earlier answer is
-    still under way there (the process was killed, or the answer never reached a screen)."""
+    """A console's place: its chat id, and the session bound to it (None: the first message makes
+    one). `unfinished`: an earlier answer is still under way there, because the process was killed
+    or nobody looked on.
+    """
 
     chat_id: str
-    session: str
+    session: str | None
     unfinished: bool
 
 
@@ -65,7 +67,7 @@ class Talk(Protocol):
         ...
 
     def watch(self, lane: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Everything that happens on a lane from now on, and what still waits for delivery there."""
+        """What happens on a lane from now on, and what still waits for delivery there."""
         ...
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
@@ -88,7 +90,7 @@ class Records(Protocol):
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
 
     async def messages(self, session: str) -> Sequence[Message]:
-        """The whole session. Raises `KoreError` for an unknown one; an unambiguous prefix will do."""
+        """The whole session, or that of an unambiguous prefix. Raises `KoreError`."""
         ...
 
     async def bind(self, lane: str, session: str | None) -> str:
@@ -100,7 +102,7 @@ class Upkeep(Protocol):
     """Running the place."""
 
     async def status(self) -> Mapping[str, Any]:
-        """Facts for `kore status`: pid, version, channels with their states, queue sizes, memory."""
+        """Facts for `kore status`: pid, version, model, channels and their states, queues."""
         ...
 
     async def replay(self, seq: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.prompts import load
-from agent.types import Context, Message, Text, Thinking
+from agent.types import Context, Message, Part, Text, Thinking
 
 KEEP = 0.6
 _MESSAGE_OVERHEAD = 4
@@ -105,7 +105,7 @@ def _shorten(message: Message, limit: int) -> Message:
     """The message with the middle of each long text left out."""
     if estimate(message) <= limit:
         return message
-    parts = []
+    parts: list[Part] = []
     for part in message.content:
         if isinstance(part, Text) and estimate_text(part.text) > limit:
             half = len(part.text) * limit // estimate_text(part.text) // 2

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.providers.base import Provider
-from agent.providers.retry import Retrying
+from agent.providers.retry import Fallback, Retrying
 from agent.providers.routing import ModelConfig, default_model, open_provider, resolve
+from agent.providers.vendors import CONTEXT_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,21 +15,24 @@ class OpenModel:
 
     provider: Provider
     model: str
-    context_tokens: int
+    context_tokens: int = CONTEXT_TOKENS
+    temperature: float | None = None
+    max_tokens: int | None = None
 
 
 @dataclass(slots=True)
 class Models:
     """Models by name. `default` and `fallback` are names; `known` are configured ones.
 
-    `environ` is where keys are looked up. A model is resolved when it is first used, so that a
-    mistake in one that nobody uses stops nobody.
+    `environ` is where keys are looked up; `window` caps every model's window, in tokens. A model is resolved when it is first used, so that a mistake in one that
+    nobody uses stops nobody.
     """
 
     default: str
     known: Sequence[ModelConfig] = ()
     fallback: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    window: int = CONTEXT_TOKENS
     _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -37,15 +41,29 @@ class Models:
         if model is None or isinstance(model, str):
             return cls(model or default_model(environ), environ=environ)
         models = cls(model.name)
-        models._open[model.name] = OpenModel(model, model.name, 128_000)
+        models._open[model.name] = OpenModel(model, model.name)
         return models
 
-    async def open(self, name: str | None = None) -> OpenModel:
+    def open(self, name: str | None = None) -> OpenModel:
         """The named model, or the default one. Raises `ConfigError` when it cannot be used."""
         name = name or self.default
         if name not in self._open:
             self._open[name] = self._connect(name)
         return self._open[name]
+
+    def _connect(self, name: str) -> OpenModel:
+        config = self.check(name)
+        fallback = None
+        if self.fallback and self.fallback != name:
+            other = self.check(self.fallback)
+            fallback = Fallback(open_provider(other), other.model_id)
+        return OpenModel(
+            Retrying(open_provider(config), fallback=fallback),
+            config.model_id,
+            min(config.context_tokens or self.window, self.window),
+            config.temperature,
+            config.max_tokens,
+        )
 
     def check(self, name: str) -> ModelConfig:
         """What the name stands for. Raises `ConfigError`."""

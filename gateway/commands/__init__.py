@@ -1,0 +1,29 @@
+"""Commands that people type in a chat; the same ones on every channel."""
+
+from gateway.messages import InboundMessage
+
+# Name -> what the menu and /help say. `/stop` goes past the queue; the others wait their turn.
+COMMANDS = {
+    "help": "what you can type here",
+    "new": "start a new conversation",
+    "status": "model, conversation and connection",
+    "model": "show or choose the model of this conversation",
+    "stop": "stop the answer that is under way",
+    "start": "say hello",
+}
+
+
+def command_of(message: InboundMessage) -> str | None:
+    """The command that a message is, or None."""
+    word, _, _ = message.content.partition(" ")
+    name, _, _ = word.removeprefix("/").partition("@")
+    return name.lower() if word.startswith("/") and name.lower() in COMMANDS else None
+
+
+def argument_of(message: InboundMessage) -> str:
+    """What stands behind the command."""
+    return message.content.partition(" ")[2].strip()
+
+
+def is_command(message: InboundMessage) -> bool:
+    return command_of(message) is not None

@@ -52,7 +52,8 @@ class _Job:
 class Database:
     """`run` functions against it; `close` it in the end."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
+        self.folder = folder
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
@@ -66,7 +67,7 @@ class Database:
 
         `check` verifies the whole file first: for after an unclean exit.
         """
-        return cls(connect(path, check=check))
+        return cls(connect(path, check=check), path.parent)
 
     async def run(
         self,
@@ -82,7 +83,10 @@ class Database:
         return await self._hand_in(lambda connection: work(connection, *args, **kwargs))
 
     async def backup(self, target: Path) -> int:
-        """Copy everything to a new file, between other work; returns its size in bytes."""
+        """Copy everything to a new file, between other work; returns its size in bytes.
+
+        Raises `StoreError`: for a file that exists, and for a copy that does not verify.
+        """
         return await self._hand_in(lambda connection: self._copy(connection, target), alone=True)
 
     async def close(self) -> None:
@@ -146,6 +150,10 @@ class Database:
 
     def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
         """A backup in steps: whoever waits for the database is served between two of them."""
+        if target.exists():
+            raise StoreError(f"{target} exists already; a backup never overwrites a file")
+        if not target.parent.is_dir():
+            raise StoreError(f"the folder {target.parent} does not exist")
 
         def between(status: int, remaining: int, total: int) -> None:
             while not self._jobs.empty():

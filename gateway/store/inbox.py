@@ -7,7 +7,7 @@ from sqlite3 import Connection
 
 from agent.types import Message
 from gateway.messages import InboundMessage
-from gateway.store.sessions import append_messages, create_session
+from gateway.store.sessions import append_messages, chosen_model, create_session
 
 # More than this many waiting messages of one lane are joined into its next turn.
 LANE_LIMIT = 50
@@ -26,17 +26,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A turn to run: its inbound messages, oldest first, and whether it goes on after a restart.
+    """A turn to run, for these messages (oldest first; `seq` is the first one's row).
 
-    `exhausted`: it was started `ATTEMPTS` times without getting any further.
+    `resumed`: it goes on after a restart. `exhausted`: it was started `ATTEMPTS` times without
+    getting any further. `model` is the one that its session has chosen.
     """
 
     turn: int
+    seq: int
     session: str
     messages: tuple[InboundMessage, ...]
     resumed: bool = False
     stop_requested: bool = False
     exhausted: bool = False
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def claim(
         "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
     )
     append_messages(connection, session, turn, [compose(messages)], now)
-    return Claim(turn, session, messages)
+    return Claim(turn, seq, session, messages, model=chosen_model(connection, session))
 
 
 def _resume(connection: Connection, lane: str) -> Claim | None:
@@ -169,14 +172,25 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         "UPDATE turn SET attempts = ?, progress = ?, suspended = 0 WHERE id = ?",
         (attempts, steps, turn),
     )
-    messages = messages_of(connection, turn)
-    return Claim(turn, session, messages, True, bool(stop), attempts > ATTEMPTS)
-
-
-def messages_of(connection: Connection, turn: int) -> tuple[InboundMessage, ...]:
-    """The inbound messages that a turn answers, oldest first."""
-    rows = connection.execute("SELECT payload FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
-    return tuple(InboundMessage.from_json(payload) for (payload,) in rows)
+    # A call that had started when the turn was cut off may have had its effect.
+    connection.execute(
+        "UPDATE step SET state = iif(effect = 'unsafe', 'unknown', 'planned')"
+        " WHERE turn_id = ? AND state = 'started'",
+        (turn,),
+    )
+    rows = connection.execute(
+        "SELECT seq, payload FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
+    ).fetchall()
+    return Claim(
+        turn=turn,
+        seq=rows[0][0],
+        session=session,
+        messages=tuple(InboundMessage.from_json(payload) for _, payload in rows),
+        resumed=True,
+        stop_requested=bool(stop),
+        exhausted=attempts > ATTEMPTS,
+        model=chosen_model(connection, session),
+    )
 
 
 def bound_session(connection: Connection, lane: str) -> str | None:
@@ -184,18 +198,37 @@ def bound_session(connection: Connection, lane: str) -> str | None:
     return row[0] if row else None
 
 
-def request_stop(connection: Connection, lane: str) -> bool:
-    """Remember that the lane's running turn is to end; False when none runs."""
-    changed = connection.execute(
+def request_stop(connection: Connection, lane: str, before: str) -> bool:
+    """Remember that the lane's running turn is to end; False when there is nothing to stop.
+
+    When none runs yet, what waits in the lane in front of the event `before` is withdrawn.
+    """
+    running = connection.execute(
         "UPDATE turn SET stop_requested = 1 WHERE lane = ? AND state IN ('running', 'waiting')",
         (lane,),
     ).rowcount
-    return changed > 0
+    if running:
+        return True
+    withdrawn = connection.execute(
+        f"UPDATE inbox SET dead_reason = 'withdrawn by /stop' WHERE lane = ? AND {_WAITING}"
+        " AND seq < (SELECT seq FROM inbox WHERE lane = ? AND event_id = ?)",
+        (lane, lane, before),
+    ).rowcount
+    return withdrawn > 0
 
 
 def waiting_count(connection: Connection) -> int:
     row = connection.execute(f"SELECT count(*) FROM inbox WHERE {_WAITING}").fetchone()
     return int(row[0])
+
+
+def has_work(connection: Connection, lane: str) -> bool:
+    (found,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ?1 AND state = 'running') OR"
+        f" EXISTS (SELECT 1 FROM inbox WHERE lane = ?1 AND {_WAITING})",
+        (lane,),
+    ).fetchone()
+    return bool(found)
 
 
 def lanes_with_work(connection: Connection) -> list[str]:

@@ -27,7 +27,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The head of a route, marked as in flight. Times in Unix seconds."""
+    """The head of a route: one part to send. Times in Unix seconds."""
 
     seq: int
     message: OutboundMessage
@@ -116,8 +116,8 @@ def set_preview_lost(connection: Connection, delivery_id: str) -> None:
     )
 
 
-def take(connection: Connection, lane: str, now: float) -> Due | float | None:
-    """The head of a route, now in flight; or the time at which it is due; or None."""
+def head(connection: Connection, lane: str, now: float) -> Due | float | None:
+    """The first row of a route; or the time at which it is due; or None."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight')"
         " ORDER BY seq LIMIT 1",
@@ -125,24 +125,25 @@ def take(connection: Connection, lane: str, now: float) -> Due | float | None:
     ).fetchone()
     if row is None:
         return None
-    due = _due(row)
     next_at = float(row[18])
-    if next_at > now:
-        return next_at
+    return next_at if next_at > now else _due(row)
+
+
+def take(connection: Connection, seq: int) -> None:
+    """The row is in flight: from here on, a crash leaves open whether it has arrived."""
     connection.execute(
-        "UPDATE outbox SET state = 'inflight', attempts = attempts + 1 WHERE seq = ?", (due.seq,)
+        "UPDATE outbox SET state = 'inflight', attempts = attempts + 1 WHERE seq = ?", (seq,)
     )
-    return due
 
 
 def sent(
     connection: Connection, seq: int, provider_msg: str, lane: str, now: float
 ) -> Due | float | None:
-    """The row has arrived; takes the next one of the route in the same transaction."""
+    """The row has arrived; returns the route's next `head`."""
     connection.execute(
         "UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq)
     )
-    return take(connection, lane, now)
+    return head(connection, lane, now)
 
 
 def postpone(connection: Connection, seq: int, next_at: float, *, ambiguous: bool) -> None:
@@ -183,6 +184,14 @@ def due_now(connection: Connection, lane: str) -> None:
     connection.execute(
         "UPDATE outbox SET next_at = 0 WHERE lane = ? AND state = 'pending'", (lane,)
     )
+
+
+def has_mail(connection: Connection, lane: str) -> bool:
+    (found,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight'))",
+        (lane,),
+    ).fetchone()
+    return bool(found)
 
 
 def lanes_with_mail(connection: Connection) -> list[str]:

@@ -48,6 +48,35 @@ def bind(connection: Connection, lane: str, session: str) -> None:
     )
 
 
+def unbind(connection: Connection, lane: str) -> None:
+    """The lane's next message begins a new session."""
+    connection.execute("DELETE FROM binding WHERE lane = ?", (lane,))
+
+
+def last_of(connection: Connection, principal: str) -> str | None:
+    """The session that somebody used last."""
+    row = connection.execute(
+        "SELECT id FROM session WHERE principal = ? ORDER BY last_active_at DESC, id DESC LIMIT 1",
+        (principal,),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def chosen_model(connection: Connection, session: str) -> str | None:
+    """The model that somebody chose for this session."""
+    (model,) = connection.execute(
+        "SELECT metadata ->> 'model' FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return str(model) if model is not None else None
+
+
+def choose_model(connection: Connection, session: str, model: str | None) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.model', ?) WHERE id = ?",
+        (model, session),
+    )
+
+
 def append_messages(
     connection: Connection, session: str, turn: int | None, messages: Sequence[Message], now: float
 ) -> int:
@@ -65,6 +94,13 @@ def append_messages(
     )
     connection.execute("UPDATE session SET last_active_at = ? WHERE id = ?", (now, session))
     return int(last) + len(messages)
+
+
+def count_messages(connection: Connection, session: str) -> int:
+    (count,) = connection.execute(
+        "SELECT count(*) FROM message WHERE session = ?", (session,)
+    ).fetchone()
+    return int(count)
 
 
 def load_window(connection: Connection, session: str) -> Stored:

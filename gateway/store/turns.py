@@ -14,14 +14,6 @@ from gateway.store import outbox, sessions
 from gateway.store.outbox import Letter
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What the last process left in the middle."""
-
-    unknown_steps: int
-    maybe_duplicates: int
-
-
 def add_reply(
     connection: Connection,
     turn: int,
@@ -67,8 +59,8 @@ _LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND ca
 def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
     """What is known of the calls of a turn's last reply, by call id: results, or "unknown"."""
     rows = connection.execute(
-        "SELECT call_id, state, result FROM step WHERE turn_id = ?1"
-        " AND state IN ('done', 'unknown') AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?1)",
+        "SELECT call_id, state, result FROM step WHERE turn_id = ?1 AND state IN ('done',"
+        " 'unknown') AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?1)",
         (turn,),
     )
     known = {}
@@ -104,32 +96,21 @@ def finish(connection: Connection, turn: int, session: str, outcome: Outcome, no
     outbox.put(connection, turn, outcome.letters, now)
 
 
-def suspend(connection: Connection, turn: int) -> None:
-    """Put the turn down for a clean stop: the next start goes on, and it costs no attempt."""
-    connection.execute("UPDATE turn SET suspended = 1 WHERE id = ?", (turn,))
+def suspend_all(connection: Connection) -> None:
+    """Put running turns down for a clean stop: the next start goes on and costs no attempt."""
+    connection.execute("UPDATE turn SET suspended = 1 WHERE state = 'running'")
 
 
-def finish_command(
-    connection: Connection, seq: int, session: str, letters: Sequence[Letter], now: float
-) -> None:
+def finish_command(connection: Connection, seq: int, letters: Sequence[Letter], now: float) -> None:
     """A command has been carried out; its answer leaves with this transaction."""
-    (lane,) = connection.execute("SELECT lane FROM inbox WHERE seq = ?", (seq,)).fetchone()
     turn = connection.execute(
-        "INSERT INTO turn (session, lane, state, created_at, ended_at) VALUES (?, ?, 'done', ?, ?)",
-        (session, lane, now, now),
+        "INSERT INTO turn (lane, state, created_at, ended_at)"
+        " SELECT lane, 'done', ?1, ?1 FROM inbox WHERE seq = ?2",
+        (now, seq),
     ).lastrowid
     assert turn is not None, "an INSERT has a row id"
     connection.execute("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
     outbox.put(connection, turn, letters, now)
-
-
-def recover(connection: Connection) -> Recovered:
-    """Sort out what the last process left in the middle; runs before anything else does."""
-    unknown = connection.execute(
-        "UPDATE step SET state = 'unknown' WHERE state = 'started' AND effect = 'unsafe'"
-    ).rowcount
-    connection.execute("UPDATE step SET state = 'planned' WHERE state = 'started'")
-    return Recovered(unknown, outbox.recover(connection))
 
 
 def give_up(
@@ -145,6 +126,27 @@ def give_up(
     outcome = Outcome(answer_open_calls(history, known), letters, state="dead")
     finish(connection, turn, session, outcome, now)
     connection.execute("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
+
+
+def abandon(connection: Connection, lanes: str, now: float) -> int:
+    """End what nobody waits for any more: everything on lanes that begin like this."""
+    reason = "its terminal is gone"
+    rows = connection.execute(
+        "SELECT id FROM turn WHERE state = 'running' AND lane GLOB ?", (f"{lanes}*",)
+    ).fetchall()
+    for (turn,) in rows:
+        give_up(connection, turn, [], reason, now)
+    connection.execute(
+        "UPDATE inbox SET dead_reason = ? WHERE turn_id IS NULL AND dead_reason IS NULL"
+        " AND lane GLOB ?",
+        (reason, f"{lanes}*"),
+    )
+    connection.execute(
+        "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE lane GLOB ?"
+        " AND state IN ('streaming', 'pending', 'inflight')",
+        (reason, f"{lanes}*"),
+    )
+    return len(rows)
 
 
 def replay(connection: Connection, seq: int) -> str:

@@ -51,7 +51,7 @@ CREATE TABLE binding (
 
 CREATE TABLE turn (
     id             INTEGER PRIMARY KEY,
-    session        TEXT NOT NULL REFERENCES session (id),
+    session        TEXT REFERENCES session (id),  -- NULL: a chat command
     lane           TEXT NOT NULL,
     state          TEXT NOT NULL CHECK (state IN ('running', 'waiting', 'done', 'dead')),
     stop_requested INTEGER NOT NULL DEFAULT 0,
@@ -89,7 +89,6 @@ CREATE TABLE step (
     taint    TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (turn_id, n)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX step_open ON step (state) WHERE state IN ('planned', 'started');
 
 CREATE TABLE outbox (
     seq          INTEGER PRIMARY KEY,

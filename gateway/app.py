@@ -1,0 +1,257 @@
+"""The composition root: opens every part, runs them as one task group, closes them in order."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from sqlite3 import Connection
+from typing import Any
+
+from agent.agent import Agent
+from agent.providers.local import ollama_models
+from agent.providers.models import Models
+from agent.providers.routing import OFFLINE
+from agent.settings import AgentSettings
+from agent.tools.settings import ToolSettings
+from gateway.access import Access, sole_owner
+from gateway.approvals import Approvals
+from gateway.bus import MessageBus
+from gateway.channels.base import Channel, Reports
+from gateway.channels.console import ConsoleChannel
+from gateway.commands.replies import Commands
+from gateway.delivery import Delivery
+from gateway.desk import Desk
+from gateway.home import Home
+from gateway.lock import hold
+from gateway.rules import Rules
+from gateway.settings import Settings
+from gateway.settings.models import chosen_model, model_list
+from gateway.store import inbox, outbox, turns
+from gateway.store.database import Database
+from gateway.turn import Turns
+from gateway.watchers import Watchers
+from gateway.workspace import ensure_workspace
+
+log = logging.getLogger(__name__)
+
+STOP_S = 10.0
+# Lanes of one-shot runs: when their process is gone, nobody waits for the answer.
+ONCE = "cli:local:once-"
+OFFLINE_HINT = (
+    "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or another vendor's key),"
+    " start Ollama, or run `kore init`."
+)
+# A cursor that nothing has moved for so long is dropped: update ids may have started anew.
+_CURSOR_DAYS = 6
+Channels = dict[tuple[str, str], Channel]
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The running parts that others speak to."""
+
+    desk: Desk
+    bus: MessageBus
+    delivery: Delivery
+    channels: Channels
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: Settings, home: Home, *, channels: bool) -> AsyncIterator["App"]:
+        """Own the data and run until the block ends; then drain and close.
+
+        With `channels` everything that is enabled is started, else the console alone. Raises
+        `Locked` when another process owns the data, `StoreError`, `ConfigError`.
+        """
+        home.ensure()
+        ensure_workspace(settings.agent.workspace)
+        async with AsyncExitStack() as stack:
+            what = "kore gateway" if channels else "kore agent"
+            unclean = stack.enter_context(hold(home.lock, what))
+            database = Database.open(settings.store.path, check=unclean)
+            stack.push_async_callback(database.close)
+            await database.run(_recover)
+            agent = await _agent(settings)
+            stack.push_async_callback(agent.aclose)
+            watchers = Watchers()
+            ways: Channels = {}
+            _add(ways, ConsoleChannel(watchers))
+            if channels:
+                for channel in await _enabled(settings, database, stack):
+                    _add(ways, channel)
+            app = _assemble(settings, database, agent, watchers, ways)
+            async with _running(app, database, watchers), _reachable(app, home):
+                yield app
+
+
+def _assemble(
+    settings: Settings, database: Database, agent: Agent, watchers: Watchers, ways: Channels
+) -> App:
+    telegram = settings.telegram
+    owner = sole_owner(settings.access.owner, telegram.allow_from)
+    access = Access(owner, {key: _allowed(settings, key) for key in ways})
+    approvals = Approvals(watchers)
+    delivery = Delivery(database, ways)
+    rules = Rules(access, approvals, settings.agent.workspace, settings.security.blocked_commands)
+    work = Turns(database, agent, delivery, watchers, rules)
+    facts = _Facts(agent, settings, ways, time.monotonic())
+    commands = Commands(agent.models, access, facts.for_chat)
+    bus = MessageBus(database, access, commands, work, delivery)
+    desk = Desk(database, bus, delivery, watchers, approvals, facts)
+    return App(desk, bus, delivery, ways)
+
+
+@asynccontextmanager
+async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIterator[None]:
+    """Lanes, senders, pollers, in this order; on the way out the pollers end first."""
+    async with asyncio.TaskGroup() as group:
+        work = [
+            group.create_task(app.bus.run(), name="bus"),
+            group.create_task(app.delivery.run(), name="delivery"),
+        ]
+        pollers = [
+            group.create_task(channel.run(app.bus.accept), name=f"{channel.name} channel")
+            for channel in app.channels.values()
+        ]
+        try:
+            yield
+        finally:
+            for task in pollers:
+                task.cancel()
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await app.bus.drain()
+                    await app.delivery.flush()
+            except TimeoutError:
+                log.warning("stopped with work under way; it goes on at the next start")
+            watchers.close()
+            for task in work:
+                task.cancel()
+            await asyncio.wait(work)
+            await database.run(turns.suspend_all)
+
+
+@asynccontextmanager
+async def _reachable(app: App, home: Home) -> AsyncIterator[None]:
+    """Other `kore` processes speak to this one."""
+    from gateway.control import ControlServer
+
+    async with ControlServer(app.desk, home.socket):
+        yield
+
+
+async def _agent(settings: Settings) -> Agent:
+    models = Models(
+        default=await _default_model(settings),
+        known=model_list(settings),
+        fallback=settings.agent.fallback,
+        environ=os.environ,
+        window=settings.context.max_tokens,
+    )
+    tools = ToolSettings(
+        exec_timeout_s=settings.tools.exec_timeout_s,
+        output_limit_bytes=settings.tools.output_limit_bytes,
+        web_search_results=settings.tools.web_search_results,
+        restrict_to_workspace=settings.security.restrict_to_workspace,
+        blocked_paths=settings.security.blocked_paths,
+    )
+    return Agent(
+        models,
+        workspace=settings.agent.workspace,
+        settings=AgentSettings(
+            max_iterations=settings.agent.max_iterations,
+            temperature=settings.agent.temperature,
+            max_tokens=settings.agent.max_tokens,
+            tools=tools,
+        ),
+    )
+
+
+async def _default_model(settings: Settings) -> str:
+    """The configured model, a vendor whose key is at hand, a local Ollama, or the stand-in."""
+    chosen = chosen_model(settings, os.environ)
+    if chosen == OFFLINE and settings.agent.model != OFFLINE:
+        local = await ollama_models()
+        return f"ollama/{local[0]}" if local else OFFLINE
+    return chosen
+
+
+async def _enabled(settings: Settings, database: Database, stack: AsyncExitStack) -> list[Channel]:
+    """The channels that the configuration names; only these are imported."""
+    if not settings.telegram.enabled:
+        return []
+    from gateway.channels.telegram.channel import TelegramChannel
+    from gateway.channels.telegram.settings import TelegramSettings
+    from gateway.gate import Gate
+
+    telegram = settings.telegram
+    bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
+    opened: list[Channel] = []
+    for name, token in bots:
+        own = TelegramSettings(
+            token=token.get_secret_value(), base_url=telegram.base_url, name=name
+        )
+        not_before = time.time() - _CURSOR_DAYS * 86_400
+        cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
+        gate = Gate("none" if telegram.rate_limits == "off" else "telegram")
+        channel = TelegramChannel(own, gate=gate, cursor=cursor)
+        stack.push_async_callback(channel.aclose)
+        opened.append(channel)
+    return opened
+
+
+def _allowed(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:
+    """Who may speak on a channel's account."""
+    channel, account = way
+    if channel != "telegram":
+        return ()
+    named = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
+    return named.get(account, settings.telegram.allow_from)
+
+
+def _add(ways: Channels, channel: Channel) -> None:
+    ways[channel.name, channel.account] = channel
+
+
+def _recover(connection: Connection) -> None:
+    """Sort out what the last process left, before anything runs."""
+    given_up = turns.abandon(connection, ONCE, time.time())
+    marked = outbox.recover(connection)
+    if given_up or marked:
+        log.info("recovered: %d marked as possible repeats, %d given up", marked, given_up)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What /status and `kore status` tell of this process."""
+
+    agent: Agent
+    settings: Settings
+    ways: Channels
+    began: float
+
+    def __call__(self) -> dict[str, Any]:
+        model = self.agent.models.default
+        return {
+            "model": model,
+            "model_hint": OFFLINE_HINT if model == OFFLINE else None,
+            "workspace": str(self.settings.agent.workspace),
+            "uptime_s": round(time.monotonic() - self.began),
+            "channels": {
+                f"{channel.name}:{channel.account}": asdict(channel.status)
+                for channel in self.ways.values()
+                if isinstance(channel, Reports)
+            },
+        }
+
+    def for_chat(self) -> dict[str, str]:
+        """The same in words."""
+        states = {
+            name: status["state"] + (f" ({status['last_error']})" if status["last_error"] else "")
+            for name, status in self()["channels"].items()
+        }
+        return {**states, "Running for": str(timedelta(seconds=self()["uptime_s"]))}

@@ -1,0 +1,42 @@
+"""The terminal as a channel: it is watched, so an answer arrives when somebody looks on."""
+
+import asyncio
+from collections.abc import Sequence
+
+from gateway.access import CONSOLE
+from gateway.channels.base import Accept, NotSent
+from gateway.messages import OutboundMessage, OutboundPart
+from gateway.service import Delivered
+from gateway.watchers import Watchers
+
+
+class ConsoleChannel:
+    """Delivers to whoever watches a console's lane; without anybody the answer waits."""
+
+    name = CONSOLE
+    account = "local"
+
+    def __init__(self, watchers: Watchers) -> None:
+        self._watchers = watchers
+
+    async def run(self, accept: Accept) -> None:
+        """Consoles submit by themselves: there is nothing to poll."""
+        await asyncio.Event().wait()
+
+    def render(self, markdown: str) -> Sequence[OutboundPart]:
+        return [OutboundPart(markdown)]
+
+    async def send(self, message: OutboundMessage) -> str:
+        """Raises `NotSent` when nobody looks on."""
+        lane = message.route.lane
+        if not self._watchers.is_watched(lane):
+            raise NotSent("nobody looks at this console")
+        delivered = Delivered(
+            message.content.text,
+            message.kind,
+            message.event_id,
+            message.last,
+            message.maybe_duplicate,
+        )
+        self._watchers.publish(lane, delivered)
+        return f"{message.delivery_id}.{message.part}"

@@ -1,0 +1,24 @@
+"""An inbound message as the model reads it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from agent.context.moment import moment
+from agent.types import Message, user
+from gateway.messages import InboundMessage
+
+_QUOTE_LIMIT = 500
+
+
+def compose(messages: Sequence[InboundMessage]) -> Message:
+    """One user message made of the inbound ones that a turn joins, with their moving facts."""
+    last = messages[-1]
+    facts = [last.channel]
+    if not last.private:
+        facts.append(f"group, from {last.sender.name or last.sender.id}")
+    if last.edited:
+        facts.append("edited after it was first sent")
+    if last.quoted:
+        facts.append(f'in reply to "{last.quoted[:_QUOTE_LIMIT]}"')
+    text = "\n\n".join(message.content for message in messages)
+    return user(text, moment(datetime.fromtimestamp(last.received_at), *facts))

@@ -1,0 +1,177 @@
+"""Sends what the outbox holds: in order on each route, and never twice unmarked."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Mapping, Sequence
+
+from gateway.channels.base import (
+    Ambiguous,
+    BadFormat,
+    Channel,
+    Gone,
+    NotSent,
+    Paced,
+    RateLimited,
+    Refused,
+    SendError,
+    Unreachable,
+)
+from gateway.messages import OutboundPart, Route
+from gateway.store import outbox
+from gateway.store.database import Database, StoreError
+from gateway.store.outbox import Due, Letter
+
+log = logging.getLogger(__name__)
+
+GIVE_UP_AFTER_S = 24 * 3600
+AMBIGUOUS_TRIES = 3
+_STORE_PAUSE_S = 5.0
+_BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
+
+
+class Delivery:
+    """One task per route that has mail; only the head of a route is tried."""
+
+    def __init__(self, database: Database, channels: Mapping[tuple[str, str], Channel]) -> None:
+        self._database = database
+        self._channels = channels
+        self._routes: dict[str, asyncio.Event] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.sent = 0
+        self.failed = 0
+
+    async def run(self) -> None:
+        """Send until cancelled; starts with what an earlier process left."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for lane in await self._database.run(outbox.lanes_with_mail):
+                self.wake(lane)
+            await asyncio.Event().wait()
+
+    def wake(self, lane: str) -> None:
+        """There is new mail on this route, or a reason to try again."""
+        if self._group is None:
+            return  # `run` begins with every route that has mail.
+        wake = self._routes.get(lane)
+        if wake is None:
+            wake = self._routes[lane] = asyncio.Event()
+            self._idle.clear()
+            self._group.create_task(self._drain(lane, wake), name=f"route {lane}")
+        wake.set()
+
+    def channel(self, route: Route) -> Channel | None:
+        return self._channels.get((route.channel, route.account))
+
+    def render(self, route: Route, markdown: str) -> Sequence[OutboundPart]:
+        """The parts for this route; plain text as long as its channel is not running."""
+        channel = self.channel(route)
+        return channel.render(markdown) if channel else [OutboundPart(markdown)]
+
+    async def retry_now(self, lane: str) -> None:
+        """Somebody listens on this route again."""
+        await self._database.run(outbox.due_now, lane)
+        self.wake(lane)
+
+    async def post(self, letter: Letter) -> None:
+        """Queue a letter that belongs to no turn, and send it."""
+        await self._database.run(outbox.put, None, [letter], time.time())
+        self.wake(letter.route.lane)
+
+    async def flush(self) -> None:
+        """Returns when every route has sent what was due; for a clean stop."""
+        await self._idle.wait()
+
+    @property
+    def routes(self) -> int:
+        """How many routes have mail right now."""
+        return len(self._routes)
+
+    async def _drain(self, lane: str, wake: asyncio.Event) -> None:
+        try:
+            while True:
+                wake.clear()
+                try:
+                    due = await self._head(lane)
+                    while isinstance(due, Due):
+                        due = await self._send(lane, due)
+                except StoreError as exc:
+                    log.error("route %s waits: %s", lane, exc)
+                    due = time.time() + _STORE_PAUSE_S
+                if due is not None:
+                    await _wait(wake, due - time.time())
+                elif not wake.is_set():
+                    return
+        finally:
+            del self._routes[lane]
+            if not self._routes:
+                self._idle.set()
+
+    async def _head(self, lane: str) -> Due | float | None:
+        return await self._database.run(outbox.head, lane, time.time())
+
+    async def _send(self, lane: str, due: Due) -> Due | float | None:
+        """Send one part; returns the next thing to do on the route."""
+        route = due.message.route
+        channel = self.channel(route)
+        try:
+            if channel is None:
+                raise NotSent(f"the channel {route.channel} is not running")
+            if isinstance(channel, Paced):
+                await channel.admit(route)
+            await self._database.run(outbox.take, due.seq)
+            provider_msg = await channel.send(due.message)
+        except SendError as exc:
+            await self._settle(due, exc)
+            return await self._head(lane)
+        self.sent += 1
+        return await self._database.run(outbox.sent, due.seq, provider_msg, lane, time.time())
+
+    async def _settle(self, due: Due, error: SendError) -> None:
+        """Decide what becomes of a part that could not be sent."""
+        run = self._database.run
+        now = time.time()
+        self.failed += 1
+        log.warning(
+            "not sent: %s part %d to %s: %s",
+            due.message.delivery_id,
+            due.message.part,
+            due.message.route.lane,
+            error,
+        )
+        match error:
+            case RateLimited(retry_after_s=wait_s):
+                await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
+            case BadFormat() if due.message.content.entities:
+                await run(outbox.make_plain, due.seq)
+            case Gone() if due.message.provider_msg is not None:
+                await run(outbox.make_new, due.seq)
+            case Unreachable():
+                await run(outbox.bury, due.seq, str(error), whole_lane=True)
+            case Refused() | BadFormat() | Gone():
+                await run(outbox.bury, due.seq, str(error))
+            case _ if now - due.created_at > GIVE_UP_AFTER_S:
+                await run(outbox.bury, due.seq, f"gave up after a day: {error}")
+            case Ambiguous() if _is_last_try(due):
+                await run(outbox.bury, due.seq, f"unclear {AMBIGUOUS_TRIES} times: {error}")
+            case _:
+                wait_s = _BACKOFF_S[min(due.attempts, len(_BACKOFF_S) - 1)]
+                next_at = now + wait_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+                ambiguous = isinstance(error, Ambiguous)
+                await run(outbox.postpone, due.seq, next_at, ambiguous=ambiguous)
+
+
+def _is_last_try(due: Due) -> bool:
+    # An edit may be repeated as often as one likes: it is the same message.
+    return due.message.provider_msg is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
+
+
+async def _wait(wake: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await wake.wait()
+    except TimeoutError:
+        return

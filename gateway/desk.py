@@ -1,0 +1,136 @@
+"""The front desk: the `Service` of the process that owns the data."""
+
+import os
+import resource
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from agent.errors import KoreError
+from agent.security.policy import Answer
+from agent.types import Message
+from agent.version import VERSION
+from gateway.access import CONSOLE
+from gateway.approvals import Approvals
+from gateway.bus import MessageBus
+from gateway.delivery import Delivery
+from gateway.messages import InboundMessage, Route
+from gateway.service import Opened, SessionInfo, WatchEvent
+from gateway.store import inbox, outbox, sessions, turns
+from gateway.store.database import Database
+from gateway.watchers import Watchers
+
+_RESERVED_S = 30.0
+
+
+class Desk:
+    """Implements `gateway.service.Service` on the parts of this process."""
+
+    def __init__(
+        self,
+        database: Database,
+        bus: MessageBus,
+        delivery: Delivery,
+        watchers: Watchers,
+        approvals: Approvals,
+        facts: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._database = database
+        self._bus = bus
+        self._delivery = delivery
+        self._watchers = watchers
+        self._approvals = approvals
+        self._facts = facts
+        self._reserved: dict[str, float] = {}
+
+    async def submit(self, message: InboundMessage) -> None:
+        await self._bus.submit(message)
+
+    @asynccontextmanager
+    async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        with self._watchers.watch(lane) as watcher:
+            self._reserved.pop(lane, None)
+            await self._delivery.retry_now(lane)
+            yield aiter(watcher)
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        return self._approvals.answer(nonce, answer, by)
+
+    async def stop(self, lane: str) -> bool:
+        return await self._bus.stop(lane)
+
+    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+        number = 1
+        while True:
+            chat_id = "main" if number == 1 else f"main-{number}"
+            lane = Route(CONSOLE, "local", chat_id).lane
+            number += 1
+            reserved = self._reserved.get(lane, 0) > time.monotonic()
+            if reserved or self._watchers.is_watched(lane):
+                continue
+            opened = await self._database.run(_open_console, chat_id, lane, session, fresh)
+            if opened is not None:
+                self._reserved[lane] = time.monotonic() + _RESERVED_S
+                return opened
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        return await self._database.run(sessions.recent, limit)
+
+    async def messages(self, session: str) -> Sequence[Message]:
+        return await self._database.run(sessions.load_all, session)
+
+    async def bind(self, lane: str, session: str | None) -> str:
+        return await self._database.run(_bind, lane, session)
+
+    async def status(self) -> Mapping[str, Any]:
+        waiting = await self._database.run(inbox.waiting_count)
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            **self._facts(),
+            "turns running": self._bus.lanes,
+            "messages waiting": waiting,
+            "routes with mail": self._delivery.routes,
+            "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        }
+
+    async def replay(self, seq: int) -> str:
+        lane = await self._database.run(turns.replay, seq)
+        self._bus.wake(lane)
+        return f"Message {seq} waits again on {lane}."
+
+    async def backup(self, target: Path) -> int:
+        return await self._database.backup(target)
+
+
+def _bind(connection: Connection, lane: str, session: str | None) -> str:
+    if session is None:
+        found = sessions.create_session(connection, f"{CONSOLE}:{os.getuid()}", time.time())
+    else:
+        found = sessions.find(connection, session)
+    sessions.bind(connection, lane, found)
+    return found
+
+
+def _open_console(
+    connection: Connection, chat_id: str, lane: str, session: str | None, fresh: bool
+) -> Opened | None:
+    """The console's place on this lane; None when something else is still under way there."""
+    unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
+    bound = inbox.bound_session(connection, lane)
+    if unfinished:
+        if session is not None and sessions.find(connection, session) != bound:
+            return None
+        return Opened(chat_id, bound, unfinished=True)
+    if session is not None:
+        return Opened(chat_id, _bind(connection, lane, session), unfinished=False)
+    if fresh:
+        sessions.unbind(connection, lane)
+        return Opened(chat_id, None, unfinished=False)
+    last = sessions.last_of(connection, f"{CONSOLE}:{os.getuid()}")
+    if last is not None:
+        sessions.bind(connection, lane, last)
+    return Opened(chat_id, last, unfinished=False)

@@ -1,0 +1,82 @@
+"""The agent's progress, made durable: each step is on disk before the next one begins."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from agent.history import answer_open_calls, tool_message
+from agent.tools.toolbox import Toolbox
+from agent.types import Effect, Message, Text, ToolCall, ToolResult
+from gateway.store import turns
+from gateway.store.database import Database
+from gateway.store.inbox import Claim
+
+
+class Suspended(Exception):
+    """The process goes down: the turn rests at its last journaled step and goes on later."""
+
+
+class Journal:
+    """Implements `agent.progress.Progress` for one turn.
+
+    `history` is the session's window; it grows with what is stored. `saved` counts the turn's new
+    messages that are stored already: the final commit adds the rest.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        claim: Claim,
+        history: list[Message],
+        toolbox: Toolbox,
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self.saved = 0
+        self._database = database
+        self._claim = claim
+        self._history = history
+        self._toolbox = toolbox
+        self._is_draining = is_draining
+        self._results: dict[str, Message] = {}
+
+    def recall(self, known: Mapping[str, ToolResult]) -> None:
+        """Results from before a restart, by call id."""
+        for call_id, result in known.items():
+            self._results[call_id] = Message(
+                "tool", (Text(result.for_model),), (), call_id, result.is_error
+            )
+
+    async def reply(self, message: Message) -> None:
+        """A reply without calls is the turn's last: it is stored with the final commit."""
+        if not message.tool_calls:
+            return
+        rows = [*answer_open_calls(self._history, self._results), message]
+        await self._database.run(
+            turns.add_reply,
+            self._claim.turn,
+            self._claim.session,
+            rows,
+            {call.id: self._effect(call) for call in message.tool_calls},
+            time.time(),
+        )
+        self.keep(rows)
+
+    async def start(self, call: ToolCall, effect: Effect) -> None:
+        if self._is_draining():
+            raise Suspended
+        # A read leaves nothing behind that would have to be known after a crash.
+        if effect != "read":
+            await self._database.run(turns.start_call, self._claim.turn, call)
+
+    async def finish(self, call: ToolCall, result: ToolResult) -> None:
+        self._results[call.id] = tool_message(call, result.for_model, is_error=result.is_error)
+        await self._database.run(turns.finish_call, self._claim.turn, call, result)
+
+    def keep(self, rows: list[Message]) -> None:
+        """The rows are on disk."""
+        self._history.extend(rows)
+        self.saved += len(rows)
+        self._results.clear()
+
+    def _effect(self, call: ToolCall) -> Effect:
+        tool = self._toolbox.find(call.name)
+        return tool.effect if tool else "read"

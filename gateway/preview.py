@@ -1,0 +1,131 @@
+"""Shows an answer while it grows: typing at once, then one message that is edited."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from agent import events
+from agent.events import Event
+from gateway.channels.base import Ambiguous, SendError, Streams, Types
+from gateway.store import outbox
+from gateway.store.database import Database
+from gateway.store.outbox import Letter
+
+log = logging.getLogger(__name__)
+
+# A turn that is over by then needs no preview: its answer is one send.
+FIRST_AFTER_S = 0.7
+TYPING_EVERY_S = 4.5
+PRIVATE_EVERY_S = 1.0
+GROUP_EVERY_S = 3.5
+
+
+@runtime_checkable
+class Shows(Streams, Types, Protocol):
+    """A channel that can show an answer while it grows, and that somebody is typing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds before the first text is shown, and between two edits."""
+
+    first_after_s: float
+    every_s: float
+
+
+class Preview:
+    """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
+
+    Its outbox row exists before its first send, and the platform's id of the message is journaled
+    as soon as it returns: the final text is an edit of that message, also after a crash.
+    """
+
+    def __init__(
+        self, database: Database, channel: Shows, turn: int, letter: Letter, pace: Pace
+    ) -> None:
+        self._database = database
+        self._channel = channel
+        self._turn = turn
+        self._letter = letter
+        self._pace = pace
+        self._done_texts: list[str] = []
+        self._text = ""
+        self._changed = asyncio.Event()
+        self._closed = asyncio.Event()
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case events.IterationStart():
+                if self._text.strip():
+                    self._done_texts.append(self._text.strip())
+                self._text = ""
+            case events.TextDelta(text):
+                self._text += text
+                self._changed.set()
+            case events.Retry():
+                self._text = ""
+
+    def close(self) -> None:
+        """No further updates; one that is under way ends by itself (see `run`)."""
+        self._closed.set()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Show until closed. A preview never fails a turn: what cannot be shown is left out."""
+        async with asyncio.TaskGroup() as group:
+            typing = group.create_task(self._type())
+            try:
+                await self._show()
+            finally:
+                typing.cancel()
+
+    async def _type(self) -> None:
+        while True:
+            with suppress(SendError):
+                await self._channel.typing(self._letter.route)
+            await asyncio.sleep(TYPING_EVERY_S)
+
+    async def _show(self) -> None:
+        """Send the first text once the turn has lasted a while, then edit it at the pace."""
+        provider_msg: str | None = None
+        shown = ""
+        pause_s = self._pace.first_after_s
+        while await self._open_after(pause_s):
+            pause_s = self._pace.every_s
+            text = "\n\n".join([*self._done_texts, self._text.strip()]).strip()
+            if not text or text == shown:
+                continue
+            try:
+                if not shown:
+                    provider_msg = await self._begin()
+                provider_msg = await self._update(text, provider_msg)
+            except Ambiguous:
+                if provider_msg is None:
+                    # It may be there or not, and no id tells: the answer goes out anew, marked.
+                    await self._database.run(outbox.set_preview_lost, self._letter.delivery_id)
+                    return
+            except SendError as exc:
+                log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
+            else:
+                shown = text
+
+    async def _begin(self) -> str | None:
+        return await self._database.run(outbox.begin_stream, self._turn, self._letter, time.time())
+
+    async def _update(self, text: str, provider_msg: str | None) -> str:
+        shown = await self._channel.preview(self._letter.route, text, provider_msg)
+        if shown != provider_msg:
+            await self._database.run(outbox.set_preview, self._letter.delivery_id, shown)
+        return shown
+
+    async def _open_after(self, seconds: float) -> bool:
+        """Wait so long, and for text; False as soon as the preview is closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+        await self._changed.wait()
+        self._changed.clear()
+        return not self._closed.is_set()

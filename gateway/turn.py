@@ -1,0 +1,209 @@
+"""One turn: load, run the agent, commit, hand to delivery. Owns the turn's transactions."""
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from agent import events
+from agent.agent import Agent, Task
+from agent.progress import Stop
+from agent.prompts import load
+from agent.types import Message, Result, assistant
+from gateway.compose import compose
+from gateway.delivery import Delivery
+from gateway.histories import Histories, Window
+from gateway.journal import Journal
+from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace, Preview, Shows
+from gateway.rules import Rules
+from gateway.store import turns
+from gateway.store.database import Database
+from gateway.store.inbox import Claim
+from gateway.store.outbox import Letter
+from gateway.store.turns import Outcome
+from gateway.watchers import Watchers
+
+
+@dataclass(slots=True)
+class Ending:
+    """What the events of a turn came to. `dropped` messages have left the window."""
+
+    result: Result | None = None
+    error: events.Error | None = None
+    dropped: int = 0
+
+    def note(self, event: events.Event) -> None:
+        match event:
+            case events.Done(result):
+                self.result = result
+            case events.Error():
+                self.error = event
+            case events.Compacted(dropped=dropped):
+                self.dropped = dropped
+
+
+class Turns:
+    """Runs claimed turns. One instance serves all lanes."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: Agent,
+        delivery: Delivery,
+        watchers: Watchers,
+        rules: Rules,
+    ) -> None:
+        self.histories = Histories(database)
+        self.draining = False
+        self._database = database
+        self._agent = agent
+        self._delivery = delivery
+        self._watchers = watchers
+        self._rules = rules
+
+    async def run(self, claim: Claim, stop: Stop) -> None:
+        """Run to the final commit. Raises `Suspended` when the process goes down meanwhile."""
+        window = await self.histories.open(claim.session, compose(claim.messages))
+        journal = Journal(
+            self._database, claim, window.messages, self._agent.toolbox, lambda: self.draining
+        )
+        task = await self._task(claim, window, journal, stop)
+        journal.recall(task.known)
+        if claim.stop_requested:
+            stop.request()
+        ending = await self._watch(task, claim)
+        await self._commit(claim, window, journal, ending)
+
+    async def give_up(self, claim: Claim, sentence: str) -> None:
+        """End a turn that cannot be run; the chat is told."""
+        letter = self._letter(claim, sentence)
+        await self._database.run(turns.give_up, claim.turn, [letter], sentence, time.time())
+        self.histories.forget(claim.session)
+        self._delivery.wake(letter.route.lane)
+
+    async def _task(self, claim: Claim, window: Window, journal: Journal, stop: Stop) -> Task:
+        message = claim.messages[-1]
+        known = {}
+        if claim.resumed:
+            known = await self._database.run(turns.known_results, claim.turn)
+        limit = message.options.get("max_iterations")
+        model = message.options.get("model")
+        return Task(
+            session=claim.session,
+            messages=window.messages,
+            permissions=self._rules.permissions(message, claim.session),
+            memory=self._rules.memory(message),
+            root=self._rules.root(message),
+            model=model if isinstance(model, str) else claim.model,
+            max_iterations=limit if isinstance(limit, int) else None,
+            known=known,
+            trimmed=window.trimmed,
+            progress=journal,
+            stop=stop,
+        )
+
+    async def _watch(self, task: Task, claim: Claim) -> Ending:
+        """Run the agent, and show its events to whoever watches."""
+        preview = self._preview(claim)
+        if preview is None:
+            return await self._drain(task, claim, None)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(preview.run(), name=f"preview of {claim.session}")
+                try:
+                    return await self._drain(task, claim, preview)
+                finally:
+                    # The group waits for an update under way: the final must know its message.
+                    preview.close()
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+
+    async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
+        lane = claim.messages[-1].session_key
+        ending = Ending()
+        async with aclosing(self._agent.turn(task)) as stream:
+            async for event in stream:
+                ending.note(event)
+                if preview is not None:
+                    preview.feed(event)
+                self._watchers.publish(lane, event)
+        return ending
+
+    def _preview(self, claim: Claim) -> Preview | None:
+        message = claim.messages[-1]
+        channel = self._delivery.channel(message.route)
+        if not isinstance(channel, Shows):
+            return None
+        every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
+        letter = Letter(
+            f"t{claim.turn}", message.route, (), "final", _reply_to(claim), message.event_id
+        )
+        return Preview(self._database, channel, claim.turn, letter, Pace(FIRST_AFTER_S, every_s))
+
+    async def _commit(self, claim: Claim, window: Window, journal: Journal, ending: Ending) -> None:
+        """History, outbox and turn in one transaction; then the sender is woken."""
+        assert ending.result is not None, "a turn ends with Done"
+        rows = [*ending.result.messages[journal.saved :], *_closing(ending)]
+        dropped = _whole_rounds(ending.dropped, window.messages)
+        letter = self._letter(claim, _answer(ending))
+        outcome = Outcome(rows, [letter], dropped)
+        await self._database.run(turns.finish, claim.turn, claim.session, outcome, time.time())
+        journal.keep(rows)
+        if dropped:
+            del window.messages[:dropped]
+            window.trimmed = True
+        self._delivery.wake(letter.route.lane)
+
+    def _letter(self, claim: Claim, markdown: str) -> Letter:
+        message = claim.messages[-1]
+        return Letter(
+            delivery_id=f"t{claim.turn}",
+            route=message.route,
+            parts=self._delivery.render(message.route, markdown),
+            reply_to=_reply_to(claim),
+            event_id=message.event_id,
+        )
+
+
+def _reply_to(claim: Claim) -> str | None:
+    """In a group the answer points at its question."""
+    message = claim.messages[-1]
+    return None if message.private else message.message_id
+
+
+def _whole_rounds(dropped: int, messages: list[Message]) -> int:
+    """The stored window begins with a user message; a cut inside a round is made anew instead."""
+    if dropped < len(messages) and messages[dropped].role == "user":
+        return dropped
+    return 0
+
+
+def _closing(ending: Ending) -> list[Message]:
+    """What the history says of a turn that the model did not end itself."""
+    assert ending.result is not None, "a turn ends with Done"
+    last = ending.result.messages[-1:]
+    said_something = bool(last) and last[0].role == "assistant"
+    if ending.result.stopped == "cancelled" and not said_something:
+        return [assistant(load("stopped"))]
+    if ending.error is not None:
+        return [assistant(load("no_answer"))]
+    return []
+
+
+def _answer(ending: Ending) -> str:
+    """What the chat is told."""
+    assert ending.result is not None, "a turn ends with Done"
+    result, error = ending.result, ending.error
+    if error is not None:
+        sentence = f"⚠️ I could not answer: {error.message} ({error.code})"
+        if error.hint:
+            sentence += f"\n{error.hint}"
+        return f"{_said(result)}{sentence}"
+    if result.stopped == "cancelled":
+        return f"{_said(result)}⏹ Stopped."
+    return result.text
+
+
+def _said(result: Result) -> str:
+    said = [m.text.strip() for m in result.messages if m.role == "assistant"]
+    return "".join(f"{text}\n\n" for text in said if text)
