@@ -20,7 +20,8 @@ class Scope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 
     A call whose memory is `memory/MEMORY.md` comes from the owner, who may see everything, also
-    when tools work in another folder than the workspace that holds the memory. Anybody else sees their own memory file and neither the others' nor the owner's profile.
+    when tools work in another folder than the workspace that holds the memory.
+    Anybody else sees their own memory file and neither the others' nor the owner's profile.
     """
 
     settings: ToolSettings
