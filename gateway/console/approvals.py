@@ -51,7 +51,7 @@ def ask_at_terminal(
         diff = f"\n{visible(asked.diff)}" if asked.diff else ""
         print(f"? {subject(asked)}{diff}\n  {visible(asked.reason)}", file=screen)
         left = seconds(asked.expires_s)
-        print(f"  {CHOICES}  (expires in {left}) ", end="", file=screen, flush=True)
+        print(f"  {CHOICES}  ({left} left) ", end="", file=screen, flush=True)
         answer = await _one_answer(keys.fileno(), asked.expires_s, interrupted)
         print(verdict(answer), file=screen, flush=True)
         return answer

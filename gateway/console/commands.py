@@ -99,7 +99,7 @@ class Sessions:
             if message.role == "user":
                 self._screen.print(Text(f"› {message.text}"), "dim")
             else:
-                self._screen.print(shapes.markdown(message.text), "dim")
+                self._screen.print_block(shapes.markdown(message.text), "dim")
         self._screen.print()
 
 

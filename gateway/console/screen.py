@@ -6,7 +6,7 @@ Without a capable terminal (`live` is false) there is no tail and no control cod
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from rich.cells import cell_len
@@ -23,6 +23,7 @@ class Screen:
         self._out = out
         self.console = Console(file=out, highlight=False, markup=False, emoji=False)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._compose: Callable[[], Sequence[str]] | None = None
         self._painted: list[str] = []
 
     @property
@@ -37,27 +38,41 @@ class Screen:
             self.console.print(renderable, style=style, width=width)
         return captured.get().rstrip("\n").split("\n")
 
+    def render_block(self, renderable: RenderableType, style: str | None = None) -> list[str]:
+        """The same without the blank lines around it."""
+        lines = self.render(renderable, style)
+        filled = [n for n, line in enumerate(lines) if without_ansi(line).strip()]
+        return lines[filled[0] : filled[-1] + 1] if filled else []
+
     def print(self, renderable: RenderableType = "", style: str | None = None) -> None:
         """For good, above the tail."""
-        self._write("\n".join(self.render(renderable, style)) + "\n", self._painted)
+        self._write("\n".join(self.render(renderable, style)) + "\n")
 
-    def paint(self, lines: Sequence[str]) -> None:
-        """The tail, from now on; longer ones lose their beginning."""
+    def print_block(self, renderable: RenderableType, style: str | None = None) -> None:
+        """The same without blank lines around it."""
+        if lines := self.render_block(renderable, style):
+            self._write("\n".join(lines) + "\n")
+
+    def begin_tail(self, compose: Callable[[], Sequence[str]]) -> None:
+        """From now on the tail shows what `compose` returns, whenever something is written."""
         if self.live:
-            self._write("", list(lines[-self.rows :]))
+            self._compose = compose
+            self.refresh()
 
-    def clear(self) -> None:
-        """No tail."""
-        if self._painted:
-            self._write("", [])
+    def refresh(self) -> None:
+        """Paint the tail again; one that is too long loses its beginning."""
+        if self._compose is not None:
+            self._write("")
 
-    def forget(self) -> None:
-        """The tail stands for good; somebody else writes below it now."""
-        self._painted = []
+    def end_tail(self) -> None:
+        if self._compose is not None:
+            self._compose = None
+            self._write("")
 
-    def _write(self, above: str, tail: list[str]) -> None:
+    def _write(self, above: str) -> None:
+        tail = list(self._compose())[-self.rows :] if self._compose is not None else []
         text = self._erase() + above + "\n".join(tail)
-        self._painted = tail if self.live else []
+        self._painted = tail
         if text:
             self._out.write(f"{_SYNC_BEGIN}{text}{_SYNC_END}" if self.live else text)
             self._out.flush()

@@ -1,5 +1,6 @@
 """How things look: markdown, diffs, tool calls, questions."""
 
+import re
 from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -12,6 +13,7 @@ from gateway.console.lines import call_line, outcome, visible
 
 _DIFF_LINES = 60
 _THOUGHT_LINES = 8
+_PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
 _DIFF_STYLES = (
     ("+++", "bold"),
     ("---", "bold"),
@@ -39,7 +41,9 @@ class _Markdown(Markdown):
 
 def markdown(text: str) -> RenderableType:
     # Addresses are spelled out: a link whose text is another address would deceive.
-    return _Markdown(visible(text), code_theme="ansi_dark", hyperlinks=False)
+    # A signal is told by a line of its own.
+    shown = visible(_PROMISE.sub("", text))
+    return _Markdown(shown, code_theme="ansi_dark", hyperlinks=False)
 
 
 def diff(text: str, limit_lines: int | None = _DIFF_LINES) -> Text:

@@ -3,6 +3,8 @@
 import re
 import time
 from collections import deque
+from dataclasses import replace
+from typing import Literal
 
 from rich.text import Text
 
@@ -41,15 +43,17 @@ class View:
         self._thinking = ""
         self._tools: dict[str, events.ToolStart] = {}
         self._output: dict[str, deque[str]] = {}
-        self._gap = False
+        self._last: Literal["text", "tool"] | None = None
+        self._shown_diff: str | None = None
 
     def begin(self) -> None:
         self._since = time.monotonic()
+        self._screen.begin_tail(self._tail)
 
     def end(self) -> None:
         """The tail goes; what was unfinished in it stays."""
         self._flush()
-        self._screen.clear()
+        self._screen.end_tail()
         self._reset()
 
     def say(self, text: str, style: str = "dim") -> None:
@@ -90,11 +94,11 @@ class View:
         self._flush()
         self._screen.print(shapes.question(asked))
         self.asked = asked
+        self._shown_diff = asked.diff
         self._asked_at = time.monotonic()
 
     def tick(self) -> None:
-        if self._screen.live:
-            self._screen.paint(self._tail())
+        self._screen.refresh()
 
     def _take_thinking(self, event: events.ThinkingDelta | events.ThinkingEnd) -> None:
         if isinstance(event, events.ThinkingDelta):
@@ -116,8 +120,12 @@ class View:
             case events.ToolResulted():
                 self._flush()
                 self._output.pop(event.id, None)
+                if self._last == "text":
+                    self._screen.print()
+                if event.diff == self._shown_diff:
+                    event = replace(event, diff=None)
                 self._screen.print(shapes.tool_outcome(self._tools.pop(event.id, None), event))
-                self._gap = True
+                self._last = "tool"
 
     def _beside(self, event: events.Event) -> None:
         line = side_line(event)
@@ -155,7 +163,7 @@ class View:
             self._print_block(delivered.text)
         if delivered.last:
             self._screen.print()
-            self._gap = False
+            self._last = None
 
     def _flush(self) -> None:
         """What is in the tail of the answer stands from now on."""
@@ -163,17 +171,17 @@ class View:
             self._print_block(rest)
 
     def _print_block(self, block: str) -> None:
-        if self._gap:
+        if self._last is not None:
             self._screen.print()
-        self._screen.print(shapes.markdown(block))
-        self._gap = True
+        self._screen.print_block(shapes.markdown(block))
+        self._last = "text"
 
     def _tail(self) -> list[str]:
         lines: list[str] = []
         if self._thinking:
             lines += self._screen.render(Text(visible(self._thinking[-600:]), "dim italic"))[-3:]
         if tail := self._shortened_tail():
-            lines += ["", *self._screen.render(shapes.markdown(tail))]
+            lines += ["", *self._screen.render_block(shapes.markdown(tail))]
         for started in self._tools.values():
             call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
             lines += self._screen.render(shapes.tool_call(started.name, call))[:2]
@@ -186,7 +194,8 @@ class View:
         now = time.monotonic()
         if self.asked is not None:
             left = max(0.0, self.asked.expires_s - (now - self._asked_at))
-            text = Text.assemble("  ", (CHOICES, "bold"), (f"  expires in {seconds(left)}", "dim"))
+            choices = "  Enter sends the line below; then: " if self.typed else "  "
+            text = Text.assemble(choices, (CHOICES, "bold"), (f"  ({seconds(left)} left)", "dim"))
         else:
             frame = _SPINNER[int(now * _FRAMES_A_SECOND) % len(_SPINNER)]
             word = "thinking" if self._thinking else "working"

@@ -1,0 +1,145 @@
+"""What a turn leaves on the screen, and in which words."""
+
+import io
+
+import pytest
+
+from agent import events
+from agent.types import Result
+from gateway.console.approvals import answer_for, subject
+from gateway.console.lines import call_line, outcome, seconds, visible, without_ansi
+from gateway.console.screen import Screen
+from gateway.console.view import View
+from gateway.service import Delivered
+
+
+def shown(*happened: events.Event | Delivered) -> str:
+    out = io.StringIO()
+    view = View(Screen(out))
+    view.begin()
+    for event in happened:
+        view.take(event)
+    view.end()
+    return out.getvalue()
+
+
+def delivered(text: str, *, maybe_duplicate: bool = False) -> Delivered:
+    return Delivered(text, "final", "e", True, maybe_duplicate)
+
+
+def test_a_streamed_answer_is_not_shown_again_when_it_is_delivered() -> None:
+    text = shown(
+        events.TextDelta("one\n\n"),
+        events.TextDelta("two <promise>COMPLETE</promise>"),
+        events.Done(Result(True, "one\n\ntwo", "s", ())),
+        delivered("one\n\ntwo"),
+    )
+    assert (text.count("one"), text.count("two")) == (1, 1)
+    assert "promise" not in text
+
+
+def test_an_answer_that_was_not_streamed_is_shown_whole() -> None:
+    assert "earlier" in shown(delivered("earlier"))
+
+
+def test_a_possible_repeat_says_so() -> None:
+    text = shown(delivered("again", maybe_duplicate=True))
+    assert text.index("seen this already") < text.index("again")
+
+
+def test_a_delivery_after_the_next_turn_has_begun_is_recognised() -> None:
+    start = events.SessionStart("s", "p", "m")
+    text = shown(
+        start, events.TextDelta("first"), start, events.TextDelta("second"), delivered("first")
+    )
+    assert text.count("first") == 1
+
+
+def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
+    text = shown(
+        events.IterationStart(1, 5),
+        events.TextDelta("half an ans"),
+        events.Retry("connection reset", 1, 3, 0.5),
+        events.TextDelta("answer"),
+        delivered("answer"),
+    )
+    assert "half" not in text
+    assert "connection reset" in text
+    assert text.count("answer") == 1
+
+
+def test_a_diff_is_shown_with_its_result() -> None:
+    diff = "--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new\n"
+    text = shown(
+        events.ToolStart("1", "edit_file", {"path": "a"}),
+        events.ToolResulted("1", "edit_file", "1 edit", False, 0.1, diff),
+    )
+    assert "⏺ edit_file a" in text
+    assert "-old" in text
+    assert "+new" in text
+
+
+def test_a_screen_that_is_no_terminal_gets_no_control_codes() -> None:
+    text = shown(
+        events.ThinkingDelta("hm", 2),
+        events.ThinkingEnd("hm"),
+        events.TextDelta("# T\n\n```python\nx = 1\n```\n"),
+        events.Error("unavailable", "bad \x1b]0;title\x07", "try"),
+    )
+    assert "\x1b" not in text
+    assert "x = 1" in text
+
+
+def test_links_spell_out_where_they_lead() -> None:
+    assert "https://evil.example" in shown(delivered("[your bank](https://evil.example)"))
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a\x1b[31mb", "a\\x1b[31mb"),
+        ("a\u202eb", "a\\u202eb"),
+        ("a\tb\r\nc\rd", "a\tb\nc\\x0dd"),
+        ("字 👩‍👩‍👧", "字 👩‍👩‍👧"),
+    ],
+)
+def test_the_unseen_becomes_visible(text: str, plain: str) -> None:
+    assert visible(text) == plain
+
+
+def test_a_programs_colours_are_dropped() -> None:
+    assert without_ansi("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x07") == "red link\\x07"
+
+
+def test_a_call_is_one_line_however_long() -> None:
+    line = call_line("exec", {"command": "echo 1\necho 2 " + "x" * 1000})
+    assert line.startswith("exec echo 1 echo 2 x")
+    assert "\n" not in line
+    assert len(line) <= 200
+
+
+def test_an_outcome_names_what_it_leaves_out() -> None:
+    result = events.ToolResulted("1", "exec", "1\n2\n3\n4\n5", False, 2.0)
+    assert outcome(result) == ["1", "2", "3", "… 2 more lines (2.0 s)"]
+
+
+def test_an_approval_shows_every_argument_and_every_character() -> None:
+    asked = events.ApprovalAsked(
+        "n", "exec", {"command": "ls\x1b[8m; rm x", "workdir": "/w"}, "why", None, 60.0
+    )
+    assert subject(asked) == "exec: ls\\x1b[8m; rm x\n  workdir: /w"
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [("y", "once"), ("a", "session"), ("n", "deny"), ("\x1b", "deny"), ("\r", "deny"), ("q", None)],
+)
+def test_only_y_and_a_allow(key: str, answer: str | None) -> None:
+    assert answer_for(key) == answer
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "text"), [(0.44, "0.4 s"), (12.3, "12 s"), (187, "3:07 min")]
+)
+def test_times_are_short(elapsed_s: float, text: str) -> None:
+    assert seconds(elapsed_s) == text
