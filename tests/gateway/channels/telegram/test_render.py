@@ -112,6 +112,12 @@ def test_what_a_parser_would_drop_or_alter_is_shown(markdown: str, shown: str) -
     assert part.text == shown
 
 
+def test_text_with_tags_keeps_its_format() -> None:
+    (part,) = render("**A** `Vec<u8>` holds <T> and <b>*this*</b>")
+    assert part.text == "A Vec<u8> holds <T> and <b>this</b>"
+    assert [entity.type for entity in part.entities] == ["bold", "code", "italic"]
+
+
 def test_relative_links_are_no_links() -> None:
     (part,) = render("[docs](docs/x.md) [site](https://x.y)")
     assert [e.extra["url"] for e in part.entities if e.type == "text_link"] == ["https://x.y"]

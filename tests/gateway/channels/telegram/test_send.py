@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import traceback
 from dataclasses import replace
 
 import pytest
@@ -102,6 +103,21 @@ async def test_each_failure_says_what_a_retry_may_do(
         await channel.send(message())
     assert type(info.value) is error
     assert TOKEN.partition(":")[2] not in f"{info.value} {info.value.__cause__!r}"
+
+
+async def test_the_token_stays_out_of_tracebacks_when_the_server_talks_nonsense() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"NONSENSE 9 9 9\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=Gate("none"))
+        with pytest.raises(Ambiguous) as info:
+            await channel.send(message())
+        await channel.aclose()
+    assert TOKEN.partition(":")[2] not in "".join(traceback.format_exception(info.value))
 
 
 async def test_without_a_connection_nothing_was_sent() -> None:

@@ -115,6 +115,7 @@ def test_blank_text_has_no_parts() -> None:
         ("onetwo threefourfive six", "onetwo"),
         ("一二三四五六七八九。十一二三四五六", "一二三四五六七八九。"),
         ("abcdefghijklmnopqrst", "abcdefghijklmno"),
+        ("abcdefghij \u0301klmnopqrst", "abcdefghij \u0301klm"),
     ],
 )
 def test_cuts_where_a_reader_would(text: str, first: str) -> None:
