@@ -20,6 +20,7 @@ from gateway.service import Opened, SessionInfo, WatchEvent
 from gateway.wire import (
     LINE_LIMIT_BYTES,
     PROTOCOL,
+    REQUEST_LIMIT_BYTES,
     OwnerLost,
     decode_object,
     encode_line,
@@ -124,13 +125,15 @@ class Client:
         self, name: str, arguments: Mapping[str, Any]
     ) -> AsyncIterator[asyncio.StreamReader]:
         """One request; the reader stands at the start of a good answer's body."""
+        body = encode_line(arguments)
+        if len(body) > REQUEST_LIMIT_BYTES:
+            raise KoreError(f"a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes")
         with socket_address(self._path) as address:
             async with asyncio.timeout(_CONNECT_S):
                 reader, writer = await asyncio.open_unix_connection(address, limit=LINE_LIMIT_BYTES)
         try:
             if not is_own_user(writer.get_extra_info("socket")):
                 raise KoreError(f"{self._path} is served by another user")
-            body = encode_line(arguments)
             head = f"POST /{name} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
             with _as_lost():
                 writer.write(head.encode() + body)

@@ -2,23 +2,23 @@
 
 Every call is `POST /<name>` with a JSON object; the answer is `{"value": …}` or
 `{"error": {"code", "message", "hint"}}`. `watch` and `messages` answer with JSON lines.
-Only the same user or root may speak, and the socket file is 0600 from its first moment.
+Only the same user or root may speak. It is HTTP/1.0, one connection a call, by hand: a web
+framework would take longer to import than a whole turn takes (`curl --unix-socket` works).
 """
 
 import asyncio
+import logging
 import os
 import socket
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self, cast
-
-from aiohttp import web
+from typing import Any, Self
 
 from agent.codec import message_to_json
-from agent.errors import KoreError
+from agent.errors import KoreError, PolicyDenied
+from gateway.listener import Listener
 from gateway.service import Service
 from gateway.wire import (
     PROTOCOL,
@@ -28,12 +28,27 @@ from gateway.wire import (
     error_to_json,
     inbound_from_json,
     is_own_user,
-    socket_address,
     watch_event_to_json,
 )
 
-Call = Callable[[Mapping[str, Any]], Awaitable[Any]]
+log = logging.getLogger(__name__)
+
 _GRACE_S = 2.0
+_REQUEST_S = 10.0
+_HEAD_LIMIT_BYTES = 16_384
+_CONNECTIONS = 256
+_PHRASES = {200: "OK", 400: "Bad Request", 403: "Forbidden", 500: "Internal Server Error"}
+
+
+class Arguments(dict[str, Any]):
+    """A call's arguments; a missing one is the caller's error."""
+
+    def __missing__(self, name: str) -> Any:
+        raise KoreError(f"the call lacks its argument {name!r}")
+
+
+Call = Callable[[Arguments], Awaitable[Any]]
+Stream = Callable[[Arguments], AsyncIterator[Mapping[str, Any]]]
 
 
 class ControlServer:
@@ -45,7 +60,8 @@ class ControlServer:
     def __init__(self, service: Service, path: Path) -> None:
         self._service = service
         self._path = path
-        self._streams: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[None], bool] = {}
+        self._streams: dict[str, Stream] = {"watch": self._watch, "messages": self._messages}
         self._calls: dict[str, Call] = {
             "hello": self._hello,
             "submit": self._submit,
@@ -54,181 +70,156 @@ class ControlServer:
             "open_console": self._open_console,
             "sessions": self._sessions,
             "bind": lambda a: service.bind(a["lane"], a["session"]),
-            "status": self._status,
+            "status": lambda _: service.status(),
             "replay": lambda a: service.replay(int(a["seq"])),
             "backup": lambda a: service.backup(Path(a["target"])),
         }
 
     async def __aenter__(self) -> Self:
-        app = web.Application(
-            client_max_size=REQUEST_LIMIT_BYTES, middlewares=[_own_user_only, _errors_as_json]
+        self._listener = Listener(self._path)
+        self._server = await asyncio.start_unix_server(
+            self._connected, sock=self._listener.socket, limit=_HEAD_LIMIT_BYTES
         )
-        app.router.add_post("/watch", self._watch)
-        app.router.add_post("/messages", self._messages)
-        app.router.add_post("/{call}", self._call)
-        app.on_shutdown.append(self._end_streams)
-        # A watcher that goes away ends its handler, and with it its place among the watchers.
-        self._runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE_S
-        )
-        listener = _listen(self._path)
-        self._identity = os.stat(self._path).st_ino
-        try:
-            await self._runner.setup()
-            await web.SockSite(self._runner, listener).start()
-        except BaseException:
-            listener.close()
-            self._remove()
-            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._remove()
-        await self._runner.cleanup()
-
-    def _remove(self) -> None:
-        with suppress(FileNotFoundError):
-            if os.stat(self._path).st_ino == self._identity:
-                self._path.unlink()
-
-    async def _end_streams(self, _: web.Application) -> None:
-        for task in self._streams:
+        self._listener.remove()
+        self._server.close()
+        for task, streaming in self._tasks.items():
+            if streaming:
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_GRACE_S)
+        for task in (late := tuple(self._tasks)):
             task.cancel()
+        if late:
+            await asyncio.wait(late)
 
-    async def _call(self, request: web.Request) -> web.Response:
-        name = request.match_info["call"]
-        if name not in self._calls:
-            raise KoreError(f"the running Kore knows no call {name!r}", hint="Restart the gateway.")
-        arguments = _Arguments(decode_object(await request.read()))
-        return _json({"value": await self._calls[name](arguments)})
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= _CONNECTIONS:
+            writer.close()
+            return
+        # The server is the parent: it ends every one of these before it ends itself.
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks[task] = False
+        task.add_done_callback(self._ended)
 
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
-        arguments = _Arguments(decode_object(await request.read()))
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a call on the control socket failed", exc_info=error)
 
-        async def lines() -> AsyncIterator[Mapping[str, Any]]:
-            async with self._service.watch(arguments["lane"]) as events:
-                yield {"type": "watching"}
-                async for event in events:
-                    yield watch_event_to_json(event)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._answer(reader, writer)
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
+            pass  # the caller has left, or never finished its request
+        finally:
+            writer.close()
 
-        return await self._stream(request, lines())
-
-    async def _messages(self, request: web.Request) -> web.StreamResponse:
-        arguments = _Arguments(decode_object(await request.read()))
-        messages = await self._service.messages(arguments["session"])
-
-        async def lines() -> AsyncIterator[Mapping[str, Any]]:
-            for message in messages:
-                yield message_to_json(message)
-            yield {"type": "end"}
-
-        return await self._stream(request, lines())
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection: socket.socket = writer.get_extra_info("socket")
+        if not is_own_user(connection):
+            error = PolicyDenied("this Kore belongs to another user")
+            _reply(writer, 403, {"error": error_to_json(error)})
+            return
+        # What stands here if the call ends as neither: a bug, or the server's end.
+        status, data = 500, {"error": {"code": "failed", "message": "its log says why"}}
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                name, arguments = await _request(reader)
+            if name in self._streams:
+                status = 0
+                await self._stream(self._streams[name](arguments), reader, writer)
+                return
+            if name not in self._calls:
+                raise KoreError(f"the running Kore knows no call {name!r}")
+            status, data = 200, {"value": await self._calls[name](arguments)}
+        except KoreError as exc:
+            status, data = 400, {"error": error_to_json(exc)}
+        finally:
+            if status:
+                _reply(writer, status, data)
 
     async def _stream(
-        self, request: web.Request, lines: AsyncIterator[Mapping[str, Any]]
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/jsonl"})
-        await response.prepare(request)
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._streams.add(task)
-        try:
-            async with aclosing(cast("Any", lines)):
-                async for line in lines:
-                    await response.write(encode_line(line))
-        except ConnectionError:
-            pass  # the reader has left
-        except KoreError as exc:
-            await response.write(encode_line({"type": "failed", "error": error_to_json(exc)}))
-        finally:
-            self._streams.discard(task)
-        return response
+        self,
+        lines: AsyncIterator[Mapping[str, Any]],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[task] = True
+        _head(writer, 200)
+        async with asyncio.TaskGroup() as group:
+            pump = group.create_task(_pump(lines, writer))
+            left = group.create_task(reader.read())
+            # A watcher that goes away loses its place among the watchers at once.
+            await asyncio.wait((pump, left), return_when=asyncio.FIRST_COMPLETED)
+            pump.cancel()
+            left.cancel()
 
-    async def _hello(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    async def _watch(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
+        async with self._service.watch(arguments["lane"]) as events:
+            yield {"type": "watching"}
+            async for event in events:
+                yield watch_event_to_json(event)
+
+    async def _messages(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
+        for message in await self._service.messages(arguments["session"]):
+            yield message_to_json(message)
+        yield {"type": "end"}
+
+    async def _hello(self, _: Arguments) -> dict[str, Any]:
         return {"protocol": PROTOCOL, "pid": os.getpid()}
 
-    async def _submit(self, arguments: Mapping[str, Any]) -> None:
+    async def _submit(self, arguments: Arguments) -> None:
         await self._service.submit(inbound_from_json(arguments["message"]))
 
-    async def _open_console(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def _open_console(self, arguments: Arguments) -> dict[str, Any]:
         opened = await self._service.open_console(arguments["session"], arguments["fresh"])
         return asdict(opened)
 
-    async def _sessions(self, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def _sessions(self, arguments: Arguments) -> list[dict[str, Any]]:
         return [asdict(session) for session in await self._service.sessions(arguments["limit"])]
 
-    async def _status(self, _: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._service.status()
 
-
-class _Arguments(dict[str, Any]):
-    """A call's arguments; a missing one is the caller's error."""
-
-    def __missing__(self, name: str) -> Any:
-        raise KoreError(f"the call lacks its argument {name!r}")
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@web.middleware
-async def _own_user_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    connection = request.get_extra_info("socket")
-    if connection is None or not is_own_user(connection):
-        return _json({"error": {"code": "denied", "message": "another user's Kore"}}, 403)
-    return await handler(request)
-
-
-@web.middleware
-async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _pump(lines: AsyncIterator[Mapping[str, Any]], writer: asyncio.StreamWriter) -> None:
     try:
-        return await handler(request)
-    except web.HTTPRequestEntityTooLarge:
-        error = KoreError(f"a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes")
+        async with aclosing(lines):  # type: ignore[type-var]  # both streams are generators
+            async for line in lines:
+                writer.write(encode_line(line))
+                await writer.drain()
     except KoreError as exc:
-        error = exc
-    return _json({"error": error_to_json(error)}, 400)
+        writer.write(encode_line({"type": "failed", "error": error_to_json(exc)}))
+    except ConnectionError:
+        pass  # the reader has left
 
 
-def _json(data: Mapping[str, Any], status: int = 200) -> web.Response:
-    return web.Response(body=encode_line(data), status=status, content_type="application/json")
-
-
-def _listen(path: Path) -> socket.socket:
-    """A listening socket at `path`; a file that nobody answers on is replaced."""
+async def _request(reader: asyncio.StreamReader) -> tuple[str, Arguments]:
+    """The name of the call and its arguments. Raises `KoreError` for anything else."""
     try:
-        with socket_address(path) as address:
-            _clear_stale(path, address)
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            before = os.umask(0o177)
-            try:
-                listener.bind(address)
-            except OSError:
-                listener.close()
-                raise
-            finally:
-                os.umask(before)
-    except OSError as exc:
-        raise KoreError(
-            f"cannot open the control socket {path}: {exc.strerror or exc}",
-            hint="The folder must exist, be writable and lie on a local disk.",
-        ) from exc
-    listener.listen()
-    listener.setblocking(False)
-    return listener
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    except asyncio.LimitOverrunError as exc:
+        raise KoreError("the head of a request is too long") from exc
+    method, _, target = head[0].partition(" ")
+    fields = dict(line.lower().split(":", 1) for line in head[1:] if ":" in line)
+    size = fields.get("content-length", "0").strip()
+    if method != "POST" or not size.isdecimal():
+        raise KoreError("expected POST with a Content-Length")
+    if int(size) > REQUEST_LIMIT_BYTES:
+        raise KoreError(f"a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes")
+    body = await reader.readexactly(int(size))
+    return target.split(" ")[0].lstrip("/"), Arguments(decode_object(body))
 
 
-def _clear_stale(path: Path, address: str) -> None:
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise KoreError(f"{path} is in the way: it is not a socket", hint="Move it elsewhere.")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(address)
-        except (ConnectionRefusedError, FileNotFoundError):
-            path.unlink(missing_ok=True)
-            return
-    raise KoreError(f"another Kore already listens on {path}", hint="Stop it first: kore status")
+def _head(writer: asyncio.StreamWriter, status: int, *fields: str) -> None:
+    lines = (f"HTTP/1.0 {status} {_PHRASES[status]}", "Connection: close", *fields, "", "")
+    writer.write("\r\n".join(lines).encode())
+
+
+def _reply(writer: asyncio.StreamWriter, status: int, data: Mapping[str, Any]) -> None:
+    body = encode_line(data)
+    _head(writer, status, "Content-Type: application/json", f"Content-Length: {len(body)}")
+    writer.write(body)

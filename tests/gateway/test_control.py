@@ -154,3 +154,51 @@ async def test_a_call_that_is_not_json_is_refused(owner: MemoryService, tmp_path
         writer.close()
     assert b" 400 " in reply.split(b"\r\n")[0]
     assert b"not JSON" in reply
+
+
+async def test_a_request_that_says_it_is_huge_is_not_read(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        size = REQUEST_LIMIT_BYTES + 1
+        writer.write(f"POST /submit HTTP/1.0\r\nContent-Length: {size}\r\n\r\n".encode())
+        async with asyncio.timeout(10):
+            reply = await reader.read()
+        writer.close()
+    assert b"limited to" in reply
+
+
+class Broken(MemoryService):
+    async def stop(self, lane: str) -> bool:
+        raise ZeroDivisionError(lane)
+
+
+async def test_a_bug_in_one_call_leaves_the_others_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with Broken() as broken, ControlServer(broken, path):
+        client = await connected(path)
+        with pytest.raises(KoreError, match="failed at this call"):
+            await client.stop(LANE)
+        assert (await client.status())["pid"] == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_stop_waits_for_a_call_under_way(tmp_path: Path) -> None:
+    class Slow(MemoryService):
+        async def stop(self, lane: str) -> bool:
+            began.set()
+            await go_on.wait()
+            return True
+
+    began, go_on = asyncio.Event(), asyncio.Event()
+    path = tmp_path / "kore.sock"
+    async with Slow() as slow, asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with ControlServer(slow, path):
+            call = group.create_task((await connected(path)).stop(LANE))
+            await began.wait()
+            asyncio.get_running_loop().call_soon(go_on.set)
+        assert await call
