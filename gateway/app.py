@@ -15,8 +15,7 @@ from agent.agent import Agent
 from agent.providers.local import ollama_models
 from agent.providers.models import Models
 from agent.providers.routing import OFFLINE
-from agent.settings import AgentSettings
-from agent.tools.settings import ToolSettings
+from agent.settings import AgentSettings, ToolSettings
 from gateway.access import Access, sole_owner
 from gateway.approvals import Approvals
 from gateway.bus import MessageBus

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.matching import Edit, apply
 from agent.tools.scope import Scope
-from agent.tools.settings import ToolSettings
 from agent.tools.text import LIMIT_BYTES, Document, decode, diff
 from agent.types import Artifact, Effect, JsonSchema, ToolResult
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import fill, load
 from agent.security.urls import Allow, Target, is_public, resolve_public
+from agent.settings import ToolSettings
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
 from agent.tools.output import Output, spill_folder
 from agent.tools.page import decoded, to_markdown
-from agent.tools.settings import ToolSettings
 from agent.types import Effect, JsonSchema, ToolResult
 from agent.version import VERSION
 

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.scope import Scope
-from agent.tools.settings import ToolSettings
 from agent.tools.text import LIMIT_BYTES, Document, Form, decode, diff, lines_of, refuse_binary
 from agent.types import Artifact, Effect, JsonSchema, ToolResult
 

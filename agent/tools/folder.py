@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
 from agent.tools.scope import Scope
-from agent.tools.settings import ToolSettings
 from agent.types import Effect, JsonSchema, ToolResult
 
 ENTRIES_PER_FOLDER = 50

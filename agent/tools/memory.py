@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
-from agent.tools.settings import ToolSettings
 from agent.tools.text import LIMIT_BYTES, Document, Form, decode
 from agent.types import Effect, JsonSchema, ToolResult
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.security.paths import blocked_entry, resolve, shown
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.settings import ToolSettings
 
 MEMORY_FOLDER = "memory"
 OWNER_MEMORY = "MEMORY.md"

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.errors import ToolError
 from agent.prompts import fill, load
+from agent.settings import ToolSettings
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
-from agent.tools.settings import ToolSettings
 from agent.types import Effect, JsonSchema, ToolResult
 
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.settings import ToolSettings
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.output import Output, spill_folder
 from agent.tools.process import Exit, run
 from agent.tools.scope import Scope
-from agent.tools.settings import ToolSettings
 from agent.types import Effect, JsonSchema, ToolResult
 
 MAX_TIMEOUT_S = 600

@@ -6,9 +6,9 @@ from typing import Any
 
 from agent.errors import ToolError
 from agent.providers.base import ToolSpec
+from agent.settings import ToolSettings
 from agent.tools.arguments import Arguments
 from agent.tools.base import Tool
-from agent.tools.settings import ToolSettings
 
 # What models that were trained with other tools write. Case, "_" and "-" do not matter.
 NAMES = {

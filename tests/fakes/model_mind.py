@@ -4,12 +4,12 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests.fakes.model_script import Call, ReplyScript
 
 Mind = Callable[[Mapping[str, Any]], ReplyScript]
-JOB = re.compile(r"\bjob (\d+)( tool)?\b")
+JOB = re.compile(r"\bjob (\d+)( tool)?( slow)?\b")
 # Kore ends a user message with its moment: "[Monday 2026-01-05 09:00 UTC, ...]".
 MOMENT = re.compile(r"(\n\n\[[A-Z][a-z]+ \d{4}-\d\d-\d\d [^\n]*\])+\Z")
 
@@ -32,14 +32,22 @@ def always(reply: ReplyScript) -> Mind:
     return lambda body: reply
 
 
-def worker(effects_file: Path) -> Mind:
+def worker(effects: Path, *, tool: Literal["exec", "append_file"] = "exec") -> Mind:
     """Do the jobs that people ask for, for proofs that count effects.
 
-    `job N` is answered with `done N`. `job N tool` first asks for `exec` with a command that
-    appends a line N to the file, and is answered once the result is there. The jobs are those in
-    user messages since the model's last answer; several are done together, one line each. A
-    message without a job is echoed.
+    `job N` is answered with `done N`. `job N tool` first asks for a call that appends a line N:
+    `exec` to the file `effects`, or `append_file` to the file N in the folder `effects`; it is
+    answered once the result is there. `job N slow` streams its answer for over a second. The jobs
+    are those in user messages since the model's last answer; several are done together, one line
+    each. A message without a job is echoed.
     """
+
+    def effect(n: str) -> Call:
+        if tool == "exec":
+            command = f"echo {n} >> {shlex.quote(str(effects))}"
+            return Call("exec", {"command": command}, f"job-{n}")
+        arguments = {"path": str(effects / n), "content": f"{n}\n"}
+        return Call("append_file", arguments, f"job-{n}")
 
     def mind(body: Mapping[str, Any]) -> ReplyScript:
         recent = _since_last_answer(body["messages"])
@@ -53,13 +61,14 @@ def worker(effects_file: Path) -> Mind:
             return echo(body)
         asked = {call["id"] for message in recent for call in message.get("tool_calls") or ()}
         calls = tuple(
-            Call("exec", {"command": f"echo {n} >> {shlex.quote(str(effects_file))}"}, f"job-{n}")
-            for n, tool in jobs
-            if tool and f"job-{n}" not in asked
+            effect(n) for n, with_tool, _ in jobs if with_tool and f"job-{n}" not in asked
         )
         if calls:
             return ReplyScript(tool_calls=calls)
-        return ReplyScript(text="\n".join(f"done {n}" for n, _ in jobs))
+        text = "\n".join(f"done {n}" for n, _, _ in jobs)
+        if any(slow for _, _, slow in jobs):
+            return ReplyScript(text=f"I am working on it … {text}", pieces=8, chunk_delay_s=0.2)
+        return ReplyScript(text=text)
 
     return mind
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files, repository_files
 
 LONGEST_MODULE_LINES = 300
-BROAD_EXCEPTS = 2
+# The tool runner and the lane, and the database's thread, which hands every error to its caller.
+BROAD_EXCEPTS = {"agent/tools/runner.py", "gateway/bus.py", "gateway/store/database.py"}
 
 # Written in halves, so that this file does not hold what it forbids.
 REGISTRY_ADDRESSES = (
@@ -69,13 +70,13 @@ def test_no_module_is_longer_than_a_sitting() -> None:
     assert found == []
 
 
-def test_only_the_tool_runner_and_the_lane_catch_everything() -> None:
+def test_only_three_places_catch_everything() -> None:
     found = [
-        place(path, handler)
+        str(path.relative_to(ROOT))
         for path in python_files(*PACKAGES)
-        for handler in broad_handlers(parse(path))
+        for _ in broad_handlers(parse(path))
     ]
-    assert len(found) <= BROAD_EXCEPTS, found
+    assert sorted(found) == sorted(BROAD_EXCEPTS)
 
 
 def test_no_test_mocks_our_own_code() -> None:

@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.settings import ToolSettings
 from agent.types import ToolCall
 
 

@@ -9,9 +9,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent.errors import ToolError
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.edit import EditFile
-from agent.tools.settings import ToolSettings
 from agent.types import ToolResult
 
 FORMS = {

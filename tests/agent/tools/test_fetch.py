@@ -6,9 +6,9 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.urls import Address
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.fetch import BODY_LIMIT_BYTES, WebFetch
-from agent.tools.settings import ToolSettings
 from tests.fakes.web import Page, WebSite
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from agent.errors import ToolError
 from agent.tools.base import CallContext
 from agent.tools.fetch import WebFetch
-from agent.tools.settings import ToolSettings
+from agent.settings import ToolSettings
 from agent.types import ToolCall
 
 folder = Path(sys.argv[1])

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files import AppendFile, ReadFile, WriteFile
 from agent.tools.folder import ListDir
-from agent.tools.settings import ToolSettings
 
 
 async def read(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.memory import FILE_LIMIT_BYTES, Remember
-from agent.tools.settings import ToolSettings
 
 
 async def remember(call: CallContext, text: str) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.search import Ddgs, DuckDuckGoSearch, Hit, SearchEngine, WebSearch
-from agent.tools.settings import ToolSettings
 from tests.fakes.web import Page, WebSite
 
 

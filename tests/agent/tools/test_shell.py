@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
+from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.settings import ToolSettings
 from agent.tools.shell import Exec
 from agent.types import ToolResult
 from tests.agent.tools.conftest import Listener
@@ -196,7 +196,7 @@ KORE = """
 import asyncio, json, sys
 from pathlib import Path
 from agent.tools.base import CallContext
-from agent.tools.settings import ToolSettings
+from agent.settings import ToolSettings
 from agent.tools.shell import Exec
 from agent.types import ToolCall
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
-from agent.tools.settings import ToolSettings
+from agent.settings import ToolSettings
 from agent.tools.toolbox import Toolbox, default_tools
 
 
@@ -140,7 +140,7 @@ def test_a_later_tool_takes_the_name(toolbox: Toolbox, settings: ToolSettings) -
 
 def test_making_the_tools_loads_nothing_heavy() -> None:
     script = (
-        "import sys; from agent.tools.settings import ToolSettings; "
+        "import sys; from agent.settings import ToolSettings; "
         "from agent.tools.toolbox import Toolbox, default_tools; "
         "Toolbox(default_tools(ToolSettings())).specs(); "
         "print(*sys.modules)"
