@@ -1,15 +1,17 @@
 """The conversation: read a message, show its turn, read the next one."""
 
+import asyncio
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 from agent.version import VERSION
 from gateway.console.commands import CHAT_COMMANDS, CONSOLE_COMMANDS, Sessions, help_table
 from gateway.console.lines import complaint, visible
@@ -21,6 +23,8 @@ from gateway.console.stage import Stage
 from gateway.service import Opened, Service
 from gateway.wire import OwnerLost
 
+_LOCKED_S = 30.0
+_LOCKED_AGAIN_S = 0.3
 Connect = Callable[[], AbstractAsyncContextManager[Service]]
 
 
@@ -67,6 +71,28 @@ async def _converse(
         start = replace(start, session=repl.session, fresh=False, choose=False)
         lost = True
         screen.print(Text("! Kore stopped; looking for it again …", "yellow"))
+        connect = _patient(connect)
+
+
+def _patient(connect: Connect) -> Connect:
+    """The same, but waiting while the old owner of the data still holds its lock."""
+
+    @asynccontextmanager
+    async def connect_patiently() -> AsyncIterator[Service]:
+        deadline = time.monotonic() + _LOCKED_S
+        while True:
+            async with AsyncExitStack() as stack:
+                try:
+                    service = await stack.enter_async_context(connect())
+                except ConfigError as exc:
+                    if exc.code != "locked" or time.monotonic() > deadline:
+                        raise
+                else:
+                    yield service
+                    return
+            await asyncio.sleep(_LOCKED_AGAIN_S)
+
+    return connect_patiently
 
 
 async def _open(service: Service, start: Start) -> Opened:
@@ -89,10 +115,15 @@ class Repl:
         self._start = start
         self._screen = screen
         self._prompt = prompt
-        self.session = opened.session
+        self._session = opened.session
         speaker = Speaker(opened.chat_id, start.options)
         self._stage = Stage(service, speaker, screen, prompt)
         self._sessions = Sessions(service, screen, prompt.read)
+
+    @property
+    def session(self) -> str | None:
+        """The session that this lane is in; None until the first message makes one."""
+        return self._stage.session or self._session
 
     @property
     def spoke(self) -> bool:
@@ -107,13 +138,17 @@ class Repl:
             if self._start.choose:
                 await self._command("/resume")
             await self._talk()
-        if greet:
-            hint = f"kore agent -r {self._stage.session or self.session}"
-            self._screen.print(Text(f"To go on later: {hint}", "dim"))
+        if self.session:
+            self._screen.print(Text(f"To go on later: kore agent -r {self.session}", "dim"))
 
     async def _greet(self) -> None:
         status = await self._service.status()
-        facts = (f"Kore {VERSION}", status.get("model"), self.session, status.get("workspace"))
+        facts = (
+            f"Kore {VERSION}",
+            status.get("model"),
+            self.session or "new session",
+            status.get("workspace"),
+        )
         line = " · ".join(visible(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))
         if hint := status.get("model_hint"):
@@ -152,7 +187,7 @@ class Repl:
                 await self._sessions.show()
             elif word == "/resume":
                 chosen = await self._sessions.resume(self._stage.lane, rest.strip())
-                self.session = chosen or self.session
+                self._stage.session = chosen or self._stage.session
             else:
                 if word == "/help":
                     self._screen.print(help_table())
