@@ -14,11 +14,12 @@ from agent.types import Result
 from gateway.console.lines import call_line, outcome, side_line, visible
 from gateway.console.speaker import Speaker, principal
 from gateway.service import Delivered, Service, WatchEvent
-from gateway.wire import watch_event_to_json
+from gateway.wire import OwnerLost, watch_event_to_json
 
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
 
+_LOST = "Kore stopped before the answer was complete; it goes on when Kore runs again"
 DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
@@ -70,6 +71,8 @@ class OneTurn:
                     async for event in watched:
                         if await self._take(event):
                             break
+                    else:
+                        raise OwnerLost(_LOST)
                     stopper.cancel()
             except* KoreError as failures:
                 failure = next(e for e in failures.exceptions if isinstance(e, KoreError))

@@ -23,6 +23,7 @@ from gateway.console.screen import Screen
 from gateway.console.speaker import Speaker, principal
 from gateway.console.view import View
 from gateway.service import Delivered, Service, WatchEvent
+from gateway.wire import OwnerLost
 
 _TICK_S = 0.1
 _WORK = (
@@ -177,6 +178,7 @@ class Stage:
             else:
                 self._held.append(event)
                 self._prompt.leave()
+        raise OwnerLost("the watch of this conversation has ended")
 
     def _take(self, event: WatchEvent) -> None:
         match event:

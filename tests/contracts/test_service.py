@@ -3,17 +3,20 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from agent.errors import KoreError
-from agent.events import ApprovalAsked, Done, TextDelta
+from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
+from gateway.app import App
 from gateway.client import Client
 from gateway.control import ControlServer
+from gateway.home import Home
 from gateway.messages import InboundMessage, Sender
 from gateway.service import Delivered, Service, WatchEvent
+from gateway.settings import load_settings
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 10
@@ -34,36 +37,64 @@ async def until_last(events: AsyncIterator[WatchEvent], event_id: str) -> list[W
     raise AssertionError("the stream of events ended before the answer")
 
 
+@asynccontextmanager
+async def desk(home: Path) -> AsyncIterator[Service]:
+    """The real one, with the offline model."""
+    settings = load_settings(
+        config=None, home=home, cwd=home, environ={}, overrides={"agent.model": "offline/echo"}
+    )
+    async with App.open(settings, Home(home), channels=False) as app:
+        yield app.desk
+
+
+@asynccontextmanager
+async def in_memory(_: Path) -> AsyncIterator[Service]:
+    async with MemoryService() as service:
+        yield service
+
+
+@pytest.fixture(params=[in_memory, desk])
+async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    async with request.param(tmp_path) as service:
+        yield service
+
+
 @pytest.fixture(params=["in-process", "over-socket"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    async with AsyncExitStack() as stack:
-        owner = await stack.enter_async_context(MemoryService())
-        if request.param == "in-process":
-            yield owner
-            return
-        path = tmp_path / "kore.sock"
-        await stack.enter_async_context(ControlServer(owner, path))
+async def service(
+    request: pytest.FixtureRequest, owner: Service, tmp_path: Path
+) -> AsyncIterator[Service]:
+    if request.param == "in-process":
+        yield owner
+        return
+    path = tmp_path / "contract.sock"
+    async with ControlServer(owner, path):
         client = await Client.connect(path)
         assert client is not None
         yield client
 
 
-async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) -> None:
+async def place(service: Service) -> tuple[str, str]:
+    """A new console's chat id and a new session it is bound to."""
     opened = await service.open_console(None, True)
-    sent = message(opened.chat_id, "hello \u5b57 \U0001f600")
+    return opened.chat_id, await service.bind(f"cli:local:{opened.chat_id}", None)
+
+
+async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) -> None:
+    chat_id, session = await place(service)
+    sent = message(chat_id, "hello \u5b57 \U0001f600")
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         seen = await until_last(events, sent.event_id)
     done = [event for event in seen if isinstance(event, Done)]
     final = "".join(event.text for event in seen if isinstance(event, Delivered))
-    assert done[0].result.session_id == opened.session
+    assert done[0].result.session_id == session
     assert final == done[0].result.text
     assert "\U0001f600" in final
 
 
 async def test_deltas_add_up_to_the_answer(service: Service) -> None:
-    opened = await service.open_console(None, True)
-    sent = message(opened.chat_id, "one two three")
+    chat_id, _ = await place(service)
+    sent = message(chat_id, "one two three")
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         seen = await until_last(events, sent.event_id)
@@ -72,22 +103,22 @@ async def test_deltas_add_up_to_the_answer(service: Service) -> None:
 
 
 async def test_the_turn_is_stored_when_the_answer_is_delivered(service: Service) -> None:
-    opened = await service.open_console(None, True)
-    sent = message(opened.chat_id, "remember this")
+    chat_id, session = await place(service)
+    sent = message(chat_id, "remember this")
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         await until_last(events, sent.event_id)
-    stored = await service.messages(opened.session)
+    stored = await service.messages(session)
     assert [m.role for m in stored] == ["user", "assistant"]
     assert stored[0].text == "remember this"
 
 
 async def test_an_answer_that_nobody_watched_waits_for_the_next_watcher(service: Service) -> None:
-    opened = await service.open_console(None, True)
-    first, second = message(opened.chat_id, "first"), message(opened.chat_id, "second")
+    chat_id, session = await place(service)
+    first, second = message(chat_id, "first"), message(chat_id, "second")
     await service.submit(first)
     async with asyncio.timeout(DEADLINE_S):
-        while not await service.messages(opened.session):
+        while len(await service.messages(session)) < 2:
             await asyncio.sleep(0.005)
     async with service.watch(first.session_key) as events:
         await service.submit(second)
@@ -97,20 +128,20 @@ async def test_an_answer_that_nobody_watched_waits_for_the_next_watcher(service:
 
 
 async def test_a_bound_lane_talks_in_its_session(service: Service) -> None:
-    one, two = await service.open_console(None, True), await service.open_console(None, True)
-    sent = message(two.chat_id, "over here")
-    assert await service.bind(sent.session_key, one.session) == one.session
+    (_, first), (chat_id, second) = await place(service), await place(service)
+    sent = message(chat_id, "over here")
+    assert await service.bind(sent.session_key, first) == first
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         await until_last(events, sent.event_id)
-    assert len(await service.messages(one.session)) == 2
-    assert not await service.messages(two.session)
+    assert len(await service.messages(first)) == 2
+    assert not await service.messages(second)
 
 
 async def test_sessions_are_listed_and_limited(service: Service) -> None:
-    opened = [await service.open_console(None, True) for _ in range(3)]
+    made = {(await place(service))[1] for _ in range(3)}
     listed = await service.sessions()
-    assert {info.id for info in listed} == {place.session for place in opened}
+    assert {info.id for info in listed} == made
     assert len(await service.sessions(limit=2)) == 2
 
 
@@ -122,8 +153,8 @@ async def test_an_unknown_session_is_an_error_with_a_sentence(service: Service) 
 
 
 async def test_stop_tells_whether_a_turn_was_running(service: Service) -> None:
-    opened = await service.open_console(None, True)
-    assert not await service.stop(f"cli:local:{opened.chat_id}")
+    chat_id, _ = await place(service)
+    assert not await service.stop(f"cli:local:{chat_id}")
 
 
 async def test_an_approval_that_nobody_asked_for_is_refused(service: Service) -> None:
@@ -146,30 +177,36 @@ async def test_replay_of_an_unknown_row_is_an_error(service: Service) -> None:
         await service.replay(999_999)
 
 
-class TestAWorkingTurn:
-    """What only a turn that waits can show; messages that make the in-memory model wait."""
+ASKS = '!tool exec {"command": "echo one"}'
 
-    async def test_a_stopped_turn_ends_as_cancelled(self, service: Service) -> None:
-        opened = await service.open_console(None, True)
-        sent = message(opened.chat_id, "slow")
-        async with service.watch(sent.session_key) as events:
-            await service.submit(sent)
-            async with asyncio.timeout(DEADLINE_S):
-                async for event in events:
-                    if isinstance(event, TextDelta):
-                        break
-            assert await service.stop(sent.session_key)
-            seen = await until_last(events, sent.event_id)
-        assert [e.result.stopped for e in seen if isinstance(e, Done)] == ["cancelled"]
 
-    async def test_an_approval_is_answered_once(self, service: Service) -> None:
-        opened = await service.open_console(None, True)
-        sent = message(opened.chat_id, "ask please")
-        async with service.watch(sent.session_key) as events:
-            await service.submit(sent)
-            async with asyncio.timeout(DEADLINE_S):
-                asked = await anext(e async for e in events if isinstance(e, ApprovalAsked))
-            assert await service.answer(asked.nonce, "session", "cli:0")
-            assert not await service.answer(asked.nonce, "once", "cli:0")
-            seen = await until_last(events, sent.event_id)
-        assert "session" in next(e.text for e in seen if isinstance(e, Delivered))
+async def asked_on(events: AsyncIterator[WatchEvent]) -> ApprovalAsked:
+    async with asyncio.timeout(DEADLINE_S):
+        async for event in events:
+            if isinstance(event, ApprovalAsked):
+                return event
+    raise AssertionError("the stream of events ended before a question")
+
+
+async def test_a_stopped_turn_ends_as_cancelled(service: Service) -> None:
+    chat_id, _ = await place(service)
+    sent = message(chat_id, ASKS)
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await asked_on(events)
+        assert await service.stop(sent.session_key)
+        seen = await until_last(events, sent.event_id)
+    assert [e.result.stopped for e in seen if isinstance(e, Done)] == ["cancelled"]
+
+
+async def test_an_approval_is_answered_once(service: Service) -> None:
+    chat_id, _ = await place(service)
+    sent = message(chat_id, ASKS)
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        asked = await asked_on(events)
+        assert asked.tool == "exec"
+        assert await service.answer(asked.nonce, "deny", "cli:0")
+        assert not await service.answer(asked.nonce, "once", "cli:0")
+        seen = await until_last(events, sent.event_id)
+    assert [e.answer for e in seen if isinstance(e, ApprovalAnswered)] == ["deny"]

@@ -43,8 +43,9 @@ class Stored:
 class MemoryService:
     """`async with MemoryService() as service`: turns run as tasks of its own group.
 
-    Messages: `slow` works until stopped, `ask` wants an approval, `tool` runs one, `fail` ends
-    in an error, `signal BLOCKED why` reports, `limit` hits one, `/x` is a command; all else echoes.
+    Messages: `slow` works until stopped, `ask` and `!tool` want an approval, `tool` runs one,
+    `fail` ends in an error, `signal BLOCKED why` reports, `limit` hits one, `/x` is a command; all
+    else echoes.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,8 @@ class MemoryService:
         lane = f"cli:local:{chat}"
         if session is None and not fresh and self.lanes:
             session = list(self.lanes.values())[-1]
-        return Opened(chat, await self.bind(lane, session), bool(self._undelivered.get(lane)))
+        bound = await self.bind(lane, session) if session is not None else None
+        return Opened(chat, bound, bool(self._undelivered.get(lane)))
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
@@ -189,8 +191,11 @@ class MemoryService:
             self._tell(lane, TextDelta("working"))
             await self._running[lane].wait()
             return replace(result, success=False, text="Stopped.", stopped="cancelled")
-        if verb == "ask":
-            return replace(result, text=f"answer: {await self._ask(lane, message)}")
+        if verb in ("ask", "!tool"):
+            answer = await self._ask(lane, message)
+            if answer is None:
+                return replace(result, success=False, text="Stopped.", stopped="cancelled")
+            return replace(result, text=f"answer: {answer}")
         if verb == "tool":
             self._tell(lane, ToolStart("1", "read_file", {"path": "notes.md"}))
             self._tell(lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1))
@@ -210,13 +215,19 @@ class MemoryService:
         self._tell(lane, TextDelta(text))
         return replace(result, text=text)
 
-    async def _ask(self, lane: str, message: InboundMessage) -> Answer:
+    async def _ask(self, lane: str, message: InboundMessage) -> Answer | None:
         if message.options.get("auto"):
             return "once"
         nonce = f"nonce-{next(self._numbers)}"
-        self._asked[nonce] = asyncio.get_running_loop().create_future()
+        future = self._asked[nonce] = asyncio.get_running_loop().create_future()
         arguments = {"command": message.content}
         self._tell(lane, ApprovalAsked(nonce, "exec", arguments, "exec asks", None, 60.0))
-        answer = await self._asked[nonce]
+        stopped = self._group.create_task(self._running[lane].wait())
+        await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not future.done():
+            del self._asked[nonce]
+            return None
+        answer = future.result()
         self._tell(lane, ApprovalAnswered(nonce, "cli:0", answer))
         return answer

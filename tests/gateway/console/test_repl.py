@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.console.speaker import Speaker
 from gateway.control import ControlServer
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.console.terminal import DEADLINE_S, kore_agent
@@ -144,11 +145,7 @@ async def test_an_answer_from_elsewhere_keeps_the_line_being_typed(
         await terminal.see(PROMPT)
         terminal.type("my dra")
         await terminal.see("my dra")
-        lane = next(iter(owner.lanes))
-        chat = lane.split(":")[2]
-        from tests.contracts.test_service import message
-
-        await owner.submit(message(chat, "from elsewhere"))
+        await owner.submit(Speaker("console-1").say("from elsewhere"))
         await terminal.see("echo: from elsewhere")
         await terminal.see("my dra")
         terminal.type("ft\r")
@@ -231,6 +228,9 @@ async def test_a_new_owner_is_found(home: Path) -> None:
         first = await stack.enter_async_context(MemoryService())
         server = await stack.enter_async_context(ControlServer(first, home / "kore.sock"))
         terminal = await stack.enter_async_context(kore_agent(home))
+        await terminal.see(PROMPT)
+        terminal.type("first\r")
+        await terminal.see("echo: first")
         await terminal.see(PROMPT)
         second = await stack.enter_async_context(MemoryService())
         second.sessions_by_id = first.sessions_by_id
