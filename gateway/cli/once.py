@@ -115,7 +115,7 @@ class OneTurn:
             case _:
                 if isinstance(event, events.Error):
                     self._error = event
-                if line := side_line(event):
+                elif line := side_line(event):
                     self._note(line)
         return False
 
@@ -142,8 +142,10 @@ class OneTurn:
         if self._result is None or self._result.stopped not in ("error", "cancelled"):
             terminal = self._out.isatty()
             print(visible(text) if terminal else text, file=self._out, flush=True)
-        elif self._error is None or self._error.message not in text:
+        else:
             self._note(visible(text))
+            if self._error is not None and self._error.message not in text:
+                self._note(side_line(self._error) or "")
 
     def _close(self) -> None:
         if self._order.output == "json":

@@ -49,8 +49,9 @@ def outcome(result: events.ToolResulted) -> list[str]:
         return [f"nothing{took}"]
     if result.name in _COUNTED and not result.is_error and len(lines) > 1:
         return [f"{len(lines):,} lines{took}"]
-    shown = [cut(line, joined=False) for line in lines[:_SHOWN_LINES]]
-    if len(lines) > _SHOWN_LINES:
+    shown = [cut(line, joined=False) for line in lines[: _SHOWN_LINES + 1]]
+    if len(lines) > _SHOWN_LINES + 1:
+        shown.pop()
         shown.append(f"… {len(lines) - _SHOWN_LINES:,} more lines")
     shown[-1] += took
     return shown
@@ -67,8 +68,8 @@ def side_line(event: events.Event) -> str | None:
             return f"{dropped} older messages have left the model's window"
         case events.Signalled(signal=signal, reason=reason):
             return visible(f"{signal}: {reason}" if reason else signal)
-        case events.Error(message=message, hint=hint):
-            return visible(f"{message} ({hint})" if hint else message)
+        case events.Error(code=code, message=message, hint=hint):
+            return visible(f"{message} ({code})" + (f"\n  {hint}" if hint else ""))
         case _:
             return None
 

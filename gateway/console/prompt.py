@@ -158,8 +158,7 @@ class _History(FileHistory):
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
-        with suppress(OSError):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
         with suppress(OSError):
@@ -168,6 +167,7 @@ class _History(FileHistory):
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
+            os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
             super().store_string(string)
 
 

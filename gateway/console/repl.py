@@ -185,6 +185,7 @@ class Repl:
         try:
             if word == "/sessions":
                 await self._sessions.show()
+                self._screen.print()
             elif word == "/resume":
                 chosen = await self._sessions.resume(self._stage.lane, rest.strip())
                 self._stage.session = chosen or self._stage.session

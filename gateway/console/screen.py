@@ -36,7 +36,8 @@ class Screen:
         width = max(20, self.console.width - 1)
         with self.console.capture() as captured:
             self.console.print(renderable, style=style, width=width)
-        return captured.get().rstrip("\n").split("\n")
+        # Padding would wrap when the window becomes narrower, and litter what is copied.
+        return [line.rstrip() for line in captured.get().rstrip("\n").split("\n")]
 
     def render_block(self, renderable: RenderableType, style: str | None = None) -> list[str]:
         """The same without the blank lines around it."""

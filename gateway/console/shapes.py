@@ -33,17 +33,25 @@ class _LeftHeading(Heading):
 
 
 class _Markdown(Markdown):
+    """Line ends stay line ends, as in every chat: an answer is not typeset."""
+
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _LeftHeading,
     }
 
+    def __init__(self, text: str) -> None:
+        # Addresses are spelled out: a link whose text is another address would deceive.
+        super().__init__(text, code_theme="ansi_dark", hyperlinks=False)
+        for block in self.parsed:
+            for token in block.children or ():
+                if token.type == "softbreak":
+                    token.type = "hardbreak"
+
 
 def markdown(text: str) -> RenderableType:
-    # Addresses are spelled out: a link whose text is another address would deceive.
     # A signal is told by a line of its own.
-    shown = visible(_PROMISE.sub("", text))
-    return _Markdown(shown, code_theme="ansi_dark", hyperlinks=False)
+    return _Markdown(visible(_PROMISE.sub("", text)))
 
 
 def diff(text: str, limit_lines: int | None = _DIFF_LINES) -> Text:

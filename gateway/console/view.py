@@ -22,6 +22,7 @@ _TAIL_CHARS = 6000
 _TAIL_LINES = 60
 _OUTPUT_LINES = 3
 _TURNS_KEPT = 8
+_STOPPED = "⏹ Stopped."
 _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
 
 
@@ -36,6 +37,7 @@ class View:
         # What the last turns have said: a delivery may come when the next turn has begun.
         self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
         self._said_before = ""
+        self._errors: deque[str] = deque(maxlen=_TURNS_KEPT)
         self._reset()
 
     def _reset(self) -> None:
@@ -134,7 +136,7 @@ class View:
         self._flush()
         match event:
             case events.Error(message=message):
-                self._said.append(message)
+                self._errors.append(message)
                 self.say(f"✗ {line}", "red")
             case events.Signalled():
                 self.say(f"■ {line}", "yellow")
@@ -146,21 +148,33 @@ class View:
     def _close_turn(self, done: events.Done) -> None:
         self._flush()
         if done.result.stopped == "cancelled":
-            self.say("■ Stopped.", "yellow")
+            # The delivery says so too, but perhaps after the next turn has begun.
+            self.say(_STOPPED, "yellow")
+            self._said.append(_STOPPED)
         usage = done.result.usage
         if usage.input or usage.output:
             took = seconds(time.monotonic() - self._since)
             self.say(f"{took} · {usage.input:,} tokens in, {usage.output:,} out")
+        self._screen.print()
+        self._last = None
         self._since = time.monotonic()
 
     def _deliver(self, delivered: Delivered) -> None:
         """Show what has not been streamed already."""
-        text = _bare(delivered.text)
-        if not any(text in _bare(said) for said in self._said):
-            self._flush()
-            if delivered.maybe_duplicate:
-                self.say("↻ you may have seen this already")
-            self._print_block(delivered.text)
+        said = [_bare(text) for text in self._said]
+        blocks = [
+            block
+            for block in _paragraphs(delivered.text)
+            if not any(_bare(block) in text for text in said)
+            and not any(error in block for error in self._errors)
+        ]
+        if not blocks:
+            return
+        self._flush()
+        if delivered.maybe_duplicate:
+            self.say("↻ you may have seen this already")
+        for block in blocks:
+            self._print_block(block)
         if delivered.last:
             self._screen.print()
             self._last = None
@@ -182,7 +196,7 @@ class View:
             lines += self._screen.render(Text(visible(self._thinking[-600:]), "dim italic"))[-3:]
         if tail := self._shortened_tail():
             lines += ["", *self._screen.render_block(shapes.markdown(tail))]
-        for started in self._tools.values():
+        for started in self._tools.values() if self.asked is None else ():
             call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
             lines += self._screen.render(shapes.tool_call(started.name, call))[:2]
             for line in self._output.get(started.id, ()):
@@ -218,3 +232,8 @@ class View:
 def _bare(text: str) -> str:
     """The text without what the stream and the delivery may differ in."""
     return _BESIDE_WORDS.sub("", text)
+
+
+def _paragraphs(text: str) -> list[str]:
+    blocks = Blocks()
+    return [block for block in [*blocks.feed(text), blocks.finish()] if block]

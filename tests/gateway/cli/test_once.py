@@ -69,7 +69,7 @@ async def test_the_exit_code_tells_how_it_ended(
 async def test_a_failed_turn_leaves_stdout_empty(service: MemoryService) -> None:
     _, out, err = await turn(service, Order("fail"))
     assert out == ""
-    assert "the model is away (try later)" in err
+    assert "the model is away (unavailable)\n  try later" in err
 
 
 async def test_json_is_one_object_with_the_outcome(service: MemoryService) -> None:

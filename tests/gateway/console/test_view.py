@@ -143,3 +143,32 @@ def test_only_y_and_a_allow(key: str, answer: str | None) -> None:
 )
 def test_times_are_short(elapsed_s: float, text: str) -> None:
     assert seconds(elapsed_s) == text
+
+
+def test_line_ends_of_an_answer_stay() -> None:
+    assert shown(delivered("one\ntwo")).startswith("one\ntwo\n")
+
+
+def test_of_a_delivery_only_the_new_part_is_shown() -> None:
+    text = shown(
+        events.TextDelta("what was said"),
+        events.Error("unavailable", "the model is away", "try later"),
+        Delivered(
+            "what was said\n\nI could not answer: the model is away (unavailable)\n\nAnd more.",
+            "final",
+            "e",
+            True,
+        ),
+    )
+    assert text.count("what was said") == 1
+    assert text.count("the model is away") == 1
+    assert "And more." in text
+
+
+def test_a_stop_is_told_once() -> None:
+    text = shown(
+        events.TextDelta("half"),
+        events.Done(Result(False, "half", "s", (), stopped="cancelled")),
+        delivered("half\n\n⏹ Stopped."),
+    )
+    assert text.count("Stopped.") == 1
