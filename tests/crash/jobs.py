@@ -1,0 +1,118 @@
+"""What people ask during the crash loop, and the account of how it was answered."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+REPEAT_MARK = "↻"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One message: `done N` in its chat answers it. `tool` has an effect that must not repeat."""
+
+    number: int
+    chat: int
+    tool: bool
+    slow: bool
+
+    @property
+    def text(self) -> str:
+        return f"job {self.number}{' tool' if self.tool else ''}{' slow' if self.slow else ''}"
+
+
+def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
+    """Jobs over several chats: a third with an effect, a few that stream for a while."""
+    return [
+        Job(n, chance.randint(1, chats), chance.random() < 0.35, chance.random() < 0.04)
+        for n in range(1, count + 1)
+    ]
+
+
+@dataclass(slots=True)
+class Account:
+    """What the crash loop found. Everything but `marked`, `unknown` and `kills` must be empty."""
+
+    jobs: int
+    kills: int = 0
+    kills_at: dict[str, int] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
+    unmarked: list[int] = field(default_factory=list)
+    out_of_order: list[int] = field(default_factory=list)
+    repeated_effects: list[int] = field(default_factory=list)
+    misplaced: list[int] = field(default_factory=list)
+    marked: int = 0
+    unknown: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        return not (
+            self.lost
+            or self.unmarked
+            or self.out_of_order
+            or self.repeated_effects
+            or self.misplaced
+        )
+
+    def report(self) -> str:
+        points = ", ".join(f"{name} {count}" for name, count in sorted(self.kills_at.items()))
+        rows = {
+            "messages": self.jobs,
+            "kills": f"{self.kills} ({points})",
+            "lost": self.lost or 0,
+            "unsafe effects twice": self.repeated_effects or 0,
+            "order violations": self.out_of_order or 0,
+            "in the wrong chat": self.misplaced or 0,
+            "repeats without a mark": self.unmarked or 0,
+            "repeats with a mark": self.marked,
+            "effects whose outcome the model was told is unknown": self.unknown,
+        }
+        width = max(map(len, rows))
+        return "\n".join(f"{name:{width}}  {value}" for name, value in rows.items())
+
+
+def settle(
+    account: Account,
+    jobs: Sequence[Job],
+    answers: Mapping[int, Sequence[str]],
+    effects: Path,
+) -> None:
+    """Compare what was asked with what every chat shows in the end."""
+    by_number = {job.number: job for job in jobs}
+    for chat, texts in answers.items():
+        seen: list[int] = []
+        for text in texts:
+            for number in _done(text):
+                if number not in by_number or by_number[number].chat != chat:
+                    account.misplaced.append(number)
+                elif number not in seen:
+                    if seen and number < max(seen):
+                        account.out_of_order.append(number)
+                    seen.append(number)
+                elif REPEAT_MARK in text:
+                    account.marked += 1
+                else:
+                    account.unmarked.append(number)
+        account.lost += [job.number for job in jobs if job.chat == chat and job.number not in seen]
+    answered = set(answers)
+    account.lost += [job.number for job in jobs if job.chat not in answered]
+    for job in jobs:
+        if job.tool:
+            times = _effects(effects / str(job.number))
+            if times > 1:
+                account.repeated_effects.append(job.number)
+            account.unknown += times == 0
+
+
+def _done(text: str) -> Iterator[int]:
+    for line in text.splitlines():
+        words = line.split()
+        for word, number in pairwise(words):
+            if word == "done" and number.isdigit():
+                yield int(number)
+
+
+def _effects(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
