@@ -56,6 +56,7 @@ class BotApi(LoopbackServer):
         self.allowed_updates: list[str] | None = None
         self.calls: list[str] = []
         self.polls_done = 0
+        self.first_poll_at: float | None = None
         self._faults = FaultPlan()
         self._poll: asyncio.Event | None = None
         self.app.router.add_route("*", "/bot{token}/{method}", self._handle)
@@ -210,6 +211,7 @@ class BotApi(LoopbackServer):
     async def _get_updates(self, params: Mapping[str, Any]) -> list[bytes]:
         if self.methods.webhook_url:
             raise Refusal(409, WEBHOOK_ACTIVE)
+        self.first_poll_at = self.first_poll_at or time.time()
         if self._poll is not None:
             self._poll.set()
         ended = self._poll = asyncio.Event()

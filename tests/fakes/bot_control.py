@@ -78,6 +78,7 @@ class BotControl:
                 "delivered": api.updates.delivered,
                 "polling": api.polling,
                 "polls_done": api.polls_done,
+                "first_poll_at": api.first_poll_at,
                 "calls": len(api.calls),
                 "sent": len(api.sent),
             }

@@ -1,0 +1,1 @@
+"""What the README quotes, measured: `python -m bench` (see bench/README.md)."""

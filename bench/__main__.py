@@ -1,0 +1,77 @@
+"""`python -m bench [PART …]`: measure, print a table, keep it as JSON in bench/results/."""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+
+from bench.figure import Figure, table
+from bench.process import ROOT, kore_command
+
+PARTS = ("startup", "oneshot", "idle", "turn", "history", "burst", "tokens", "journal")
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--program", metavar="FILE", help="the kore to measure")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a goal is missed")
+    options = parser.parse_args()
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"found {', '.join(sorted(unknown))}, expected some of {', '.join(PARTS)}")
+    command = kore_command(options.program)
+    facts = _facts(command)
+    print("  ".join(f"{name}: {value}" for name, value in facts.items()), end="\n\n")
+    figures: list[Figure] = []
+    for part in options.parts or PARTS:
+        print(f"measuring {part} …", file=sys.stderr, flush=True)
+        figures += asyncio.run(import_module(f"bench.{part}").measure(command))
+    print(table(figures), flush=True)
+    _keep(facts, figures)
+    missed = any(figure.reached is False for figure in figures)
+    return 1 if options.strict and missed else 0
+
+
+def _facts(command: list[str]) -> dict[str, str]:
+    """What a reader needs to compare two tables."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit or "unknown",
+        "python": platform.python_version(),
+        "cores": str(os.cpu_count()),
+        "import asyncio": f"{_asyncio_ms():.0f} ms",
+        "load": f"{os.getloadavg()[0]:.2f}",
+        "program": " ".join(command),
+    }
+
+
+def _asyncio_ms() -> float:
+    """A yardstick for the machine at this moment: the import of asyncio by a fresh Python."""
+    code = "import time; t = time.perf_counter(); import asyncio; print(time.perf_counter() - t)"
+    taken = []
+    for _ in range(5):
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        taken.append(float(ran.stdout) * 1000)
+    return statistics.median(taken)
+
+
+def _keep(facts: dict[str, str], figures: list[Figure]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    content = {**facts, "figures": [figure.to_json() for figure in figures]}
+    file = RESULTS / f"{facts['at'][:19].replace(':', '')}.json"
+    file.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The scene of a measurement: stand-in servers as processes, and a real gateway beside them."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bench.bare import TOKEN
+from bench.process import ROOT, Running, environ
+
+ACCOUNT = TOKEN.partition(":")[0]
+OWNER = 7
+_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A stand-in with its control routes (tests/fakes)."""
+
+    url: str
+    session: aiohttp.ClientSession
+
+    async def get(self, path: str, **query: Any) -> Any:
+        async with self.session.get(f"{self.url}/control/{path}", params=query) as response:
+            return await response.json()
+
+    async def post(self, path: str, data: Any) -> Any:
+        async with self.session.post(f"{self.url}/control/{path}", json=data) as response:
+            response.raise_for_status()
+            return await response.json()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`bot` and `model` are the stand-ins, `home` is Kore's folder with its configuration."""
+
+    bot: Server
+    model: Server
+    home: Path
+    command: Sequence[str]
+
+    @asynccontextmanager
+    async def gateway(self) -> AsyncIterator[Running]:
+        """`kore gateway`, from its first poll on."""
+        with self.process([*self.command, "gateway", "-q"]) as running:
+            await self._until_polling(running)
+            yield running
+
+    @asynccontextmanager
+    async def bare_gateway(self) -> AsyncIterator[Running]:
+        """The same way of a message in a script of a few lines (bench/bare.py)."""
+        script = [sys.executable, "-m", "bench.bare", "gateway", self.bot.url, self.model.url]
+        with self.process(script) as running:
+            await self._until_polling(running)
+            yield running
+
+    def process(self, command: Sequence[str]) -> Running:
+        return Running(command, environ(self.home), self.home.parent)
+
+    async def say(self, chat: int, text: str) -> float:
+        """Deliver a message to the Bot API; returns when, as Unix time in seconds."""
+        said = await self.bot.post("user_says", {"chat_id": chat, "text": text})
+        return float(said["at"])
+
+    async def answers(self, since: int, count: int = 1) -> tuple[list[dict[str, Any]], int]:
+        """Messages that the bot sent, from number `since` of its effects on, and how many effects
+        there are now."""
+        found: list[dict[str, Any]] = []
+        deadline = time.monotonic() + _WAIT_S
+        while len(found) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(found)} of {count} answers within {_WAIT_S:g} s")
+            effects = await self.bot.get("sent", since=since, wait_s=1)
+            found += [effect for effect in effects if effect["method"] == "sendMessage"]
+            since += len(effects)
+        return found, since
+
+    async def turn_ms(self, chat: int, text: str, since: int) -> tuple[float, int]:
+        """One message and its answer: milliseconds from delivery to the answer's arrival."""
+        at = await self.say(chat, text)
+        answers, since = await self.answers(since)
+        return (answers[0]["time"] - at) * 1000, since
+
+    async def effects(self) -> int:
+        return int((await self.bot.get("state"))["sent"])
+
+    async def _until_polling(self, running: Running) -> None:
+        calls = (await self.bot.get("state"))["calls"]
+
+        async def is_polling() -> bool:
+            if running.process.poll() is not None:
+                raise RuntimeError("the gateway ended at once; its words stand above")
+            state = await self.bot.get("state")
+            return bool(state["polling"] and state["calls"] > calls)
+
+        await until(is_polling)
+
+
+async def until(is_true: Callable[[], Any]) -> None:
+    """Ask every 20 ms."""
+    async with asyncio.timeout(_WAIT_S):
+        while not await is_true():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def open_stage(command: Sequence[str], *, latency_ms: int = 0) -> AsyncIterator[Stage]:
+    """Both stand-ins and a fresh home; the model answers after `latency_ms`, by echo."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kore-bench-")))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        model = _start(stack, "model", "--latency-ms", str(latency_ms))
+        bot = _start(stack, "telegram")
+        home = folder / "home"
+        _configure(home, bot, model)
+        yield Stage(Server(bot, session), Server(model, session), home, command)
+
+
+def _start(stack: AsyncExitStack, module: str, *words: str) -> str:
+    """A stand-in as a process of its own; returns its address."""
+    command = [sys.executable, "-m", f"tests.fakes.{module}", *words]
+    running = stack.enter_context(Running(command, environ(), ROOT, stdout=subprocess.PIPE))
+    assert running.process.stdout is not None
+    port = json.loads(running.process.stdout.readline())["port"]
+    return f"http://127.0.0.1:{port}"
+
+
+def _configure(home: Path, bot: str, model: str) -> None:
+    home.mkdir()
+    model_entry = {"model_name": "default", "model": "openai/stand-in", "api_key": "none"}
+    settings = {
+        "model_list": [{**model_entry, "api_base": f"{model}/v1"}],
+        "telegram": {
+            "enabled": True,
+            "token": TOKEN,
+            "allow_from": ["*"],
+            "base_url": bot,
+            "rate_limits": "off",
+        },
+        "access": {"owner": f"telegram:{OWNER}"},
+        "http": {"port": 0},
+    }
+    config = home / "config.json"
+    config.write_text(json.dumps(settings))
+    config.chmod(0o600)

@@ -1,0 +1,36 @@
+"""How long `kore` takes to say a word about itself."""
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.figure import Figure, sampled
+from bench.process import environ, wall_ms
+
+RUNS = 11
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="kore-bench-") as folder:
+        cwd = Path(folder)
+        env = environ(cwd / "home")
+        wanted = {
+            "bare": [sys.executable, "-c", "pass"],
+            "--version": [*command, "--version"],
+            "--help": [*command, "--help"],
+        }
+        taken: dict[str, list[float]] = {name: [] for name in wanted}
+        # In turns, so that a busy moment of the machine falls on all of them.
+        for n in range(RUNS + 1):
+            for name, words in wanted.items():
+                elapsed_ms = wall_ms(words, env, cwd)
+                if n:
+                    taken[name].append(elapsed_ms)
+    bare = statistics.median(taken.pop("bare"))
+    goals = {"--version": 40, "--help": 70}
+    return [
+        sampled(f"kore {name}", "ms", samples, bare=bare, goal=goals[name])
+        for name, samples in taken.items()
+    ]

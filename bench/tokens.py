@@ -1,0 +1,75 @@
+"""What a conversation costs in input tokens (characters / 4), and how much a prompt cache saves."""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+from bench.figure import Figure
+from bench.stage import OWNER, open_stage
+
+_QUESTIONS = (
+    "What do you know about me so far?",
+    "I am planning a weekend in Lisbon in May. Which three things should I not miss?",
+    "What is in my notes folder?",
+    "Thanks. Put the castle first, and tell me how long each visit takes.",
+    "And what does your own description say about you?",
+    "How would you get from the airport to the old town?",
+    "What would the weather be like then?",
+    "Please look up what my memory file holds.",
+    "Now write me a packing list of at most ten things.",
+    "Good, that is all for today. Sum it up in two sentences.",
+)
+# Turn (from 0) -> the tool call with which the model begins it.
+_CALLS = {
+    2: ("list_dir", {"path": "."}),
+    4: ("read_file", {"path": "IDENTITY.md"}),
+    7: ("read_file", {"path": "memory/MEMORY.md"}),
+}
+_ANSWER = (
+    "Here is what I would say to that, in a few plain sentences. The castle on the hill opens at "
+    "nine and takes about two hours; go early, since the queue grows. The tower by the river and "
+    "the old monastery are next to each other, so one afternoon is enough for both of them."
+)
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    async with open_stage(command) as stage, stage.gateway():
+        await stage.turn_ms(OWNER, "hi", await stage.effects())
+        hi = await stage.model.get("requests", since=0)
+    async with open_stage(command) as stage, stage.gateway():
+        await stage.model.post("script", _script())
+        since = await stage.effects()
+        for question in _QUESTIONS:
+            _, since = await stage.turn_ms(OWNER, question, since)
+        asked = [request["raw"] for request in await stage.model.get("requests", since=0)]
+    expected = len(_QUESTIONS) + len(_CALLS)
+    assert len(asked) == expected, f"{len(asked)} requests instead of {expected}"
+    first, body = len(hi[0]["raw"]) / 4, json.loads(hi[0]["raw"])
+    total = sum(map(len, asked)) / 4
+    prefix = min(_share(before, after) for before, after in pairwise(asked))
+    note = f"{len(body['tools'])} tools; system prompt {len(body['messages'][0]['content']) // 4:,}"
+    return [
+        Figure('first request for "hi"', "tokens", first, goal=2_500, note=note),
+        Figure("10 turns with 3 tool calls", "tokens", total, goal=38_500),
+        Figure("least prefix share", "", prefix, goal=1.0, at_least=True),
+    ]
+
+
+def _script() -> list[dict[str, object]]:
+    replies: list[dict[str, object]] = []
+    for turn in range(len(_QUESTIONS)):
+        if turn in _CALLS:
+            name, arguments = _CALLS[turn]
+            call = {"name": name, "arguments": arguments, "id": f"call_{turn}"}
+            replies.append({"tool_calls": [call]})
+        replies.append({"text": _ANSWER})
+    return replies
+
+
+def _share(before: str, after: str) -> float:
+    """How much of a request, without its closing brackets `]}`, begins the next one."""
+    common = next(
+        (n for n, pair in enumerate(zip(before, after, strict=False)) if len(set(pair)) > 1),
+        len(after),
+    )
+    return min(common, len(before) - 2) / (len(before) - 2)
