@@ -14,7 +14,7 @@ from agent.context.system import Workspace
 from agent.errors import ConfigError, ProviderError, of_code
 from agent.events import Event
 from agent.executor import Executor, Place, Stopped
-from agent.history import History, MemoryHistory
+from agent.history import History, MemoryHistory, answer_open_calls
 from agent.loop import Conversation, Loop, ModelCall
 from agent.outlet import Outlet
 from agent.progress import NoProgress, Progress, Stop
@@ -23,10 +23,11 @@ from agent.providers.base import Provider
 from agent.providers.models import Models
 from agent.security.policy import Approver, DefaultPolicy
 from agent.settings import AgentSettings
+from agent.signals import find_signal
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions, Runner
 from agent.tools.toolbox import Toolbox, default_tools
-from agent.types import Message, Result, ToolResult, assistant, user
+from agent.types import Message, Result, Stopping, Text, ToolResult, Usage, assistant, user
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Agent:
     `model` is a name (`vendor/model`), a `Provider`, or `Models` that know several names; without
     one, a key in the environment or the offline stand-in decides. `tools` are added to the
     built-in ones. `approve` is asked for calls that need a person's consent; without it they are
-    refused. `workspace` holds the prompt files and is where tools work (default: this folder).
+    refused; `Permissions` in its place bring a policy of one's own. `workspace` holds the prompt
+    files and is where tools work (default: this folder).
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Agent:
         *,
         tools: Sequence[Tool] = (),
         history: History | None = None,
-        approve: Approver | None = None,
+        approve: Approver | Permissions | None = None,
         workspace: str | Path = ".",
         settings: AgentSettings | None = None,
     ) -> None:
@@ -75,7 +77,9 @@ class Agent:
         self.toolbox = Toolbox([*default_tools(self.settings.tools), *tools])
         self.workspace = Workspace(Path(workspace).expanduser().resolve())
         self._history = history or MemoryHistory()
-        self._permissions = Permissions(DefaultPolicy("local"), approve)
+        if not isinstance(approve, Permissions):
+            approve = Permissions(DefaultPolicy("local"), approve)
+        self._permissions = approve
 
     async def run(self, prompt: str, *, session: str | None = None) -> Result:
         """`stream`, collected. Raises the `KoreError` that ended the turn, if one did."""
@@ -130,44 +134,51 @@ class Turn:
         self._task = task
         self._outlet = Outlet()
         self._loop: Loop | None = None
+        self._closing: tuple[Message, ...] = ()
 
     async def events(self) -> AsyncGenerator[Event]:
+        """The events, `Done` last, whether the turn came to its end or was stopped."""
         writer = asyncio.create_task(self._write(), name=f"turn {self._task.session}")
         self._task.stop.bind(writer)
         try:
-            async for event in self._outlet.drain(writer):
-                yield event
-            await writer
+            async with aclosing(self._outlet.drain(writer)) as stream:
+                async for event in stream:
+                    yield event
+            if writer.cancelled():
+                # Through `Stop`: the turn comes to a result instead of vanishing.
+                yield events.Done(self._result("cancelled"))
+            else:
+                for event in writer.result():
+                    yield event
         finally:
             writer.cancel()
             await asyncio.wait({writer})
 
     def settled(self) -> list[Message]:
         """The new messages, valid whenever one looks."""
-        return self._loop.settled() if self._loop else []
+        if self._loop is not None:
+            return [*self._loop.settled(), *self._closing]
+        known = {
+            call_id: Message("tool", (Text(result.for_model),), (), call_id, result.is_error)
+            for call_id, result in self._task.known.items()
+        }
+        return answer_open_calls(self._task.messages, known)
 
-    async def _write(self) -> None:
-        """Run the loop; whatever ends it, `Done` is the last event."""
+    async def _write(self) -> list[Event]:
+        """Run the loop; returns the last events, which nothing may keep from the reader."""
         try:
             self._loop = await self._prepare()
             await self._loop.run(self._task.max_iterations or self._agent.settings.max_iterations)
-            result = self._result()
+            result = self._result(None)
         except Stopped as exc:
-            result = self._result()
-            messages = (*result.messages, assistant(str(exc)))
-            text = f"{result.text}\n\n{exc}".strip()
-            result = replace(result, success=False, text=text, messages=messages, stopped=exc.why)
+            self._closing = (assistant(str(exc)),)
+            result = self._result(exc.why)
         except (ProviderError, ConfigError) as exc:
-            await self._outlet.emit(events.Error(exc.code, str(exc), exc.hint))
-            result = replace(self._result(), success=False, stopped="error", error_code=exc.code)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if not self._task.stop.requested or current is None:
-                raise
-            # Asked for through `Stop`: the turn comes to a result instead of vanishing.
-            current.uncancel()
-            result = replace(self._result(), success=False, stopped="cancelled")
-        await self._outlet.emit(events.Done(result))
+            result = replace(self._result("error"), error_code=exc.code)
+            return [events.Error(exc.code, str(exc), exc.hint), events.Done(result)]
+        if result.signal is None:
+            return [events.Done(result)]
+        return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
 
     async def _prepare(self) -> Loop:
         agent, task = self._agent, self._task
@@ -193,13 +204,23 @@ class Turn:
         conversation = Conversation(list(task.messages), task.trimmed)
         return Loop(call, conversation, executor, task.progress, self._outlet)
 
-    def _result(self) -> Result:
-        if self._loop is None:
-            return Result(False, "", self._task.session, ())
-        result = self._loop.result(self._task.session)
-        if not result.text:
-            return replace(result, text=load("empty_reply"))
-        return result
+    def _result(self, stopped: Stopping | None) -> Result:
+        """What the turn came to; `stopped` names what ended it when it was not the model."""
+        messages = self.settled()
+        said_before = self._loop.said_before if self._loop else []
+        texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
+        text = "\n\n".join(filter(None, texts))
+        signal, reason = find_signal(text)
+        return Result(
+            success=bool(text) and stopped is None and signal != "BLOCKED",
+            text=text or ("" if stopped else load("empty_reply")),
+            session_id=self._task.session,
+            messages=tuple(messages),
+            usage=self._loop.usage if self._loop else Usage(),
+            signal=signal,
+            signal_reason=reason,
+            stopped=stopped,
+        )
 
 
 def _first(chosen: float | None, general: float | None) -> float | None:

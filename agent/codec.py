@@ -6,14 +6,15 @@ fields it does not know, so that an older Kore can read what a newer one wrote.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, get_args
+from dataclasses import asdict, fields
+from typing import Any, TypeVar, cast, get_args
 
 from agent import events
 from agent.errors import KoreError
 from agent.events import Event
 from agent.types import Context, Message, Part, Result, Text, Thinking, ToolCall, Usage
 
+T = TypeVar("T")
 _EVENTS: dict[str, type[Event]] = {cls.type: cls for cls in get_args(Event)}
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
@@ -71,17 +72,18 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
-    """Raises `KoreError` for a type that this version does not know."""
-    fields = dict(data)
-    cls = _EVENTS.get(fields.pop("type", ""))
+    """Raises `KoreError` for a type that this version does not know, and for a damaged event."""
+    cls = _EVENTS.get(data.get("type", ""))
     if cls is None:
         raise KoreError(f"an event of unknown type {data.get('type')!r}")
-    if cls is events.Done:
-        return events.Done(result_from_json(fields["result"]))
-    if cls is events.UsageReport:
-        return events.UsageReport(Usage(**fields["usage"]))
-    known = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
-    return cls(**known)
+    try:
+        if cls is events.Done:
+            return events.Done(result_from_json(data["result"]))
+        if cls is events.UsageReport:
+            return events.UsageReport(_of(Usage, data["usage"]))
+        return _of(cls, data)
+    except (KeyError, TypeError) as exc:
+        raise KoreError(f"a stored event is damaged: {exc!r}") from exc
 
 
 def result_to_json(result: Result) -> dict[str, Any]:
@@ -99,10 +101,14 @@ def result_to_json(result: Result) -> dict[str, Any]:
 
 
 def result_from_json(data: Mapping[str, Any]) -> Result:
-    fields = dict(data)
-    fields["messages"] = tuple(message_from_json(message) for message in fields["messages"])
-    fields["usage"] = Usage(**fields["usage"])
-    return Result(**fields)
+    messages = tuple(message_from_json(message) for message in data["messages"])
+    return _of(Result, {**data, "messages": messages, "usage": _of(Usage, data["usage"])})
+
+
+def _of(cls: type[T], data: Mapping[str, Any]) -> T:
+    """The dataclass made of those of its fields that are there."""
+    names = [field.name for field in fields(cast(Any, cls))]
+    return cls(**{name: data[name] for name in names if name in data})
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:

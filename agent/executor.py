@@ -39,9 +39,10 @@ class Stopped(KoreError):
 
 
 class Executor:
-    """Runs calls; `results` holds the tool message of every call that came to an end.
+    """Runs calls; `results` holds the tool message of every call of the newest reply that ended.
 
-    `known` are results from before a restart, by call id: those calls are not run again.
+    `known` are results from before a restart, by call id: those calls of the first reply are not
+    run again. Ids are a reply's own: some vendors use them again in the next one.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Executor:
 
     async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
         """The tool messages, in call order. Raises `Stopped` for a model that runs in circles."""
+        self.results = {}
         await self._outlet.emit(events.State("executing"))
         for batch in _batches(calls, self._runner):
             if len(batch) == 1:
@@ -69,6 +71,7 @@ class Executor:
             else:
                 await self._run_together(batch)
         await self._outlet.emit(events.State("observing"))
+        self._known = {}
         return [self.results[call.id] for call in calls]
 
     async def _run_together(self, batch: Sequence[ToolCall]) -> None:
@@ -94,8 +97,9 @@ class Executor:
         verdict = self._guard.judge(call, result)
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
-        await self._progress.finish(call, result)
+        # What has happened is known before it is stored: a stop in between does not forget it.
         self.results[call.id] = tool_message(call, result.for_model, is_error=result.is_error)
+        await self._progress.finish(call, result)
         await self._report(call, result, time.monotonic() - began)
         if verdict == "stop":
             raise Stopped("loop", fill("stopped_loop", tool=call.name))
@@ -125,14 +129,13 @@ def _batches(calls: Sequence[ToolCall], runner: Runner) -> Iterator[list[ToolCal
     """Neighbouring reads together, everything else alone."""
     reads: list[ToolCall] = []
     for call in calls:
-        if runner.effect(call) == "read":
-            reads.append(call)
-            if len(reads) < PARALLEL_READS:
-                continue
-        if reads:
+        is_read = runner.effect(call) == "read"
+        if reads and (not is_read or len(reads) == PARALLEL_READS):
             yield reads
-        if call not in reads:
+            reads = []
+        if is_read:
+            reads.append(call)
+        else:
             yield [call]
-        reads = []
     if reads:
         yield reads

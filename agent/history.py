@@ -1,7 +1,9 @@
 """Conversations: where they are kept for library users, and what makes one valid."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -42,26 +44,36 @@ class JsonlHistory:
         self._folder = Path(folder)
 
     async def load(self, session: str) -> list[Message]:
+        """The messages. Raises `KoreError` for a damaged line, which it names."""
         path = self._path(session)
         if not path.exists():
             return []
-        lines = path.read_text("utf-8").split("\n")
-        if lines.pop():
-            # No newline at the end: the last write was cut.
-            path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        records = [json.loads(line) for line in lines]
-        return [message_from_json(record) for record in records if "_type" not in record]
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(path, whole)
+        messages: list[Message] = []
+        for number, line in enumerate(content[:whole].splitlines(), 1):
+            try:
+                record = json.loads(line)
+                if "_type" not in record:
+                    messages.append(message_from_json(record))
+            except (ValueError, TypeError, KoreError) as exc:
+                raise KoreError(
+                    f"{path}, line {number}: found no message ({exc}). Mend or delete that line."
+                ) from exc
+        return messages
 
     async def append(self, session: str, messages: Sequence[Message]) -> None:
         path = self._path(session)
         path.parent.mkdir(parents=True, exist_ok=True)
         records = [] if path.exists() else [{"_type": "meta", "id": session}]
         records += [message_to_json(message) for message in messages]
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(dumps(record) + "\n" for record in records))
+        with path.open("ab") as file:
+            file.write("".join(dumps(record) + "\n" for record in records).encode())
 
     def _path(self, session: str) -> Path:
-        if not session or set(session) & set('/\\\0') or session.startswith("."):
+        if not session or set(session) & set("/\\\0") or session.startswith("."):
             raise KoreError(f"{session!r} cannot be a session's name: it must be a plain file name")
         return self._folder / f"{session}.jsonl"
 
@@ -93,15 +105,15 @@ def is_valid(messages: Iterable[Message]) -> bool:
     """True when every call has exactly one result, right behind it and in call order."""
     expected: list[str] = []
     for message in messages:
-        if message.role == "tool":
-            if not expected or message.tool_call_id != expected.pop(0):
+        if expected:
+            if message.role != "tool" or message.tool_call_id != expected.pop(0):
                 return False
-        elif expected:
-            return False
-        else:
+        elif message.tool_calls:
             expected = [call.id for call in message.tool_calls]
-            if len(set(expected)) != len(expected):
+            if len(set(expected)) != len(expected) or message.role != "assistant":
                 return False
+        elif message.role == "tool":
+            return False
     return not expected
 
 
@@ -121,11 +133,15 @@ def repair(messages: Sequence[Message]) -> list[Message]:
             continue
         results: dict[str, Message] = {}
         while index < len(messages) and messages[index].role == "tool":
-            results.setdefault(messages[index].tool_call_id or "", messages[index])
+            answered = messages[index].tool_call_id
+            if answered is not None:
+                results.setdefault(answered, messages[index])
             index += 1
-        unique = tuple({call.id: call for call in message.tool_calls}.values())
-        if unique != message.tool_calls:
-            message = Message(message.role, message.content, unique)
+        calls = tuple({call.id: call for call in message.tool_calls}.values())
+        if message.role != "assistant":
+            calls = ()
+        if calls != message.tool_calls:
+            message = replace(message, tool_calls=calls)
         repaired.append(message)
         repaired.extend(answer_open_calls([message], results))
     return repaired

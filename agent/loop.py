@@ -16,7 +16,7 @@ from agent.progress import Progress
 from agent.prompts import fill, load
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.signals import find_signal
-from agent.types import Message, Result, Usage, assistant
+from agent.types import Message, Usage, assistant
 
 _REPLY_SHARE = 0.2
 _REPLY_TOKENS = 8_000
@@ -61,11 +61,12 @@ class Loop:
         self._executor = executor
         self._progress = progress
         self._outlet = outlet
-        self._said_before = _since_last_user(conversation.messages)
+        self.usage = Usage()
+        self.said_before = _since_last_user(conversation.messages)
         self._new: list[Message] = []
-        self._partial = ""
-        self._usage = Usage()
+        self._partial: list[str] = []
         self._window = call.window
+        self._fixed_tokens = _fixed_tokens(call)
         self._dropped = 0
 
     async def run(self, max_iterations: int) -> None:
@@ -73,12 +74,12 @@ class Loop:
         await self._execute()
         for n in range(1, max_iterations + 1):
             await self._outlet.emit(events.IterationStart(n, max_iterations))
-            await self._plan()
+            reply = await self._plan()
+            await self._execute()
             await self._outlet.emit(events.State("reflecting"))
-            if not open_calls(self._conversation.messages):
+            if not reply.tool_calls or find_signal(reply.text)[0]:
                 await self._outlet.emit(events.State("done"))
                 return
-            await self._execute()
         raise Stopped("max_iterations", fill("max_iterations", n=max_iterations))
 
     def settled(self) -> list[Message]:
@@ -88,38 +89,24 @@ class Loop:
         open_ended = answer_open_calls(self._conversation.messages, self._executor.results)
         messages += open_ended
         if self._partial:
-            messages.append(assistant(self._partial))
+            messages.append(assistant("".join(self._partial)))
         return messages
 
-    def result(self, session: str) -> Result:
-        """What the turn came to, if the model had its say."""
-        messages = self.settled()
-        texts = [m.text.strip() for m in (*self._said_before, *messages) if m.role == "assistant"]
-        text = "\n\n".join(filter(None, texts))
-        signal, reason = find_signal(text)
-        return Result(
-            success=bool(text) and signal != "BLOCKED",
-            text=text,
-            session_id=session,
-            messages=tuple(messages),
-            usage=self._usage,
-            signal=signal,
-            signal_reason=reason,
-        )
-
-    async def _plan(self) -> None:
+    async def _plan(self) -> Message:
         """One model call; its reply is journaled before anything of it runs."""
         await self._outlet.emit(events.State("planning"))
         reply = await self._ask_within_window()
         if reply.usage is not None:
-            self._usage += reply.usage
-            await self._outlet.emit(events.UsageReport(self._usage))
+            self.usage += reply.usage
+            await self._outlet.emit(events.UsageReport(self.usage))
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
         if reply.finish_reason == "length":
             await self._outlet.emit(events.Notice("warning", load("reply_cut")))
-        await self._progress.reply(reply.message)
-        self._partial = ""
+        # Said is said: a stop while it is being stored must find it in the conversation.
+        self._partial = []
         self._add([reply.message])
+        await self._progress.reply(reply.message)
+        return reply.message
 
     async def _ask_within_window(self) -> events.Reply:
         for _ in range(_SHRINKS):
@@ -131,6 +118,7 @@ class Loop:
         return await self._ask()
 
     async def _ask(self) -> events.Reply:
+        self._partial = []
         request = await self._request()
         stream = self._call.provider.stream(request)
         # Providers are async generators; closing one ends its connection at once.
@@ -140,19 +128,16 @@ class Loop:
                     case events.Reply():
                         return event
                     case events.TextDelta(text):
-                        self._partial += text
+                        self._partial.append(text)
                     case events.Retry():
-                        self._partial = ""
+                        self._partial = []
                 await self._outlet.emit(event)
         raise BadReply("the model's stream ended without a reply")
 
     async def _request(self) -> ModelRequest:
         call = self._call
-        fixed = estimate_text(call.system) + sum(
-            estimate_text(f"{spec.description}{spec.parameters}") for spec in call.tools
-        )
         reserve = min(call.max_tokens or _REPLY_TOKENS, int(self._window * _REPLY_SHARE))
-        limit = max(self._window - fixed - reserve, _SMALLEST_WINDOW)
+        limit = max(self._window - self._fixed_tokens - reserve, _SMALLEST_WINDOW)
         conversation = self._conversation
         window = fit(repair(conversation.messages), limit, trimmed=conversation.trimmed)
         if window.dropped > self._dropped:
@@ -182,3 +167,8 @@ class Loop:
 
 def _since_last_user(messages: Sequence[Message]) -> list[Message]:
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]
+
+
+def _fixed_tokens(call: ModelCall) -> int:
+    tools = (f"{spec.name}{spec.description}{spec.parameters}" for spec in call.tools)
+    return estimate_text(call.system) + sum(map(estimate_text, tools))

@@ -45,12 +45,13 @@ class Stop:
         self._task: asyncio.Task[Any] | None = None
 
     def request(self) -> None:
-        self.requested = True
-        if self._task is not None:
+        """Asking twice is asking once: the clean-up after the first is not cut short."""
+        if not self.requested and self._task is not None:
             self._task.cancel()
+        self.requested = True
 
     def bind(self, task: asyncio.Task[Any]) -> None:
-        """Names the task that a request cancels."""
+        """Names the task that a request cancels, also one that was made before."""
         self._task = task
         if self.requested:
             task.cancel()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 Role = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
 Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
+Stopping = Literal["max_iterations", "loop", "cancelled", "error"]
 JsonSchema = Mapping[str, Any]
 
 
@@ -68,6 +69,8 @@ class Message:
     # Encodings that a provider has already made of this message, by dialect. A long history is
     # thus serialised once, not at every request.
     wire: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False, init=False)
+    # An estimate of its size, once somebody has counted (see `context/budget.py`).
+    tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 
     @property
     def text(self) -> str:
@@ -132,5 +135,5 @@ class Result:
     usage: Usage = Usage()
     signal: Signal | None = None
     signal_reason: str | None = None
-    stopped: Literal["max_iterations", "loop", "cancelled", "error"] | None = None
+    stopped: Stopping | None = None
     error_code: str | None = None

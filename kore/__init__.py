@@ -1,10 +1,56 @@
 """Kore as a library: an agent that talks to a model, runs tools and keeps its history valid.
 
-    import kore
+import kore
 
-    result = await kore.run("What is in this folder?", model="openai/gpt-5")
+result = await kore.run("What is in this folder?", model="openai/gpt-5")
 """
 
+from agent import events
 from agent.agent import Agent
-from agent.errors import KoreError
-__all__ = ["Agent"]
+from agent.errors import ConfigError, KoreError, PolicyDenied, ProviderError, ToolError
+from agent.events import Event
+from agent.face import run, stream
+from agent.history import History, JsonlHistory, MemoryHistory
+from agent.providers.base import ModelRequest, Provider
+from agent.providers.routing import register_provider
+from agent.security.policy import ApprovalRequest, Approver, Decision, Policy, ToolRequest
+from agent.settings import AgentSettings
+from agent.tools.base import CallContext, Tool
+from agent.tools.runner import Permissions
+from agent.types import Message, Result, Text, ToolCall, ToolResult, Usage
+from agent.version import VERSION as __version__
+
+__all__ = [
+    "Agent",
+    "AgentSettings",
+    "ApprovalRequest",
+    "Approver",
+    "CallContext",
+    "ConfigError",
+    "Decision",
+    "Event",
+    "History",
+    "JsonlHistory",
+    "KoreError",
+    "MemoryHistory",
+    "Message",
+    "ModelRequest",
+    "Permissions",
+    "Policy",
+    "PolicyDenied",
+    "Provider",
+    "ProviderError",
+    "Result",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolError",
+    "ToolRequest",
+    "ToolResult",
+    "Usage",
+    "__version__",
+    "events",
+    "register_provider",
+    "run",
+    "stream",
+]

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from agent.errors import KoreError, PolicyDenied, ToolError
 from agent.prompts import load
@@ -14,6 +14,7 @@ from agent.tools.toolbox import Toolbox
 from agent.types import Effect, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -46,25 +47,37 @@ class Runner:
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
         """The call's result. `on_start` is awaited between the permission and the first effect."""
-        call = context.call
         try:
-            tool, args = self._check(call)
-            await self._permit(tool, args, context)
+            tool, args = self._check(context.call)
+            plan = Plan()
+            if isinstance(tool, _Plans):
+                plan = await self._within(tool, tool.plan(args, context))
+            await self._permit(tool, args, plan, context)
+            await on_start()
+            return _checked(tool, await self._within(tool, tool.run(args, context)))
         except (ToolError, PolicyDenied) as exc:
             return ToolResult(str(exc), is_error=True)
-        await on_start()
+
+    async def _within(self, tool: Tool, work: Coroutine[Any, Any, T]) -> T:
+        """What the tool's own code comes to. Whatever goes wrong in it raises `ToolError`."""
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await tool.run(args, context)
-        except ToolError as exc:
-            return ToolResult(str(exc), is_error=True)
-        except TimeoutError:
-            text = f"{tool.name} was stopped: it took longer than {self._timeout_s:g} s."
-            return ToolResult(text, is_error=True)
-        except Exception as exc:  # noqa: BLE001 - a bug in a tool must not end the conversation
+            async with asyncio.timeout(self._timeout_s) as deadline:
+                return await work
+        except (ToolError, PolicyDenied):
+            raise
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled this call: something that the tool waited for was cancelled.
+            raise ToolError(f"{tool.name} failed: what it waited for was cancelled.") from exc
+        except Exception as exc:
+            if deadline.expired():
+                text = f"{tool.name} was stopped: it took longer than {self._timeout_s:g} s."
+                raise ToolError(text) from exc
+            # A bug in a tool must not end the conversation.
             log.exception("tool %s failed", tool.name)
-            text = f"{tool.name} failed: {type(exc).__name__}: {exc}"
-            return ToolResult(text, is_error=True)
+            raise ToolError(f"{tool.name} failed: {type(exc).__name__}: {exc}") from exc
 
     def _check(self, call: ToolCall) -> tuple[Tool, Mapping[str, Any]]:
         tool = self._toolbox.get(call.name)
@@ -72,8 +85,9 @@ class Runner:
             raise ToolError(f"The arguments of {tool.name} are not a JSON object: {call.raw[:200]}")
         return tool, self._toolbox.validate(tool, call.arguments)
 
-    async def _permit(self, tool: Tool, args: Mapping[str, Any], context: CallContext) -> None:
-        plan = await tool.plan(args, context) if isinstance(tool, _Plans) else Plan()
+    async def _permit(
+        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+    ) -> None:
         request = ToolRequest(
             tool.name,
             tool.effect,
@@ -98,3 +112,10 @@ class Runner:
             raise PolicyDenied(f"Not allowed: {exc}") from exc
         if answer == "deny":
             raise PolicyDenied(load("person_said_no"))
+
+
+def _checked(tool: Tool, result: object) -> ToolResult:
+    if not isinstance(result, ToolResult):
+        found = type(result).__name__
+        raise ToolError(f"{tool.name} failed: its run() must return a ToolResult, found {found}.")
+    return result
