@@ -1,0 +1,59 @@
+"""The pages that people read, taken apart: blocks of code, sections, tables, links."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.tree import ROOT
+
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def pages() -> list[Path]:
+    return [README, ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def page(name: str) -> str:
+    """The text of `docs/NAME.md`."""
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The contents of the fenced blocks of a language, without their indentation."""
+    return [
+        "".join(line.removeprefix(indent) for line in body.splitlines(keepends=True))
+        for indent, found, body in _FENCE.findall(text)
+        if found == language
+    ]
+
+
+def sections(text: str) -> dict[str, str]:
+    """Second-level headings and what stands below each."""
+    _, *found = re.split(r"^## ", text, flags=re.MULTILINE)
+    return {head.strip(): body for head, _, body in (part.partition("\n") for part in found)}
+
+
+def rows(text: str) -> Iterator[list[str]]:
+    """The cells of every table row."""
+    for line in text.splitlines():
+        if line.startswith("| "):
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def quoted(text: str) -> set[str]:
+    """Everything that stands in backticks outside of blocks."""
+    return set(re.findall(r"`([^`\n]+)`", _FENCE.sub("", text)))
+
+
+def links(text: str) -> list[str]:
+    """Where the links lead, outside of blocks of code."""
+    return _LINK.findall(_FENCE.sub("", text))
+
+
+def anchors(text: str) -> set[str]:
+    """The headings as links name them."""
+    heads = re.findall(r"^#+ (.+)$", _FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

@@ -1,0 +1,154 @@
+"""The pages say all that there is, and nothing that there is not."""
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
+
+import pytest
+
+from agent.providers.vendors import ALIASES, VENDORS
+from agent.settings import ToolSettings
+from agent.tools.toolbox import default_tools
+from gateway.cli.verbs import VERBS, Verb
+from gateway.commands import COMMANDS
+from gateway.console.commands import CONSOLE_COMMANDS
+from gateway.settings.layers import catalogue, whole_sections
+from gateway.settings.schema import ModelEntry
+from tests.house.pages import (
+    DOCS,
+    README,
+    anchors,
+    links,
+    page,
+    pages,
+    quoted,
+    rows,
+    sections,
+)
+from tests.house.tree import PACKAGES, ROOT, parse, python_files
+
+LONGEST_PAGE_LINES = 120
+LONGEST_README_LINES = 200
+
+
+def flags(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Every option of a verb and of its parts, and the names of the parts."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, part in action.choices.items():
+                yield name
+                yield from flags(part)
+        elif "-h" not in action.option_strings:
+            yield from action.option_strings
+
+
+def error_codes() -> set[str]:
+    """`code = "…"` in the body of every class."""
+    return {
+        str(ast.literal_eval(line.value))
+        for path in python_files(*PACKAGES)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == "code" for t in line.targets)
+    }
+
+
+def test_every_link_leads_somewhere() -> None:
+    broken = []
+    for path in pages():
+        for link in links(path.read_text(encoding="utf-8")):
+            if "://" in link:
+                continue
+            name, _, anchor = link.partition("#")
+            target = (path.parent / name).resolve() if name else path
+            if not target.exists() or (
+                anchor and anchor not in anchors(target.read_text(encoding="utf-8"))
+            ):
+                broken.append(f"{path.relative_to(ROOT)}: {link}")
+    assert broken == []
+
+
+def test_the_map_names_every_page() -> None:
+    named = {(DOCS / link).resolve() for link in links(page("index"))}
+    assert set(DOCS.rglob("*.md")) - {DOCS / "index.md"} - named == set()
+
+
+def test_pages_stay_short() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in pages()}
+    assert lengths.pop(README) <= LONGEST_README_LINES
+    assert [str(path) for path, lines in lengths.items() if lines > LONGEST_PAGE_LINES] == []
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_every_verb_and_flag_is_described(verb: Verb) -> None:
+    parser = argparse.ArgumentParser()
+    import_module(verb.module).add_arguments(parser)
+    body = sections(page("cli"))[f"kore {verb.name}"]
+    words = {word.rstrip(",") for word in re.split(r"[\s\[|{}]+", " ".join(quoted(body)))}
+    assert set(flags(parser)) - words == set()
+    assert all(f"`kore {alias}`" in body for alias in verb.aliases)
+
+
+def test_no_verb_is_described_that_does_not_exist() -> None:
+    described = {head for head in sections(page("cli")) if head.startswith("kore ")}
+    assert described == {f"kore {verb.name}" for verb in VERBS}
+
+
+def test_every_setting_is_described_and_no_other() -> None:
+    keys = {f"{section}.{key}" for section, names in catalogue().items() for key in names}
+    keys |= {*whole_sections()}
+    parts = sections(page("configuration"))
+    described = {name for row in rows(parts["Keys"]) for name in quoted(row[0])}
+    assert described == keys
+    entry = {name for row in rows(parts["An entry of model_list"]) for name in quoted(row[0])}
+    assert entry == set(ModelEntry.model_fields)
+
+
+def test_every_chat_command_is_described() -> None:
+    described = {name for row in rows(page("chat-commands")) for name in quoted(row[0])}
+    assert described == {f"/{name}" for name in COMMANDS} | {name for name, _ in CONSOLE_COMMANDS}
+
+
+def test_every_tool_is_described_with_its_arguments_and_effect() -> None:
+    described = {
+        row[0]: (row[1], row[2]) for row in rows(page("tools")) if len(row) == 4 and "`" in row[0]
+    }
+    expected = {}
+    for tool in default_tools(ToolSettings()):
+        required = tool.parameters.get("required", ())
+        names = (
+            f"`{name}`" if name in required else f"`{name}?`"
+            for name in tool.parameters["properties"]
+        )
+        expected[f"`{tool.name}`"] = (", ".join(names), tool.effect)
+    assert described == expected
+
+
+def test_the_defaults_that_pages_quote_are_the_real_ones() -> None:
+    described = {name: row[1] for row in rows(page("configuration")) for name in quoted(row[0])}
+    defaults = ToolSettings()
+    for field in fields(ToolSettings):
+        key = f"tools.{field.name}"
+        if key in described:
+            assert described[key] == str(getattr(defaults, field.name))
+
+
+def test_every_vendor_is_described_with_its_keys_and_model() -> None:
+    described = {row[0]: row[1:] for row in rows(page("models"))}
+    for vendor in VENDORS.values():
+        aliases = [alias for alias, name in ALIASES.items() if name == vendor.name]
+        also = f" (also {', '.join(f'`{alias}`' for alias in aliases)})" if aliases else ""
+        keys, model = described[f"`{vendor.name}`{also}"]
+        assert set(vendor.key_variables) <= quoted(keys)
+        assert vendor.key_variables or vendor.api_base in quoted(keys)
+        assert quoted(model) == ({vendor.default_model} if vendor.default_model else set())
+
+
+def test_every_error_code_is_described_and_no_other() -> None:
+    described = {name for row in rows(page("errors")) for name in quoted(row[0])}
+    assert described == error_codes()

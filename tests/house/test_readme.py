@@ -1,0 +1,89 @@
+"""What the pages show is run: commands as people type them, Python as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.house.pages import README, blocks, page
+from tests.house.tree import ROOT
+
+# These run until somebody ends them, or ask questions.
+LASTING = {"kore agent", "kore gateway", "kore init"}
+_KORE = re.compile(r"(?:^|\| )(?:[A-Z_]+=\S+ )*kore\b")
+TEXT = README.read_text(encoding="utf-8")
+
+
+def typed(text: str) -> list[str]:
+    """The lines of a page's shell blocks, without remarks."""
+    lines = "".join(blocks(text, "sh")).splitlines()
+    return [line.partition(" #")[0].strip() for line in lines if line.strip()]
+
+
+def offline(text: str) -> list[str]:
+    """The commands among them that come to an end by themselves and need no network."""
+    return [line for line in typed(text) if _KORE.search(line) and line not in LASTING]
+
+
+def surroundings(home: Path) -> Mapping[str, str]:
+    """A machine without keys, on which `kore` is this checkout's."""
+    programs = home / "bin"
+    programs.mkdir()
+    kore = programs / "kore"
+    kore.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n')
+    kore.chmod(0o755)
+    return {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUTF8": "1",
+    }
+
+
+def run(command: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_first_two_commands_are_to_talk_and_to_test() -> None:
+    assert [line.split()[:2] for line in typed(TEXT)[:2]] == [["make", "chat"], ["make", "test"]]
+
+
+def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
+    commands = offline(TEXT)
+    assert len(commands) > 5
+    environ = surroundings(tmp_path)
+    for command in commands:
+        assert run(["sh", "-c", command], ROOT, environ), f"{command} printed nothing"
+
+
+@pytest.mark.parametrize("name", ["README.md", "library"])
+def test_the_python_of_a_page_runs(name: str, tmp_path: Path) -> None:
+    snippets = blocks(TEXT if name == "README.md" else page(name), "python")
+    assert snippets
+    environ = surroundings(tmp_path)
+    for snippet in snippets:
+        assert run([sys.executable, "-W", "error", "-c", snippet], tmp_path, environ)
+
+
+def test_every_make_target_that_is_shown_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)) - {"help"}
+    described = set(re.findall(r"^\| `make ([a-z-]+)`", page("development"), re.MULTILINE))
+    assert described == targets
+    shown = set(re.findall(r"(?:`|^)make ([a-z-]+)", TEXT, re.MULTILINE))
+    assert shown <= targets
