@@ -1,10 +1,9 @@
 """The `kore` command. `kore --version` answers before anything is imported for it."""
 
 import sys
-from collections.abc import Sequence
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run one command line; returns the exit code (docs/cli.md lists them)."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):

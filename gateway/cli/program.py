@@ -15,6 +15,13 @@ from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal; argparse would import shutil and three compressors to ask it."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
 class Parser(argparse.ArgumentParser):
     """Says what was wrong in one line and where help is."""
 
@@ -82,7 +89,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
         prog=f"kore {verb.name}",
         description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
         epilog=_examples(verb.examples),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         conflict_handler="resolve",
     )
     _add_places(parser, default=argparse.SUPPRESS)
@@ -107,7 +114,7 @@ def _top_parser() -> Parser:
         description="A self-hosted assistant.\n\nverbs:\n" + "\n".join(lines),
         epilog="`kore VERB --help` says more about one of them.\n\n"
         + _examples(("kore init", "kore agent", "kore gateway")),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         add_help=False,
     )
     parser.add_argument("-h", "--help", action="store_true", help="show this and stop")
@@ -129,6 +136,17 @@ def _add_places(parser: argparse.ArgumentParser, default: str | None) -> None:
         default=default,
         help="Kore's folder (else KORE_HOME, else ~/.kore)",
     )
+
+
+def _columns() -> int:
+    """As `shutil.get_terminal_size` finds it."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
 
 
 def _before_verb(words: Sequence[str]) -> Sequence[str]:

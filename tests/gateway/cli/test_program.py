@@ -9,7 +9,18 @@ from gateway.cli.program import complain, run
 from gateway.cli.verbs import VERBS
 from tests.gateway.cli.kore import ROOT, kore
 
-HEAVY = {"argparse", "asyncio", "pydantic", "dataclasses", "aiohttp", "openai", "sqlite3", "rich"}
+HEAVY = {
+    "argparse",
+    "typing",
+    "shutil",
+    "asyncio",
+    "pydantic",
+    "dataclasses",
+    "aiohttp",
+    "openai",
+    "sqlite3",
+    "rich",
+}
 
 
 @pytest.mark.parametrize(
@@ -17,8 +28,8 @@ HEAVY = {"argparse", "asyncio", "pydantic", "dataclasses", "aiohttp", "openai", 
     [
         (["--version"], HEAVY),
         (["-V"], HEAVY),
-        (["--help"], HEAVY - {"argparse"}),
-        (["agnet"], HEAVY - {"argparse"}),
+        (["--help"], HEAVY - {"argparse", "typing"}),
+        (["agnet"], HEAVY - {"argparse", "typing"}),
     ],
 )
 def test_quick_answers_import_nothing_heavy(words: list[str], forbidden: set[str]) -> None:
@@ -31,6 +42,14 @@ def test_quick_answers_import_nothing_heavy(words: list[str], forbidden: set[str
     )
     assert "gateway.__main__" in done.stderr.split()
     assert not forbidden & set(done.stderr.split())
+
+
+def test_help_is_as_wide_as_the_terminal_says(tmp_path: Path) -> None:
+    narrow = kore("--help", home=tmp_path / "h", environ={"COLUMNS": "50"})
+    options = narrow.stdout[narrow.stdout.index("options:") :].splitlines()
+    assert max(map(len, options[: options.index("")])) <= 50
+    wide = kore("--help", home=tmp_path / "h", environ={"COLUMNS": "200"})
+    assert len(wide.stdout.splitlines()) < len(narrow.stdout.splitlines())
 
 
 def test_version_and_help_answer_on_stdout(tmp_path: Path) -> None:
