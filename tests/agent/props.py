@@ -1,0 +1,147 @@
+"""What the tests of a turn are played with: tools made of a function, agents with a script."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent import events
+from agent.agent import Agent, Task
+from agent.history import History
+from agent.progress import NoProgress, Progress, Stop
+from agent.providers.scripted import Scripted, Step
+from agent.security.policy import DefaultPolicy
+from agent.settings import AgentSettings
+from agent.tools.base import CallContext, Tool
+from agent.tools.runner import Permissions
+from agent.types import Effect, JsonSchema, Message, Result, ToolCall, ToolResult, assistant, user
+
+Body = Callable[[Mapping[str, Any], CallContext], Awaitable[ToolResult]]
+FREE = Permissions(DefaultPolicy("local", auto=True))
+ANYTHING: JsonSchema = {"type": "object"}
+
+
+class Handmade:
+    """A tool that does what its body does."""
+
+    description = "For tests."
+
+    def __init__(
+        self, name: str, body: Body, effect: Effect = "read", parameters: JsonSchema = ANYTHING
+    ) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.effect = effect
+        self._body = body
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return await self._body(args, call)
+
+
+class Hanging:
+    """A tool that never returns; says when it was started and when it was stopped."""
+
+    description = "For tests."
+    parameters = ANYTHING
+
+    def __init__(self, name: str = "hang", effect: Effect = "read") -> None:
+        self.name = name
+        self.effect = effect
+        self.started = asyncio.Event()
+        self.stopped = False
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopped = True
+        return ToolResult("never")
+
+
+def answers(name: str, text: str = "fine", effect: Effect = "read") -> Handmade:
+    """A tool that always gives the same result."""
+
+    async def body(args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return ToolResult(text)
+
+    return Handmade(name, body, effect)
+
+
+def call(name: str, call_id: str = "c1", **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, name, arguments, json.dumps(arguments))
+
+
+def calls(*planned: ToolCall, text: str = "") -> Message:
+    return assistant(text, planned)
+
+
+def scripted(
+    replies: Iterable[Step],
+    workspace: Path,
+    *tools: Tool,
+    history: History | None = None,
+    permissions: Permissions = FREE,
+    settings: AgentSettings | None = None,
+) -> tuple[Agent, Scripted]:
+    """An agent with a scripted model, and the model."""
+    model = Scripted(replies)
+    return (
+        Agent(
+            model,
+            tools=tools,
+            history=history,
+            approve=permissions,
+            workspace=workspace,
+            settings=settings,
+        ),
+        model,
+    )
+
+
+def task(
+    agent: Agent,
+    messages: Sequence[Message] = (user("go"),),
+    *,
+    known: Mapping[str, ToolResult] | None = None,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+    max_iterations: int | None = None,
+) -> Task:
+    folder = agent.workspace.folder
+    return Task(
+        "s1",
+        messages,
+        FREE,
+        agent.workspace.owner_memory,
+        folder,
+        known=known or {},
+        progress=progress or NoProgress(),
+        stop=stop or Stop(),
+        max_iterations=max_iterations,
+    )
+
+
+async def played(agent: Agent, one: Task) -> tuple[list[events.Event], Result]:
+    """All events of the turn, and its result."""
+    async with aclosing(agent.turn(one)) as stream:
+        seen = [event async for event in stream]
+    assert isinstance(seen[-1], events.Done)
+    return seen, seen[-1].result
+
+
+def results(messages: Iterable[Message]) -> list[str]:
+    """The texts of the tool messages, in order."""
+    return [message.text for message in messages if message.role == "tool"]
+
+
+@asynccontextmanager
+async def no_task_left() -> AsyncIterator[None]:
+    """Fails when a task that was made inside is still there at the end."""
+    before = asyncio.all_tasks()
+    yield
+    await asyncio.sleep(0)
+    left = {one for one in asyncio.all_tasks() - before if not one.done()}
+    assert not left

@@ -1,0 +1,577 @@
+"""Whole turns, from a person's words to a result, and every way in which they can end early."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import events
+from agent.agent import Agent
+from agent.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from agent.history import MemoryHistory, is_valid
+from agent.outlet import SIZE
+from agent.progress import Stop
+from agent.prompts import load
+from agent.providers.models import Models
+from agent.providers.openai import OpenAI
+from agent.providers.retry import Retrying
+from agent.providers.routing import ModelConfig
+from agent.providers.scripted import Scripted
+from agent.providers.transport import Endpoint
+from agent.security.policy import Answer, ApprovalRequest, DefaultPolicy
+from agent.settings import AgentSettings
+from agent.tools.base import CallContext, Plan
+from agent.tools.runner import Permissions
+from agent.types import Message, ToolCall, ToolResult, assistant, user
+from tests.agent.props import (
+    Handmade,
+    Hanging,
+    answers,
+    call,
+    calls,
+    no_task_left,
+    played,
+    results,
+    scripted,
+    task,
+)
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Break, Call, ReplyScript
+
+
+def wired(server: ModelServer, workspace: Path, **options: Any) -> Agent:
+    """An agent that speaks to the stand-in server over a socket."""
+    known = [ModelConfig("fake", "openai/fake", api_base=server.base_url, api_key="k")]
+    return Agent(Models("fake", known), workspace=workspace, **options)
+
+
+async def test_a_turn_streams_its_events_and_ends_with_done(tmp_path: Path) -> None:
+    agent, model = scripted(["hello you"], tmp_path)
+    async with aclosing(agent.stream("hi")) as stream:
+        seen = [event async for event in stream]
+    assert [event.type for event in seen] == [
+        "session_start", "iteration_start", "state", "text_delta", "text_delta",
+        "usage", "stream_end", "state", "state", "done",
+    ]  # fmt: skip
+    done = seen[-1]
+    assert isinstance(done, events.Done)
+    assert (done.result.success, done.result.text) == (True, "hello you")
+    assert done.result.usage == seen[5].usage
+    assert model.requests[0].messages[0].text == "hi"
+
+
+async def test_run_gives_the_result_and_keeps_the_conversation(tmp_path: Path) -> None:
+    history = MemoryHistory()
+    agent, model = scripted(["one", "two"], tmp_path, history=history)
+    first = await agent.run("a", session="s")
+    assert (first.text, first.session_id, first.stopped) == ("one", "s", None)
+    await agent.run("b", session="s")
+    assert [message.text for message in model.requests[1].messages] == ["a", "one", "b"]
+    assert [message.text for message in await history.load("s")] == ["a", "one", "b", "two"]
+    # What a provider was sent is never touched again.
+    assert [message.text for message in model.requests[0].messages] == ["a"]
+
+
+async def test_a_new_session_knows_nothing_of_the_old_one(tmp_path: Path) -> None:
+    agent, model = scripted(["one", "two"], tmp_path)
+    first, second = await agent.run("a"), await agent.run("b")
+    assert first.session_id != second.session_id
+    assert len(model.requests[1].messages) == 1
+
+
+async def test_over_the_wire_tools_run_and_every_request_continues_the_last(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    (tmp_path / "a.txt").write_text("treasure")
+    model_server.script(
+        ReplyScript(text="Let me look.", tool_calls=(Call("read_file", {"path": "a.txt"}),)),
+        "Found it.",
+        "You are welcome.",
+    )
+    agent = wired(model_server, tmp_path)
+    result = await agent.run("look", session="s")
+    await agent.run("thanks", session="s")
+    await agent.aclose()
+    assert result.text == "Let me look.\n\nFound it."
+    first, second, third = (asked.raw for asked in model_server.requests)
+    assert b"treasure" in second
+    assert second.startswith(first.removesuffix(b"]}"))
+    assert third.startswith(second.removesuffix(b"]}"))
+
+
+@pytest.mark.parametrize("name", ["", "nobody/nothing"])
+async def test_a_model_that_cannot_be_used_is_an_error_not_a_crash(
+    tmp_path: Path, name: str
+) -> None:
+    agent = Agent(name or "openai", workspace=tmp_path)
+    with pytest.raises(ConfigError, match="there is no"):
+        await agent.run("hi")
+
+
+async def test_closing_the_iterator_ends_the_stream_and_keeps_what_was_said(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    model_server.script(ReplyScript(text="one two three", breaks=Break("hang", after=2)))
+    history = MemoryHistory()
+    agent = wired(model_server, tmp_path, history=history)
+    async with aclosing(agent.stream("go", session="s")) as stream:
+        async for event in stream:
+            if isinstance(event, events.TextDelta):
+                said = event.text
+                break
+    await model_server.wait_for(lambda: model_server.abandoned == 1)
+    await agent.aclose()
+    kept = await history.load("s")
+    assert [message.role for message in kept] == ["user", "assistant"]
+    assert kept[1].text.startswith(said)
+    assert is_valid(kept)
+
+
+async def test_closing_the_iterator_stops_the_running_tool(tmp_path: Path) -> None:
+    hanging, history = Hanging(), MemoryHistory()
+    replies = [calls(call("quick", "c1"), call("hang", "c2"), call("quick", "c3"), text="Wait.")]
+    quick = answers("quick", "it is noon", "idempotent")
+    agent, _ = scripted(replies, tmp_path, hanging, quick, history=history)
+    async with no_task_left(), aclosing(agent.stream("go", session="s")) as stream:
+        async for event in stream:
+            if isinstance(event, events.ToolStart) and event.name == "hang":
+                await hanging.started.wait()
+                break
+    assert hanging.stopped
+    kept = await history.load("s")
+    assert is_valid(kept)
+    interrupted = load("interrupted")
+    assert results(kept) == ["it is noon", interrupted, interrupted]
+
+
+async def test_cancelling_the_task_stops_tools_side_by_side(tmp_path: Path) -> None:
+    first, second, history = Hanging("one"), Hanging("two"), MemoryHistory()
+    replies = [calls(call("one", "c1"), call("two", "c2"))]
+    agent, _ = scripted(replies, tmp_path, first, second, history=history)
+    async with no_task_left():
+        running = asyncio.create_task(agent.run("go", session="s"))
+        await first.started.wait()
+        await second.started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert first.stopped
+    assert second.stopped
+    assert is_valid(await history.load("s"))
+    assert len(await history.load("s")) == 4
+
+
+async def test_a_conversation_goes_on_after_a_cancellation(tmp_path: Path) -> None:
+    hanging = Hanging()
+    agent, model = scripted([calls(call("hang")), "here again"], tmp_path, hanging)
+    running = asyncio.create_task(agent.run("go", session="s"))
+    await hanging.started.wait()
+    running.cancel()
+    await asyncio.wait({running})
+    assert (await agent.run("again", session="s")).text == "here again"
+    assert is_valid(model.requests[1].messages)
+
+
+async def test_stop_brings_a_running_turn_to_a_result(tmp_path: Path) -> None:
+    hanging, stop = Hanging(), Stop()
+    agent, _ = scripted([calls(call("hang"), text="Working.")], tmp_path, hanging)
+    async with no_task_left(), asyncio.TaskGroup() as group:
+        turn = group.create_task(played(agent, task(agent, stop=stop)))
+        await hanging.started.wait()
+        stop.request()
+        stop.request()
+    _, result = turn.result()
+    assert (result.stopped, result.success, result.text) == ("cancelled", False, "Working.")
+    assert hanging.stopped
+    assert is_valid([user("go"), *result.messages])
+
+
+async def test_stop_before_the_start_asks_no_model(tmp_path: Path) -> None:
+    stop = Stop()
+    stop.request()
+    agent, model = scripted(["never said"], tmp_path)
+    seen, result = await played(agent, task(agent, stop=stop))
+    assert (result.stopped, result.text, result.messages) == ("cancelled", "", ())
+    assert [event.type for event in seen] == ["done"]
+    assert model.requests == []
+
+
+async def test_stop_before_a_resumed_turn_starts_answers_its_open_calls(tmp_path: Path) -> None:
+    stop = Stop()
+    stop.request()
+    agent, _ = scripted([], tmp_path)
+    messages = [user("go"), calls(call("one", "c1"), call("two", "c2"))]
+    known = {"c1": ToolResult("known")}
+    _, result = await played(agent, task(agent, messages, known=known, stop=stop))
+    assert results(result.messages) == ["known", load("interrupted")]
+    assert is_valid([*messages, *result.messages])
+
+
+async def test_stop_while_nobody_reads_still_comes_to_a_result(tmp_path: Path) -> None:
+    stop = Stop()
+    agent, _ = scripted(["word " * SIZE * 2], tmp_path)
+    async with aclosing(agent.turn(task(agent, stop=stop))) as stream:
+        await anext(stream)
+        # The writer fills the outlet and waits there.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        stop.request()
+        seen = [event async for event in stream]
+    assert isinstance(seen[-1], events.Done)
+    assert seen[-1].result.stopped == "cancelled"
+    assert seen[-1].result.messages[0].text.startswith("word word")
+
+
+async def test_stop_after_the_end_changes_nothing(tmp_path: Path) -> None:
+    stop = Stop()
+    agent, _ = scripted(["done"], tmp_path)
+    async with aclosing(agent.turn(task(agent, stop=stop))) as stream:
+        async for event in stream:
+            if isinstance(event, events.State) and event.state == "done":
+                await asyncio.sleep(0)
+                stop.request()
+    assert isinstance(event, events.Done)
+    assert event.result.stopped is None
+    assert event.result.text == "done"
+
+
+async def test_a_stop_that_a_tool_asks_for_ends_the_turn(tmp_path: Path) -> None:
+    stop = Stop()
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        stop.request()
+        return ToolResult("asked")
+
+    agent, _ = scripted([calls(call("stopper")), "never"], tmp_path, Handmade("stopper", body))
+    _, result = await played(agent, task(agent, stop=stop))
+    assert result.stopped == "cancelled"
+    assert is_valid([user("go"), *result.messages])
+
+
+async def test_max_iterations_end_the_turn_with_a_word(tmp_path: Path) -> None:
+    replies = [calls(call("note", f"c{n}", n=n)) for n in range(5)]
+    history = MemoryHistory()
+    settings = AgentSettings(max_iterations=3)
+    agent, model = scripted(replies, tmp_path, answers("note"), history=history, settings=settings)
+    result = await agent.run("go", session="s")
+    assert (result.stopped, result.success) == ("max_iterations", False)
+    assert "3 steps" in result.text
+    assert len(model.requests) == 3
+    kept = await history.load("s")
+    assert is_valid(kept)
+    assert kept[-1] == assistant(result.text)
+
+
+async def test_a_model_in_circles_is_told_at_three_and_stopped_at_six(tmp_path: Path) -> None:
+    """Other calls in between reset nothing."""
+    replies = []
+    for n in range(6):
+        replies += [calls(call("other", f"o{n}", n=n)), calls(call("same", f"s{n}", x=1))]
+    agent, model = scripted(replies, tmp_path, answers("same"), answers("other"))
+    result = await agent.run("go")
+    assert result.stopped == "loop"
+    assert "same" in result.text
+    assert len(model.requests) == 12
+    told = [load("repeated") in text for text in results(result.messages)[1::2]]
+    assert told == [False, False, True, True, True, True]
+    assert not any(load("repeated") in text for text in results(result.messages)[::2])
+    assert is_valid([user("go"), *result.messages])
+
+
+async def test_a_loop_among_parallel_calls_stops_with_a_result_for_each(tmp_path: Path) -> None:
+    reply = calls(*(call("same", f"s{n}") for n in range(7)))
+    agent, _ = scripted([reply], tmp_path, answers("same"))
+    result = await agent.run("go")
+    assert result.stopped == "loop"
+    assert is_valid([user("go"), *result.messages])
+
+
+@pytest.mark.parametrize("error", [Rejected("bad key", hint="set a key"), Unavailable("down")])
+async def test_a_provider_error_ends_the_stream_with_error_and_done(
+    tmp_path: Path, error: Exception
+) -> None:
+    history = MemoryHistory()
+    agent, _ = scripted([error, error], tmp_path, history=history)
+    async with aclosing(agent.stream("hi", session="s")) as stream:
+        seen = [event async for event in stream]
+    assert [event.type for event in seen[-2:]] == ["error", "done"]
+    assert seen[-2].message == str(error)
+    assert seen[-1].result.stopped == "error"
+    assert seen[-1].result.error_code == error.code
+    with pytest.raises(type(error), match=str(error)) as raised:
+        await agent.run("hi", session="s")
+    assert raised.value.hint == error.hint
+    assert is_valid(await history.load("s"))
+
+
+async def test_an_error_after_tools_keeps_their_results(tmp_path: Path) -> None:
+    history = MemoryHistory()
+    replies = [calls(call("note")), RateLimited("slow down")]
+    agent, _ = scripted(replies, tmp_path, answers("note", "42"), history=history)
+    with pytest.raises(RateLimited):
+        await agent.run("go", session="s")
+    kept = await history.load("s")
+    assert is_valid(kept)
+    assert results(kept) == ["42"]
+
+
+async def test_a_conversation_that_is_too_long_is_shortened_until_it_fits(tmp_path: Path) -> None:
+    history = MemoryHistory()
+    old = [message for n in range(200) for message in (user(f"q{n} " * 200), assistant("a" * 800))]
+    await history.append("s", old)
+    replies = [ContextTooLong("no"), ContextTooLong("no"), "made it"]
+    agent, model = scripted(replies, tmp_path, history=history)
+    async with aclosing(agent.stream("now", session="s")) as stream:
+        seen = [event async for event in stream]
+    assert seen[-1].result.text == "made it"
+    assert any(isinstance(event, events.Compacted) for event in seen)
+    lengths = [len(request.messages) for request in model.requests]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[-1] < lengths[0]
+    assert model.requests[-1].messages[-1].text == "now"
+
+
+async def test_a_model_for_which_nothing_is_short_enough_ends_the_turn(tmp_path: Path) -> None:
+    agent, model = scripted([ContextTooLong("no")] * 9, tmp_path)
+    with pytest.raises(ContextTooLong):
+        await agent.run("hi")
+    assert len(model.requests) == 4
+
+
+async def test_a_retry_voids_what_the_broken_stream_had_said(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    broken = ReplyScript(text="wrong wrong wrong", breaks=Break("eof", after=2))
+    model_server.script(broken, "right")
+
+    async def at_once(seconds: float) -> None:
+        return None
+
+    provider = OpenAI(Endpoint("fake", model_server.base_url, "k"))
+    agent = Agent(Retrying(provider, sleep=at_once), workspace=tmp_path)
+    async with aclosing(agent.stream("hi")) as stream:
+        seen = [event async for event in stream]
+    await agent.aclose()
+    assert any(isinstance(e, events.TextDelta) and "wrong" in e.text for e in seen)
+    assert any(isinstance(event, events.Retry) for event in seen)
+    assert seen[-1].result.text == "right"
+    assert [message.text for message in seen[-1].result.messages] == ["right"]
+
+
+async def test_an_empty_reply_is_said_to_be_one(tmp_path: Path) -> None:
+    agent, _ = scripted([assistant("")], tmp_path)
+    result = await agent.run("hi")
+    assert (result.success, result.text) == (False, load("empty_reply"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (ToolCall("c1", "raed_file", {"path": "a"}, "{}"), "did you mean read_file"),
+        (ToolCall("c1", "nonsense", {}, "{}"), "There is no tool 'nonsense'"),
+        (ToolCall("c1", "read_file", None, '{"path": "a'), "not a JSON object"),
+        (call("read_file", path=5), "path must be of type string"),
+        (call("read_file"), "needs the argument 'path'"),
+        (call("read_file", path="a", colour="red"), "no argument 'colour'"),
+        (call("read_file", path="missing.txt"), "missing.txt"),
+    ],
+)
+async def test_a_wrong_call_is_a_result_that_the_model_can_mend(
+    tmp_path: Path, wrong: ToolCall, complaint: str
+) -> None:
+    agent, model = scripted([calls(wrong), "sorry"], tmp_path)
+    result = await agent.run("go")
+    assert result.success
+    answer = model.requests[1].messages[-1]
+    assert answer.is_error
+    assert complaint in answer.text
+
+
+class Planning(Handmade):
+    """A tool whose plan is a function too."""
+
+    async def plan(self, args: Mapping[str, Any], context: CallContext) -> Plan:
+        raise KeyError("plan")
+
+
+async def buggy(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+    raise ZeroDivisionError("by zero")
+
+
+async def wrong_kind(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+    return "just text"  # type: ignore[return-value]  # what a user's tool may do
+
+
+async def waits_for_something_cancelled(
+    args: Mapping[str, Any], context: CallContext
+) -> ToolResult:
+    inner: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+    inner.cancel()
+    return await inner
+
+
+async def own_timeout(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+    raise TimeoutError("the printer is silent")
+
+
+@pytest.mark.parametrize(
+    ("tool", "complaint"),
+    [
+        (Handmade("t", buggy), "ZeroDivisionError: by zero"),
+        (Planning("t", buggy), "KeyError"),
+        (Handmade("t", wrong_kind), "must return a ToolResult, found str"),
+        (Handmade("t", waits_for_something_cancelled), "cancelled"),
+        (Handmade("t", own_timeout), "the printer is silent"),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_bug_in_a_tool_is_a_result_and_ends_nothing(
+    tmp_path: Path, tool: Handmade, complaint: str, together: bool
+) -> None:
+    planned = [call("t", "c1"), *([call("other", "c2")] if together else [])]
+    agent, model = scripted([calls(*planned), "I see"], tmp_path, tool, answers("other"))
+    result = await agent.run("go")
+    assert result.text == "I see"
+    answer = model.requests[1].messages[2]
+    assert answer.is_error
+    assert complaint in answer.text
+
+
+async def test_a_tool_that_hangs_is_stopped_after_its_time(tmp_path: Path) -> None:
+    hanging = Hanging()
+    settings = AgentSettings(call_timeout_s=0.01)
+    agent, _ = scripted([calls(call("hang")), "so be it"], tmp_path, hanging, settings=settings)
+    result = await agent.run("go")
+    assert hanging.stopped
+    assert result.text == "so be it"
+    assert "longer than 0.01 s" in results(result.messages)[0]
+
+
+class Person:
+    """Answers every question the same way, and remembers what was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[ApprovalRequest] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        self.asked.append(request)
+        return self.answer
+
+
+OVERWRITE = calls(call("write_file", path="a.txt", content="new"))
+
+
+async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    person = Person("once")
+    permissions = Permissions(DefaultPolicy("local"), person)
+    agent, _ = scripted([OVERWRITE, "done"], tmp_path, permissions=permissions)
+    await agent.run("go")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    (asked,) = person.asked
+    assert "-old" in (asked.diff or "")
+    assert "+new" in (asked.diff or "")
+
+
+@pytest.mark.parametrize(
+    ("person", "said"), [(Person("deny"), "person_said_no"), (None, "nobody_to_ask")]
+)
+async def test_without_a_yes_nothing_is_overwritten(
+    tmp_path: Path, person: Person | None, said: str
+) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    permissions = Permissions(DefaultPolicy("local"), person)
+    agent, _ = scripted([OVERWRITE, "done"], tmp_path, permissions=permissions)
+    result = await agent.run("go")
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert results(result.messages) == [load(said)]
+
+
+async def test_an_approver_alone_is_asked_for_a_tool_that_tells_no_plan(tmp_path: Path) -> None:
+    person = Person("once")
+    model = Scripted([calls(call("act")), "done"])
+    tools = [answers("act", "acted", "unsafe")]
+    agent = Agent(model, tools=tools, approve=person, workspace=tmp_path)
+    result = await agent.run("go")
+    assert [asked.tool for asked in person.asked] == ["act"]
+    assert results(result.messages) == ["acted"]
+
+
+async def test_a_resumed_turn_runs_only_what_is_not_known(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        ran.append(context.call.id)
+        return ToolResult("fresh")
+
+    agent, model = scripted(["finished"], tmp_path, Handmade("work", body, "idempotent"))
+    messages = [user("go"), calls(call("work", "c1"), call("work", "c2"), text="On it.")]
+    known = {"c1": ToolResult("from before")}
+    _, result = await played(agent, task(agent, messages, known=known))
+    assert ran == ["c2"]
+    assert results(model.requests[0].messages) == ["from before", "fresh"]
+    assert [message.role for message in result.messages] == ["tool", "tool", "assistant"]
+    assert result.text == "On it.\n\nfinished"
+
+
+async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> None:
+    ran: list[object] = []
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        ran.append(args["n"])
+        return ToolResult(f"result {args['n']}")
+
+    hanging = Hanging()
+    replies = [calls(call("work", "call_0", n=2)), calls(call("hang", "call_0"))]
+    agent, _ = scripted(replies, tmp_path, Handmade("work", body), hanging)
+    stop = Stop()
+    messages = [user("go"), calls(call("work", "call_0", n=1))]
+    known = {"call_0": ToolResult("result 1")}
+    async with asyncio.TaskGroup() as group:
+        one = task(agent, messages, known=known, stop=stop)
+        turn = group.create_task(played(agent, one))
+        await hanging.started.wait()
+        stop.request()
+    assert ran == [2]
+    _, result = turn.result()
+    assert results(result.messages) == ["result 1", "result 2", load("interrupted")]
+
+
+async def test_a_signal_ends_the_turn_after_the_tools_of_its_reply(tmp_path: Path) -> None:
+    text = "<promise>BLOCKED: no key</promise>"
+    agent, model = scripted([calls(call("note"), text=text), "never"], tmp_path, answers("note"))
+    seen, result = await played(agent, task(agent))
+    assert len(model.requests) == 1
+    assert seen[-2] == events.Signalled("BLOCKED", "no key")
+    assert (result.signal, result.signal_reason) == ("BLOCKED", "no key")
+    assert not result.success
+    assert results(result.messages) == ["fine"]
+
+
+async def test_a_step_that_cannot_be_stored_ends_the_turn_where_it_is(tmp_path: Path) -> None:
+    class FullDisk:
+        async def reply(self, message: Message) -> None: ...
+
+        async def start(self, call: ToolCall, effect: str) -> None:
+            raise OSError("the disk is full")
+
+        async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
+
+    ran = Hanging()
+    for planned in ([call("hang", "c1")], [call("hang", "c1"), call("hang", "c2")]):
+        agent, _ = scripted([calls(*planned)], tmp_path, ran)
+        async with no_task_left():
+            with pytest.raises(OSError, match="disk is full"):
+                await played(agent, task(agent, progress=FullDisk()))
+    assert not ran.started.is_set()
+
+
+async def test_closing_the_agent_closes_its_models(tmp_path: Path) -> None:
+    agent, model = scripted(["hi"], tmp_path)
+    await agent.run("hi")
+    await agent.aclose()
+    assert model.closed

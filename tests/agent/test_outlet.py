@@ -1,0 +1,96 @@
+"""The queue between a turn and whoever watches it."""
+
+import asyncio
+from contextlib import aclosing
+
+from agent.events import Event, TextDelta
+from agent.outlet import SIZE, Outlet
+from tests.agent.props import no_task_left
+
+
+async def drained(outlet: Outlet, writer: asyncio.Task[None]) -> list[Event]:
+    async with aclosing(outlet.drain(writer)) as stream:
+        return [event async for event in stream]
+
+
+def words(count: int) -> list[TextDelta]:
+    return [TextDelta(str(n)) for n in range(count)]
+
+
+async def test_everything_arrives_in_order_also_beyond_the_size() -> None:
+    outlet = Outlet()
+
+    async def write() -> None:
+        for word in words(3 * SIZE):
+            await outlet.emit(word)
+
+    async with no_task_left():
+        assert await drained(outlet, asyncio.create_task(write())) == words(3 * SIZE)
+
+
+async def test_a_writer_waits_for_its_reader() -> None:
+    outlet = Outlet()
+    written = 0
+
+    async def write() -> None:
+        nonlocal written
+        for word in words(SIZE + 10):
+            await outlet.emit(word)
+            written += 1
+
+    writer = asyncio.create_task(write())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert written == SIZE
+    assert len(await drained(outlet, writer)) == SIZE + 10
+
+
+async def test_a_waiting_reader_is_woken_by_the_writers_end() -> None:
+    outlet, go = Outlet(), asyncio.Event()
+
+    async def write() -> None:
+        await outlet.emit(TextDelta("only"))
+        await go.wait()
+
+    writer = asyncio.create_task(write())
+    async with aclosing(outlet.drain(writer)) as stream:
+        assert await anext(stream) == TextDelta("only")
+        rest = asyncio.ensure_future(anext(stream, None))
+        await asyncio.sleep(0)
+        assert not rest.done()
+        go.set()
+        assert await rest is None
+
+
+async def test_what_was_emitted_before_the_writer_died_is_still_read() -> None:
+    outlet = Outlet()
+
+    async def write() -> None:
+        for word in words(SIZE):
+            await outlet.emit(word)
+        raise ValueError
+
+    writer = asyncio.create_task(write())
+    await asyncio.wait({writer})
+    assert await drained(outlet, writer) == words(SIZE)
+    assert isinstance(writer.exception(), ValueError)
+
+
+async def test_a_cancelled_writer_ends_the_stream() -> None:
+    outlet = Outlet()
+    writer = asyncio.create_task(asyncio.Event().wait())
+    reader = asyncio.create_task(drained(outlet, writer))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    writer.cancel()
+    assert await reader == []
+
+
+async def test_live_output_is_dropped_when_the_reader_is_behind() -> None:
+    outlet = Outlet()
+    for word in words(SIZE + 5):
+        outlet.offer(word)
+
+    async def nothing() -> None:
+        return None
+
+    assert await drained(outlet, asyncio.create_task(nothing())) == words(SIZE)
