@@ -109,6 +109,31 @@ def test_every_setting_is_described_and_no_other() -> None:
     assert entry == set(ModelEntry.model_fields)
 
 
+def test_settings_without_effect_are_said_to_have_none() -> None:
+    sources = [
+        path.read_text(encoding="utf-8")
+        for path in python_files(*PACKAGES)
+        if path.parent.name != "settings" or path.name == "models.py"
+    ]
+    used = "\n".join(sources).replace("store.path", "store.url")
+    keys = [
+        (key, "no effect" in row[2])
+        for row in rows(sections(page("configuration"))["Keys"])
+        for key in quoted(row[0])
+    ]
+    wrong = [
+        key
+        for key, said_idle in keys
+        if said_idle == bool(re.search(rf"\b{_spelled(key)}\b", used))
+    ]
+    assert wrong == []
+
+
+def _spelled(key: str) -> str:
+    """How code that reads a setting writes it; a bare section's name alone would prove nothing."""
+    return re.escape(key if "." in key else f"settings.{key}")
+
+
 def test_every_chat_command_is_described() -> None:
     described = {name for row in rows(page("chat-commands")) for name in quoted(row[0])}
     assert described == {f"/{name}" for name in COMMANDS} | {name for name, _ in CONSOLE_COMMANDS}
