@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from sqlite3 import Connection
@@ -19,13 +19,14 @@ from agent.settings import AgentSettings, ToolSettings
 from gateway.access import Access, sole_owner
 from gateway.approvals import Approvals
 from gateway.bus import MessageBus
-from gateway.channels.base import Channel, Reports
+from gateway.channels.base import Channel, ChannelStatus, Reports
 from gateway.channels.console import ConsoleChannel
 from gateway.commands.replies import Commands
 from gateway.delivery import Delivery
 from gateway.desk import Desk
 from gateway.home import Home
 from gateway.lock import hold
+from gateway.reception import Reception
 from gateway.rules import Rules
 from gateway.settings import Settings
 from gateway.settings.models import chosen_model, model_list
@@ -56,7 +57,7 @@ class App:
     desk: Desk
     bus: MessageBus
     delivery: Delivery
-    channels: Channels
+    reception: Reception
 
     @classmethod
     @asynccontextmanager
@@ -84,6 +85,8 @@ class App:
                     _add(ways, channel)
             app = _assemble(settings, database, agent, watchers, ways)
             async with _running(app, database, watchers), _reachable(app, home):
+                if channels:
+                    await stack.enter_async_context(_observable(app, settings))
                 yield app
 
 
@@ -97,11 +100,12 @@ def _assemble(
     delivery = Delivery(database, ways)
     rules = Rules(access, approvals, settings.agent.workspace, settings.security.blocked_commands)
     work = Turns(database, agent, delivery, watchers, rules)
-    facts = _Facts(agent, settings, ways, time.monotonic())
+    reception = Reception(ways)
+    facts = _Facts(agent, settings, ways, reception, time.monotonic())
     commands = Commands(agent.models, access, facts.for_chat)
     bus = MessageBus(database, access, commands, work, delivery)
     desk = Desk(database, bus, delivery, watchers, approvals, facts)
-    return App(desk, bus, delivery, ways)
+    return App(desk, bus, delivery, reception)
 
 
 @asynccontextmanager
@@ -112,15 +116,12 @@ async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIte
             group.create_task(app.bus.run(), name="bus"),
             group.create_task(app.delivery.run(), name="delivery"),
         ]
-        pollers = [
-            group.create_task(channel.run(app.bus.accept), name=f"{channel.name} channel")
-            for channel in app.channels.values()
-        ]
+        receiving = group.create_task(app.reception.run(app.bus.accept), name="reception")
         try:
             yield
         finally:
-            for task in pollers:
-                task.cancel()
+            receiving.cancel()
+            await asyncio.wait({receiving})
             try:
                 async with asyncio.timeout(STOP_S):
                     await app.bus.drain()
@@ -141,6 +142,21 @@ async def _reachable(app: App, home: Home) -> AsyncIterator[None]:
 
     async with ControlServer(app.desk, home.socket):
         yield
+
+
+def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[None]:
+    """Supervisors ask this process how it is."""
+    from gateway.health import serve_health
+
+    def counts() -> dict[str, float]:
+        return {
+            "messages_accepted": app.bus.accepted,
+            "turns_handled": app.bus.handled,
+            "parts_sent": app.delivery.sent,
+            "sends_failed": app.delivery.failed,
+        }
+
+    return serve_health(settings.http.host, settings.http.port, app.desk, counts)
 
 
 async def _agent(settings: Settings) -> Agent:
@@ -231,6 +247,7 @@ class _Facts:
     agent: Agent
     settings: Settings
     ways: Channels
+    reception: Reception
     began: float
 
     def __call__(self) -> dict[str, Any]:
@@ -241,11 +258,19 @@ class _Facts:
             "workspace": str(self.settings.agent.workspace),
             "uptime_s": round(time.monotonic() - self.began),
             "channels": {
-                f"{channel.name}:{channel.account}": asdict(channel.status)
+                f"{channel.name}:{channel.account}": asdict(status)
                 for channel in self.ways.values()
-                if isinstance(channel, Reports)
+                if (status := self._status(channel)) is not None
             },
         }
+
+    def _status(self, channel: Channel) -> ChannelStatus | None:
+        own = channel.status if isinstance(channel, Reports) else None
+        failure = self.reception.failures.get((channel.name, channel.account))
+        if failure is None:
+            return own
+        state: Any = own.state if own and own.state == "refused" else "stopped"
+        return ChannelStatus(state, own.last_poll_at if own else None, failure)
 
     def for_chat(self) -> dict[str, str]:
         """The same in words."""

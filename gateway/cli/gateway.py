@@ -28,14 +28,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(settings: "Settings", home: "Home") -> None:
-    """Runs until SIGTERM or SIGINT, then drains."""
+    """Runs until SIGTERM or SIGINT, then drains; a second signal ends it at once."""
+    import os
     import signal
 
     from gateway.app import App
 
     stopped = asyncio.Event()
+
+    def stop() -> None:
+        if stopped.is_set():
+            # Nothing is lost: what is under way is in the journal.
+            os._exit(1)
+        stopped.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop)
     async with App.open(settings, home, channels=True):
         await stopped.wait()

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from tests.fakes.bot_api import BotApi
+
 REPEAT_MARK = "↻"
 
 
@@ -31,6 +33,23 @@ def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
     ]
 
 
+class Ledger:
+    """Which jobs have an answer, read from the Bot API's journal as it grows."""
+
+    def __init__(self, api: BotApi) -> None:
+        self._api = api
+        self._read = 0
+        self._done: set[int] = set()
+
+    def done(self) -> set[int]:
+        """Numbers of the jobs whose answer any message has shown."""
+        journal = self._api.sent
+        for effect in journal[self._read :]:
+            self._done.update(_done(effect.text or ""))
+        self._read = len(journal)
+        return self._done
+
+
 @dataclass(slots=True)
 class Account:
     """What the crash loop found. Everything but `marked`, `unknown` and `kills` must be empty."""
@@ -43,6 +62,7 @@ class Account:
     out_of_order: list[int] = field(default_factory=list)
     repeated_effects: list[int] = field(default_factory=list)
     misplaced: list[int] = field(default_factory=list)
+    given_up: int = 0
     marked: int = 0
     unknown: int = 0
 
@@ -54,6 +74,7 @@ class Account:
             or self.out_of_order
             or self.repeated_effects
             or self.misplaced
+            or self.given_up
         )
 
     def report(self) -> str:
@@ -65,6 +86,7 @@ class Account:
             "unsafe effects twice": self.repeated_effects or 0,
             "order violations": self.out_of_order or 0,
             "in the wrong chat": self.misplaced or 0,
+            "given up": self.given_up,
             "repeats without a mark": self.unmarked or 0,
             "repeats with a mark": self.marked,
             "effects whose outcome the model was told is unknown": self.unknown,
@@ -84,6 +106,7 @@ def settle(
     for chat, texts in answers.items():
         seen: list[int] = []
         for text in texts:
+            account.given_up += "I gave up" in text
             for number in _done(text):
                 if number not in by_number or by_number[number].chat != chat:
                     account.misplaced.append(number)
@@ -96,8 +119,6 @@ def settle(
                 else:
                     account.unmarked.append(number)
         account.lost += [job.number for job in jobs if job.chat == chat and job.number not in seen]
-    answered = set(answers)
-    account.lost += [job.number for job in jobs if job.chat not in answered]
     for job in jobs:
         if job.tool:
             times = _effects(effects / str(job.number))

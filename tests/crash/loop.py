@@ -26,13 +26,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.crash.jobs import Account, plan, settle
+from gateway.client import Client
+from tests.crash.jobs import Account, Ledger, plan, settle
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import worker
 
-# People write this many messages ahead of the answers, over all chats.
-AHEAD = 40
 PATIENCE_S = 60.0
 _LOOK_S = 0.003
 POINTS = ("random", "polled", "confirmed", "asked", "reasked", "effect", "sending", "sent")
@@ -64,19 +63,20 @@ class CrashLoop:
         self._log = folder / "gateway.log"
 
     async def run(self) -> Account:
-        """Ask, kill and restart until everything was asked and all kills are spent; then wait
-        until no answer is missing, or none comes any more."""
+        """Ask, kill and restart until all kills are spent; then wait until no answer is missing,
+        or none comes any more."""
         mind = worker(Path("effects"), tool="append_file")
         async with BotApi() as self._api, ModelServer(mind) as self._model:
             self._model.latency_s = 0.02
+            self._ledger = Ledger(self._api)
             self._configure()
-            async with asyncio.TaskGroup() as group:
-                asking = group.create_task(self._ask())
-                while self._account.kills < self._order.kills:
-                    await self._life(killed=True)
-                await asking
+            while self._account.kills < self._order.kills:
+                # Some write while nobody is there, the others when the moment is near.
+                await self._ask(0.4)
+                await self._life(killed=True)
+            await self._ask(1.0)
             await self._life(killed=False)
-            answers = {chat: self._api.answers(chat) for chat in {job.chat for job in self._jobs}}
+            answers = {chat: self._api.answers(chat) for chat in range(1, self._order.chats + 1)}
         settle(self._account, self._jobs, answers, self._effects)
         return self._account
 
@@ -105,11 +105,10 @@ class CrashLoop:
         file.write_text(json.dumps(config))
         file.chmod(0o600)
 
-    async def _ask(self) -> None:
-        """People write as long as few enough of their messages wait for an answer."""
-        for job in self._jobs:
-            while self._asked - self._answered() >= AHEAD:
-                await asyncio.sleep(_LOOK_S)
+    async def _ask(self, share: float) -> None:
+        """Send the messages that belong to this life, up to a share of them."""
+        quota = self._order.messages * (self._account.kills + share) / max(self._order.kills, 1)
+        for job in self._jobs[self._asked : round(quota)]:
             await self._api.user_says(job.chat, job.text)
             self._asked += 1
 
@@ -133,7 +132,8 @@ class CrashLoop:
                 process.send_signal(signal.SIGKILL)
                 self._account.kills += 1
             else:
-                await self._until(self._is_settled, process)
+                everything = {job.number for job in self._jobs}
+                await self._until(lambda: self._ledger.done() >= everything, process)
                 process.send_signal(signal.SIGTERM)
             code = await asyncio.wait_for(process.wait(), PATIENCE_S)
             if not killed and code != 0:
@@ -156,11 +156,13 @@ class CrashLoop:
             raise AssertionError(f"the gateway ended by itself: see {self._log}")
 
     async def _aim_at_work(self, process: asyncio.subprocess.Process) -> str:
-        """Let every chat get an answer first, then wait for the moment."""
-        goal = min(self._answered() + self._order.chats, self._asked)
-        await self._until(lambda: self._answered() >= goal, process)
+        """Let it finish what waits, then send more and wait for the moment."""
+        client = await Client.connect(self._home / "kore.sock")
+        while client is not None and await _is_busy(client):
+            await asyncio.sleep(_LOOK_S)
         point = self._chance.choice(POINTS)
         reached = self._watch(point)
+        await self._ask(1.0)
         wait_s = self._chance.uniform(0.0, 0.4) if point == "random" else 1.0
         deadline = time.monotonic() + wait_s
         while not reached():
@@ -191,16 +193,6 @@ class CrashLoop:
     def _count_effects(self) -> int:
         return len(list(self._effects.iterdir())) if self._effects.exists() else 0
 
-    def _answered(self) -> int:
-        return sum(len(self._api.answers(chat)) for chat in range(1, self._order.chats + 1))
-
-    def _is_settled(self) -> bool:
-        shown = " ".join(
-            text for chat in range(1, self._order.chats + 1) for text in self._api.answers(chat)
-        )
-        done = set(shown.split())
-        return all(str(job.number) in done for job in self._jobs)
-
     async def _until(
         self, reached: Callable[[], bool], process: asyncio.subprocess.Process
     ) -> None:
@@ -209,9 +201,14 @@ class CrashLoop:
         while not reached():
             if process.returncode is not None:
                 raise AssertionError(f"the gateway ended by itself: see {self._log}")
-            answered = self._answered()
+            answered = len(self._ledger.done())
             if answered != last:
                 last, at = answered, time.monotonic()
             if time.monotonic() - at > PATIENCE_S:
-                return
-            await asyncio.sleep(_LOOK_S * 10)
+                return  # The account will tell what is missing.
+            await asyncio.sleep(_LOOK_S)
+
+
+async def _is_busy(client: Client) -> bool:
+    status = await client.status()
+    return bool(status["turns running"] or status["messages waiting"] or status["routes with mail"])

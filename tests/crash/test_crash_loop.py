@@ -1,0 +1,16 @@
+"""The crash loop in small; `make crash` is the long one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.loop import CrashLoop, Order
+
+
+@pytest.mark.timeout(900)
+async def test_fifty_kills_lose_nothing_and_repeat_nothing_unmarked(tmp_path: Path) -> None:
+    account = await CrashLoop(Order(kills=50, messages=250, chats=6, seed=7), tmp_path).run()
+
+    print(account.report())
+    assert account.is_clean, account.report()
+    assert account.kills == 50
