@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
     text, options = _text(args), _options(args)
     settings, home = settings_of(args), home_of(args)
+    _log_to_file(settings, home)
     try:
         if text is None:
             return asyncio.run(_talk(args, options, settings, home))
@@ -59,6 +60,14 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(_once(order, settings, home))
     except asyncio.CancelledError:
         return INTERRUPTED
+
+
+def _log_to_file(settings: "Settings", home: Home) -> None:
+    """The terminal is for the conversation; what this process logs goes to a file of its own."""
+    from gateway.logs import open_logs
+
+    home.ensure()
+    open_logs(settings, terminal=False, default_file=home.logs / "agent.log")
 
 
 def _whole(text: str) -> int:

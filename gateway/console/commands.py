@@ -24,6 +24,7 @@ CONSOLE_COMMANDS = (
     ("/resume", "go on with a session: /resume ID, or choose from the list"),
     ("/exit", "leave; the session stays"),
 )
+CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
 KEYS_HELP = (
     ("Enter", "send"),
     ("Alt-Enter, Ctrl-J", "new line"),

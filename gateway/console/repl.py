@@ -57,19 +57,21 @@ async def converse(connect: Connect, start: Start, folder: Path) -> None:
 async def _converse(
     connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
 ) -> None:
-    lost = False
+    left: Opened | None = None
     while True:
         repl: Repl | None = None
         try:
             async with connect() as service:
-                repl = Repl(service, await _open(service, start), start, screen, prompt)
-                await repl.run(greet=not lost)
+                opened = left or await service.open_console(start.session, start.fresh)
+                repl = Repl(service, opened, start, screen, prompt)
+                await repl.run(greet=left is None)
                 return
         except* OwnerLost as group:
-            if repl is None or (lost and not repl.spoke):
+            if repl is None or (left is not None and not repl.spoke):
                 raise KoreError("Kore stopped and cannot be reached again") from group
-        start = replace(start, session=repl.session, fresh=False, choose=False)
-        lost = True
+        # The same lane again: that is where the answer to an unfinished turn will come.
+        left = repl.place
+        start = replace(start, choose=False)
         screen.print(Text("! Kore stopped; looking for it again …", "yellow"))
         connect = _patient(connect)
 
@@ -93,10 +95,6 @@ def _patient(connect: Connect) -> Connect:
             await asyncio.sleep(_LOCKED_AGAIN_S)
 
     return connect_patiently
-
-
-async def _open(service: Service, start: Start) -> Opened:
-    return await service.open_console(start.session, start.fresh)
 
 
 class Repl:
@@ -124,6 +122,11 @@ class Repl:
     def session(self) -> str | None:
         """The session that this lane is in; None until the first message makes one."""
         return self._stage.session or self._session
+
+    @property
+    def place(self) -> Opened:
+        """Where this conversation stands, for a successor that goes on with it."""
+        return Opened(self._opened.chat_id, self.session, self._stage.busy)
 
     @property
     def spoke(self) -> bool:
@@ -164,7 +167,8 @@ class Repl:
         while True:
             await self._stage.until_idle()
             try:
-                text = await self._prompt.read()
+                later = self._stage.later
+                text = later.popleft() if later else await self._prompt.read()
             except EOFError:
                 return
             except KeyboardInterrupt:

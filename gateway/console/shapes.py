@@ -71,6 +71,11 @@ def tool_call(name: str, arguments: str) -> Text:
     return Text.assemble(("⏺ ", "cyan"), (name, "bold"), f" {arguments}" if arguments else "")
 
 
+def unfinished_call(started: events.ToolStart) -> RenderableType:
+    line = call_line(started.name, started.arguments).removeprefix(started.name).strip()
+    return Group(tool_call(started.name, line), Text("  ⎿ stopped", "yellow"))
+
+
 def tool_outcome(started: events.ToolStart | None, result: events.ToolResulted) -> RenderableType:
     line = call_line(result.name, started.arguments if started else {})
     head = tool_call(result.name, line.removeprefix(result.name).strip())

@@ -15,6 +15,7 @@ from agent import events
 from agent.errors import KoreError
 from agent.security.policy import Answer
 from gateway.console.approvals import PAUSE_S, answer_for
+from gateway.console.commands import CONSOLE_WORDS
 from gateway.console.keys import TypeAhead
 from gateway.console.lines import complaint, visible
 from gateway.console.plain import PlainPrompt
@@ -57,6 +58,8 @@ class Stage:
         self._settled = asyncio.Event()
         self._armed_at = 0.0
         self.heard = False
+        # Commands of the console itself that were typed while a turn ran.
+        self.later: deque[str] = deque()
         self.session: str | None = None
 
     @property
@@ -90,7 +93,7 @@ class Stage:
 
     async def until_idle(self) -> None:
         """Show what runs until nothing of ours does any more."""
-        if not (self._busy() or self._held):
+        if not (self.busy or self._held):
             return
         self._on_stage = True
         self._view.begin()
@@ -100,7 +103,7 @@ class Stage:
             with self._prompt.keys(self._typeahead.press):
                 while self._held:
                     self._take(self._held.popleft())
-                while self._busy():
+                while self.busy:
                     self._settled.clear()
                     self._view.tick()
                     with suppress(TimeoutError):
@@ -140,6 +143,9 @@ class Stage:
             await self._stop()
             return
         self._view.say(f"› {visible(text)}  (queued)")
+        if text.split()[0] in CONSOLE_WORDS:
+            self.later.append(text)
+            return
         try:
             await self.submit(text)
         except KoreError as exc:
@@ -231,7 +237,9 @@ class Stage:
                     break
         self._settled.set()
 
-    def _busy(self) -> bool:
+    @property
+    def busy(self) -> bool:
+        """Whether something runs here that is still to be shown."""
         return bool(self._waiting) or self._foreign
 
     @contextmanager

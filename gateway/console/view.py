@@ -147,6 +147,10 @@ class View:
 
     def _close_turn(self, done: events.Done) -> None:
         self._flush()
+        for started in self._tools.values():
+            self._screen.print(shapes.unfinished_call(started))
+        self._tools.clear()
+        self._output.clear()
         if done.result.stopped == "cancelled":
             # The delivery says so too, but perhaps after the next turn has begun.
             self.say(_STOPPED, "yellow")

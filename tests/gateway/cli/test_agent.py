@@ -1,6 +1,9 @@
 """The command line of `kore agent`: what it takes, and what it refuses in one sentence."""
 
 import io
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,3 +66,52 @@ def test_a_broken_config_is_one_sentence_and_exit_2(
     config.write_text('{"agent": {"modle": "x"}}')
     assert main(["agent", "-m", "hi", "--config", str(config)]) == 2
     assert "modle" in capsys.readouterr().err
+
+
+def kore(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", "agent", "--model", "offline/echo", *words],
+        env={"PATH": os.environ["PATH"], "KORE_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_real_turn_answers_on_stdout_alone(tmp_path: Path) -> None:
+    done = kore(tmp_path / "home", "-m", "hello there")
+    assert (done.returncode, "hello there" in done.stdout) == (0, True)
+    assert "kore:" not in done.stderr
+
+
+def test_a_real_command_needs_an_approval_or_auto(tmp_path: Path) -> None:
+    text = '!tool exec {"command": "echo it-ran > proof"}'
+    denied = kore(tmp_path / "home", "-m", text)
+    assert "-y" in denied.stderr
+    proof = tmp_path / "home" / "workspace" / "proof"
+    assert not proof.exists()
+    assert kore(tmp_path / "home", "-y", "-m", text).returncode == 0
+    assert proof.read_text() == "it-ran\n"
+
+
+def test_an_interrupt_ends_a_real_turn_with_130(tmp_path: Path) -> None:
+    text = '!tool exec {"command": "sleep 60"}'
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "agent", "--model", "offline/echo", "-y", "-m", text],
+        env={"PATH": os.environ["PATH"], "KORE_HOME": str(tmp_path / "home")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        while "sleep 60" not in (line := process.stderr.readline()):
+            assert line, "the turn ended before its tool had begun"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "Stopped" in err
+    assert "Traceback" not in err

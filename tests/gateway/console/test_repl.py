@@ -233,7 +233,7 @@ async def test_a_new_owner_is_found(home: Path) -> None:
         await terminal.see("echo: first")
         await terminal.see(PROMPT)
         second = await stack.enter_async_context(MemoryService())
-        second.sessions_by_id = first.sessions_by_id
+        second.sessions_by_id, second.lanes = first.sessions_by_id, first.lanes
         (home / "kore.sock").unlink()
         await stack.enter_async_context(ControlServer(second, home / "kore.sock"))
         await server.__aexit__()
@@ -253,3 +253,38 @@ async def test_a_terminated_program_restores_the_terminal(owner: MemoryService, 
         terminal.process.send_signal(signal.SIGTERM)
         assert await terminal.ended() == 130
         assert terminal.echoes()
+
+
+async def test_a_console_takes_over_from_a_killed_owner(home: Path) -> None:
+    async with AsyncExitStack() as stack:
+        words = (home, "--model", "offline/echo")
+        first = await stack.enter_async_context(kore_agent(*words))
+        await first.see(PROMPT)
+        second = await stack.enter_async_context(kore_agent(*words))
+        await second.see(PROMPT)
+        second.type('!tool exec {"command": "echo one"}\r')
+        await second.see("[y] once")
+        first.process.kill()
+        await second.see("looking for it again")
+        await second.see("[y] once")
+        await asyncio.sleep(0.5)  # keys count only after a pause
+        second.type("n")
+        await second.see("The tools answered")
+        second.type("/exit\r")
+        assert await second.ended() == 0
+    assert "Traceback" not in second.text
+
+
+async def test_exit_typed_while_a_turn_runs_leaves_after_it(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("/exit\r")
+        await terminal.see("/exit  (queued)")
+        terminal.type("\x03")
+        await terminal.see("To go on later")
+        assert await terminal.ended() == 0
+    assert await submitted(owner, 1) == ["slow"]

@@ -168,7 +168,9 @@ def test_of_a_delivery_only_the_new_part_is_shown() -> None:
 def test_a_stop_is_told_once() -> None:
     text = shown(
         events.TextDelta("half"),
+        events.ToolStart("1", "exec", {"command": "sleep 9"}),
         events.Done(Result(False, "half", "s", (), stopped="cancelled")),
         delivered("half\n\n⏹ Stopped."),
     )
     assert text.count("Stopped.") == 1
+    assert "⏺ exec sleep 9\n  ⎿ stopped" in text
