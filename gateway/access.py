@@ -1,5 +1,6 @@
 """Who may speak, who owns the place, and whose memory a message may see."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ from pathlib import Path
 from gateway.messages import InboundMessage
 
 CONSOLE = "cli"
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,15 @@ class Access:
         if message.private and self.is_owner(message):
             return folder / "MEMORY.md"
         whose = message.sender.id if message.private else message.chat_id
-        return folder / message.channel / _UNSAFE.sub("_", whose) / "MEMORY.md"
+        return folder / message.channel / _folder_name(whose) / "MEMORY.md"
+
+
+def _folder_name(id_: str) -> str:
+    """A plain name for a platform's id; two ids never share one."""
+    name = _UNSAFE.sub(lambda found: f"%{ord(found[0]):x}.", id_)
+    if 0 < len(name) <= _NAME_CHARS:
+        return name
+    return f"%{hashlib.sha256(id_.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def sole_owner(owner: str | None, telegram_allow: Sequence[str]) -> str | None:

@@ -4,14 +4,15 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from sqlite3 import Connection
+from typing import Concatenate, ParamSpec, TypeVar
 
 from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Channel,
     Gone,
-    NotSent,
     Paced,
     RateLimited,
     Refused,
@@ -23,6 +24,10 @@ from gateway.store import outbox
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Due, Letter
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Wait = Callable[[asyncio.Event, float], Awaitable[None]]
+
 log = logging.getLogger(__name__)
 
 GIVE_UP_AFTER_S = 24 * 3600
@@ -31,13 +36,35 @@ _STORE_PAUSE_S = 5.0
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
 
 
-class Delivery:
-    """One task per route that has mail; only the head of a route is tried."""
+async def wait_for(wake: asyncio.Event, seconds: float) -> None:
+    """Returns when the event is set, or after so many seconds."""
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await wake.wait()
+    except TimeoutError:
+        return
 
-    def __init__(self, database: Database, channels: Mapping[tuple[str, str], Channel]) -> None:
+
+class Delivery:
+    """One task per route that has mail; only the head of a route is tried.
+
+    `clock` tells Unix time in seconds, `wait` is how a route rests until its next try.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        channels: Mapping[tuple[str, str], Channel],
+        *,
+        clock: Callable[[], float] = time.time,
+        wait: Wait = wait_for,
+    ) -> None:
         self._database = database
         self._channels = channels
+        self._clock = clock
+        self._wait = wait
         self._routes: dict[str, asyncio.Event] = {}
+        self._sending: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -48,9 +75,12 @@ class Delivery:
         """Send until cancelled; starts with what an earlier process left."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for lane in await self._database.run(outbox.lanes_with_mail):
-                self.wake(lane)
-            await asyncio.Event().wait()
+            try:
+                for lane in await self._database.run(outbox.lanes_with_mail):
+                    self.wake(lane)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
 
     def wake(self, lane: str) -> None:
         """There is new mail on this route, or a reason to try again."""
@@ -59,8 +89,8 @@ class Delivery:
         wake = self._routes.get(lane)
         if wake is None:
             wake = self._routes[lane] = asyncio.Event()
-            self._idle.clear()
             self._group.create_task(self._drain(lane, wake), name=f"route {lane}")
+        self._begins(lane)
         wake.set()
 
     def channel(self, route: Route) -> Channel | None:
@@ -78,11 +108,11 @@ class Delivery:
 
     async def post(self, letter: Letter) -> None:
         """Queue a letter that belongs to no turn, and send it."""
-        await self._database.run(outbox.put, None, [letter], time.time())
+        await self._database.run(outbox.put, None, [letter], self._clock())
         self.wake(letter.route.lane)
 
     async def flush(self) -> None:
-        """Returns when every route has sent what was due; for a clean stop."""
+        """Returns when every route has sent what was due, and rests; for a clean stop."""
         await self._idle.wait()
 
     @property
@@ -94,46 +124,75 @@ class Delivery:
         try:
             while True:
                 wake.clear()
-                try:
-                    due = await self._head(lane)
-                    while isinstance(due, Due):
-                        due = await self._send(lane, due)
-                except StoreError as exc:
-                    log.error("route %s waits: %s", lane, exc)
-                    due = time.time() + _STORE_PAUSE_S
-                if due is not None:
-                    await _wait(wake, due - time.time())
-                elif not wake.is_set():
+                self._begins(lane)
+                due = await self._stored(self._head, lane)
+                while isinstance(due, Due):
+                    due = await self._send(lane, due)
+                if due is None and not wake.is_set():
                     return
+                if due is not None:
+                    self._rests(lane)
+                    await self._wait(wake, due - self._clock())
         finally:
             del self._routes[lane]
-            if not self._routes:
-                self._idle.set()
+            self._rests(lane)
 
-    async def _head(self, lane: str) -> Due | float | None:
-        return await self._database.run(outbox.head, lane, time.time())
+    def _begins(self, lane: str) -> None:
+        self._sending.add(lane)
+        self._idle.clear()
+
+    def _rests(self, lane: str) -> None:
+        self._sending.discard(lane)
+        if not self._sending:
+            self._idle.set()
+
+    async def _stored(
+        self,
+        work: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The work's result, however long the database refuses.
+
+        What has happened to a message must not be forgotten: it would be sent again, unmarked.
+        """
+        while True:
+            try:
+                return await self._database.run(work, *args, **kwargs)
+            except StoreError as exc:
+                log.error("sending waits: %s", exc)
+                await self._wait(asyncio.Event(), _STORE_PAUSE_S)
+
+    def _head(self, connection: Connection, lane: str) -> Due | float | None:
+        return outbox.head(connection, lane, self._clock())
 
     async def _send(self, lane: str, due: Due) -> Due | float | None:
         """Send one part; returns the next thing to do on the route."""
         route = due.message.route
         channel = self.channel(route)
+        if channel is None:
+            log.info("%s has mail for a channel that is not running here", lane)
+            return None
         try:
-            if channel is None:
-                raise NotSent(f"the channel {route.channel} is not running")
             if isinstance(channel, Paced):
                 await channel.admit(route)
-            await self._database.run(outbox.take, due.seq)
+            await self._stored(outbox.take, due.seq)
             provider_msg = await channel.send(due.message)
         except SendError as exc:
             await self._settle(due, exc)
-            return await self._head(lane)
-        self.sent += 1
-        return await self._database.run(outbox.sent, due.seq, provider_msg, lane, time.time())
+        except Exception as exc:
+            # A bug in a channel costs this part, not every chat; nobody knows if it has arrived.
+            log.exception("%s could not be sent", due.message.delivery_id)
+            await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
+        else:
+            self.sent += 1
+            return await self._stored(outbox.sent, due.seq, provider_msg, lane, self._clock())
+        return await self._stored(self._head, lane)
 
     async def _settle(self, due: Due, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""
-        run = self._database.run
-        now = time.time()
+        run = self._stored
+        now = self._clock()
         self.failed += 1
         log.warning(
             "not sent: %s part %d to %s: %s",
@@ -153,7 +212,7 @@ class Delivery:
                 await run(outbox.bury, due.seq, str(error), whole_lane=True)
             case Refused() | BadFormat() | Gone():
                 await run(outbox.bury, due.seq, str(error))
-            case _ if now - due.created_at > GIVE_UP_AFTER_S:
+            case _ if now - due.created_at > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S):
                 await run(outbox.bury, due.seq, f"gave up after a day: {error}")
             case Ambiguous() if _is_last_try(due):
                 await run(outbox.bury, due.seq, f"unclear {AMBIGUOUS_TRIES} times: {error}")
@@ -167,11 +226,3 @@ class Delivery:
 def _is_last_try(due: Due) -> bool:
     # An edit may be repeated as often as one likes: it is the same message.
     return due.message.provider_msg is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
-
-
-async def _wait(wake: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(max(0.0, seconds)):
-            await wake.wait()
-    except TimeoutError:
-        return

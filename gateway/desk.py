@@ -9,7 +9,6 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from agent.errors import KoreError
 from agent.security.policy import Answer
 from agent.types import Message
 from agent.version import VERSION

@@ -1,13 +1,14 @@
 """The agent's progress, made durable: each step is on disk before the next one begins."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from agent.history import answer_open_calls, tool_message
 from agent.tools.toolbox import Toolbox
 from agent.types import Effect, Message, Text, ToolCall, ToolResult
 from gateway.store import turns
-from gateway.store.database import Database
+from gateway.store.database import Database, to_its_end
 from gateway.store.inbox import Claim
 
 
@@ -50,15 +51,13 @@ class Journal:
         if not message.tool_calls:
             return
         rows = [*answer_open_calls(self._history, self._results), message]
-        await self._database.run(
-            turns.add_reply,
-            self._claim.turn,
-            self._claim.session,
-            rows,
-            {call.id: self._effect(call) for call in message.tool_calls},
-            time.time(),
+        effects = {call.id: self._effect(call) for call in message.tool_calls}
+        claim = self._claim
+        work = self._database.run(
+            turns.add_reply, claim.turn, claim.session, rows, effects, time.time()
         )
-        self.keep(rows)
+        # What was stored counts as stored, also when the turn was stopped in the meantime.
+        await to_its_end(self._stored(work, rows))
 
     async def start(self, call: ToolCall, effect: Effect) -> None:
         if self._is_draining():
@@ -70,6 +69,10 @@ class Journal:
     async def finish(self, call: ToolCall, result: ToolResult) -> None:
         self._results[call.id] = tool_message(call, result.for_model, is_error=result.is_error)
         await self._database.run(turns.finish_call, self._claim.turn, call, result)
+
+    async def _stored(self, work: Coroutine[Any, Any, None], rows: list[Message]) -> None:
+        await work
+        self.keep(rows)
 
     def keep(self, rows: list[Message]) -> None:
         """The rows are on disk."""

@@ -1,7 +1,7 @@
 """What travels over the bus: messages in, messages out, and the route between them."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from agent.codec import dumps
@@ -79,7 +79,9 @@ class InboundMessage:
     def from_json(cls, text: str) -> "InboundMessage":
         """Raises TypeError or KeyError when the text is not an inbound message's."""
         data = json.loads(text)
-        return cls(**{**data, "sender": Sender(**data["sender"])})
+        # Stored by another version of Kore, it may have fields that this one does not know.
+        known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        return cls(**{**known, "sender": Sender(**data["sender"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,10 @@ class Preview:
                 continue
             try:
                 if not shown:
-                    provider_msg = await self._begin()
+                    begun = await self._begin()
+                    if begun.lost:
+                        return  # A message of a run that was cut off may stand there already.
+                    provider_msg = begun.provider_msg
                 provider_msg = await self._update(text, provider_msg)
             except Ambiguous:
                 if provider_msg is None:
@@ -112,7 +115,7 @@ class Preview:
             else:
                 shown = text
 
-    async def _begin(self) -> str | None:
+    async def _begin(self) -> outbox.Preview:
         return await self._database.run(outbox.begin_stream, self._turn, self._letter, time.time())
 
     async def _update(self, text: str, provider_msg: str | None) -> str:

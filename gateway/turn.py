@@ -116,7 +116,7 @@ class Turns:
                     # The group waits for an update under way: the final must know its message.
                     preview.close()
         except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None
+            raise _first(several) from None
 
     async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
         lane = claim.messages[-1].session_key
@@ -132,7 +132,7 @@ class Turns:
     def _preview(self, claim: Claim) -> Preview | None:
         message = claim.messages[-1]
         channel = self._delivery.channel(message.route)
-        if not isinstance(channel, Shows):
+        if channel is None or not isinstance(channel, Shows):
             return None
         every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
         letter = Letter(
@@ -163,6 +163,14 @@ class Turns:
             reply_to=_reply_to(claim),
             event_id=message.event_id,
         )
+
+
+def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The cause: task groups inside each other wrap it more than once."""
+    cause: BaseException = several
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
 
 
 def _reply_to(claim: Claim) -> str | None:

@@ -24,7 +24,14 @@ class Watcher:
         self._ready = asyncio.Event()
         self._closed = False
 
+    @property
+    def is_open(self) -> bool:
+        """False once it was let go: what comes from then on does not reach it."""
+        return not self._closed
+
     def put(self, event: WatchEvent) -> None:
+        if self._closed:
+            return
         last = self._events[-1] if self._events else None
         match last, event:
             case TextDelta(), TextDelta():
@@ -81,7 +88,7 @@ class Watchers:
             watcher.put(event)
 
     def is_watched(self, lane: str) -> bool:
-        return lane in self._lanes
+        return any(watcher.is_open for watcher in self._lanes.get(lane, ()))
 
     def close(self) -> None:
         """End every watch: the process goes down."""

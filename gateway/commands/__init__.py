@@ -15,15 +15,21 @@ COMMANDS = {
 
 def command_of(message: InboundMessage) -> str | None:
     """The command that a message is, or None."""
-    word, _, _ = message.content.partition(" ")
+    word = _words(message)[0]
     name, _, _ = word.removeprefix("/").partition("@")
     return name.lower() if word.startswith("/") and name.lower() in COMMANDS else None
 
 
 def argument_of(message: InboundMessage) -> str:
     """What stands behind the command."""
-    return message.content.partition(" ")[2].strip()
+    return _words(message)[1]
 
 
 def is_command(message: InboundMessage) -> bool:
     return command_of(message) is not None
+
+
+def _words(message: InboundMessage) -> tuple[str, str]:
+    """The first word, and the rest."""
+    first, *rest = message.content.split(maxsplit=1) or [""]
+    return first, rest[0].strip() if rest else ""

@@ -8,8 +8,8 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
@@ -24,6 +24,8 @@ T = TypeVar("T")
 GROUP = 64
 BACKUP_PAGES = 256
 _WAITING = 20_000
+# How long a file that another program has locked is waited for.
+_LOCK_S = 1.0
 _PRAGMAS = (
     "PRAGMA locking_mode=EXCLUSIVE",
     "PRAGMA journal_mode=WAL",
@@ -57,6 +59,7 @@ class Database:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
+        self._closed = False
         self._jobs: queue.Queue[_Job] = queue.Queue(maxsize=_WAITING)
         self._thread = threading.Thread(target=self._serve, name="database", daemon=True)
         self._thread.start()
@@ -78,30 +81,39 @@ class Database:
         """The function's result, once its transaction is on disk; on an error nothing of it is.
 
         A cancelled caller still waits for its transaction to end. Raises `StoreError` for what
-        the database refuses (a full disk, a damaged file), and whatever `work` raises.
+        the database refuses (a full disk, a damaged file, after `close`), and whatever `work`
+        raises.
         """
-        return await self._hand_in(lambda connection: work(connection, *args, **kwargs))
+        return await to_its_end(self._hand_in(lambda connection: work(connection, *args, **kwargs)))
 
     async def backup(self, target: Path) -> int:
         """Copy everything to a new file, between other work; returns its size in bytes.
 
         Raises `StoreError`: for a file that exists, and for a copy that does not verify.
         """
-        return await self._hand_in(lambda connection: self._copy(connection, target), alone=True)
+        job = self._hand_in(lambda connection: self._copy(connection, target), alone=True)
+        return await to_its_end(job)
 
     async def close(self) -> None:
         """Finish what was handed in, then close the file."""
-        await self._hand_in(lambda _: self._closing.set(), alone=True)
+        if self._closed:
+            return
+        last = self._hand_in(lambda _: self._closing.set(), alone=True)
+        self._closed = True
+        await to_its_end(last)
         await asyncio.to_thread(self._thread.join)
 
-    async def _hand_in(self, work: Callable[[sqlite3.Connection], T], *, alone: bool = False) -> T:
+    def _hand_in(
+        self, work: Callable[[sqlite3.Connection], T], *, alone: bool = False
+    ) -> "asyncio.Future[T]":
+        if self._closed:
+            raise StoreError("the database is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put_nowait(_Job(work, future, alone))
         try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            await asyncio.wait({future})
-            raise
+            self._jobs.put_nowait(_Job(work, future, alone))
+        except queue.Full:
+            raise StoreError("the database has too much to do at once") from None
+        return future
 
     def _serve(self) -> None:
         while not self._closing.is_set():
@@ -137,8 +149,13 @@ class Database:
             # The transaction as a whole failed (disk full, I/O error): nothing of it is stored.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if len(jobs) == 1:
+                jobs[0].error = jobs[0].error or _mapped(exc)
+                return
+            # One job that is too much for the disk must not fail its neighbours.
             for job in jobs:
-                job.error = job.error or _mapped(exc)
+                job.error = None
+                self._transact([job])
 
     def _attempt(self, job: _Job) -> None:
         try:
@@ -159,13 +176,33 @@ class Database:
             while not self._jobs.empty():
                 self._serve_group(self._jobs.get_nowait())
 
-        with closing(sqlite3.connect(target)) as copy:
-            connection.backup(copy, pages=BACKUP_PAGES, progress=between)
-            verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
+        try:
+            target.touch(0o600, exist_ok=False)
+        except OSError as exc:
+            raise StoreError(f"the backup {target} cannot be written: {exc.strerror}") from exc
+        try:
+            with closing(sqlite3.connect(target)) as copy:
+                connection.backup(copy, pages=BACKUP_PAGES, progress=between)
+                verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
+        except sqlite3.Error as exc:
+            verdict = str(exc)
         if verdict != "ok":
             target.unlink()
             raise StoreError(f"the backup {target} did not verify ({verdict}) and was removed")
         return target.stat().st_size
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Its result. A cancelled caller waits for it too, however often it is cancelled."""
+    future = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+        future.exception()  # nobody is left to read it
+        raise
 
 
 def _resolve(jobs: list[_Job]) -> None:
@@ -182,14 +219,13 @@ def connect(path: Path, *, check: bool = False) -> sqlite3.Connection:
     """An open, migrated connection. Raises `StoreError`."""
     hint = "Put a backup in its place (`kore backup` makes them), or move the file away."
     try:
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        for pragma in _PRAGMAS:
-            connection.execute(pragma)
-        if check:
-            verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
-            if verdict != "ok":
-                raise StoreError(f"the database {path} is damaged: {verdict}", hint=hint)
-        _migrate(connection, path)
+        connection = sqlite3.connect(
+            path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
+        )
+        with ExitStack() as stack:
+            stack.callback(connection.close)
+            _prepare(connection, path, check)
+            stack.pop_all()
     except sqlite3.OperationalError as exc:
         if "locked" in str(exc):
             raise StoreError(f"the database {path} is in use by another program") from exc
@@ -198,6 +234,16 @@ def connect(path: Path, *, check: bool = False) -> sqlite3.Connection:
         raise StoreError(f"the database {path} is damaged: {exc}", hint=hint) from exc
     path.chmod(0o600)
     return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, check: bool) -> None:
+    for pragma in _PRAGMAS:
+        connection.execute(pragma)
+    if check:
+        verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+    _migrate(connection, path)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

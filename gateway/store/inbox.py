@@ -13,7 +13,7 @@ from gateway.store.sessions import append_messages, chosen_model, create_session
 LANE_LIMIT = 50
 # A turn that was started this often without a new step is given up.
 ATTEMPTS = 3
-_WAITING = "turn_id IS NULL AND dead_reason IS NULL"
+WAITING = "turn_id IS NULL AND dead_reason IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,13 @@ def accept(
     """Store all that a poll brought, and its cursor; returns the lanes that have new work."""
     lanes = set()
     for entry in entries:
+        if is_known(connection, entry.message):
+            continue
         dead_reason = entry.dead_reason
         if entry.message.edited and dead_reason is None:
             dead_reason = _apply_edit(connection, entry.message)
-        if _insert(connection, entry.message, dead_reason) and dead_reason is None:
+        _insert(connection, entry.message, dead_reason)
+        if dead_reason is None:
             lanes.add(entry.message.session_key)
     for event_id, reason in dead:
         connection.execute(
@@ -96,6 +99,15 @@ def accept(
             (arrival.channel, arrival.account, arrival.next_offset, arrival.now),
         )
     return lanes
+
+
+def is_known(connection: Connection, message: InboundMessage) -> bool:
+    """True when the platform has delivered this before."""
+    (known,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?)",
+        (message.channel, message.account, message.event_id),
+    ).fetchone()
+    return bool(known)
 
 
 def cursor(connection: Connection, channel: str, account: str, not_before: float) -> int | None:
@@ -198,34 +210,15 @@ def bound_session(connection: Connection, lane: str) -> str | None:
     return row[0] if row else None
 
 
-def request_stop(connection: Connection, lane: str, before: str) -> bool:
-    """Remember that the lane's running turn is to end; False when there is nothing to stop.
-
-    When none runs yet, what waits in the lane in front of the event `before` is withdrawn.
-    """
-    running = connection.execute(
-        "UPDATE turn SET stop_requested = 1 WHERE lane = ? AND state IN ('running', 'waiting')",
-        (lane,),
-    ).rowcount
-    if running:
-        return True
-    withdrawn = connection.execute(
-        f"UPDATE inbox SET dead_reason = 'withdrawn by /stop' WHERE lane = ? AND {_WAITING}"
-        " AND seq < (SELECT seq FROM inbox WHERE lane = ? AND event_id = ?)",
-        (lane, lane, before),
-    ).rowcount
-    return withdrawn > 0
-
-
 def waiting_count(connection: Connection) -> int:
-    row = connection.execute(f"SELECT count(*) FROM inbox WHERE {_WAITING}").fetchone()
+    row = connection.execute(f"SELECT count(*) FROM inbox WHERE {WAITING}").fetchone()
     return int(row[0])
 
 
 def has_work(connection: Connection, lane: str) -> bool:
     (found,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ?1 AND state = 'running') OR"
-        f" EXISTS (SELECT 1 FROM inbox WHERE lane = ?1 AND {_WAITING})",
+        f" EXISTS (SELECT 1 FROM inbox WHERE lane = ?1 AND {WAITING})",
         (lane,),
     ).fetchone()
     return bool(found)
@@ -235,31 +228,27 @@ def lanes_with_work(connection: Connection) -> list[str]:
     """Lanes with a turn to go on with, or with messages that wait."""
     rows = connection.execute(
         "SELECT lane FROM turn WHERE state = 'running' UNION"
-        f" SELECT DISTINCT lane FROM inbox WHERE {_WAITING}"
+        f" SELECT DISTINCT lane FROM inbox WHERE {WAITING}"
     )
     return [lane for (lane,) in rows]
 
 
-def _insert(connection: Connection, message: InboundMessage, dead_reason: str | None) -> bool:
-    """False when the platform has delivered this before."""
+def _insert(connection: Connection, message: InboundMessage, dead_reason: str | None) -> None:
     source = f"{message.chat_id}:{message.message_id}" if message.message_id else None
-    return (
-        connection.execute(
-            "INSERT OR IGNORE INTO inbox (channel, account, event_id, source_msg, lane, principal,"
-            " payload, received_at, dead_reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                message.channel,
-                message.account,
-                message.event_id,
-                source,
-                message.session_key,
-                message.principal,
-                message.to_json(),
-                message.received_at,
-                dead_reason,
-            ),
-        ).rowcount
-        > 0
+    connection.execute(
+        "INSERT INTO inbox (channel, account, event_id, source_msg, lane, principal, payload,"
+        " received_at, dead_reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            message.channel,
+            message.account,
+            message.event_id,
+            source,
+            message.session_key,
+            message.principal,
+            message.to_json(),
+            message.received_at,
+            dead_reason,
+        ),
     )
 
 
@@ -267,7 +256,7 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
     """Replace the text of a message that waits; returns why the edit itself needs no answer."""
     row = connection.execute(
         "SELECT seq, payload, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
-        " WHERE channel = ? AND account = ? AND source_msg = ? ORDER BY seq DESC LIMIT 1",
+        " WHERE channel = ? AND account = ? AND source_msg = ? ORDER BY 3 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
     ).fetchone()
     if row is None:
@@ -284,10 +273,10 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
 def _waiting(connection: Connection, lane: str) -> list[tuple[int, InboundMessage]]:
     """The lane's next message; the ones behind it too, as far as the lane is over its limit."""
     (total,) = connection.execute(
-        f"SELECT count(*) FROM inbox WHERE lane = ? AND {_WAITING}", (lane,)
+        f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,)
     ).fetchone()
     rows = connection.execute(
-        f"SELECT seq, payload FROM inbox WHERE lane = ? AND {_WAITING} ORDER BY seq LIMIT ?",
+        f"SELECT seq, payload FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
         (lane, max(1, total - LANE_LIMIT + 1)),
     )
     return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]

@@ -85,26 +85,32 @@ def _put_part(
     )
 
 
-def begin_stream(connection: Connection, turn: int, letter: Letter, now: float) -> str | None:
-    """Before a preview's first send: the reply's first part exists from here on.
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an earlier run of a turn has shown: the platform's id; `lost` when no id tells."""
 
-    Returns the platform's id of the preview that an earlier run of this turn has shown, if any.
-    """
+    provider_msg: str | None
+    lost: bool
+
+
+def begin_stream(connection: Connection, turn: int, letter: Letter, now: float) -> Preview:
+    """Before a preview's first send: the reply's first part exists from here on."""
     put(connection, turn, [replace(letter, parts=[OutboundPart("")])], now)
     connection.execute(
         "UPDATE outbox SET state = 'streaming' WHERE delivery_id = ? AND state = 'pending'",
         (letter.delivery_id,),
     )
     row = connection.execute(
-        "SELECT provider_msg FROM outbox WHERE delivery_id = ? AND part = 0", (letter.delivery_id,)
+        "SELECT provider_msg, maybe_dup FROM outbox WHERE delivery_id = ? AND part = 0",
+        (letter.delivery_id,),
     ).fetchone()
-    return row[0] if row else None
+    return Preview(row[0], row[0] is None and bool(row[1]))
 
 
 def set_preview(connection: Connection, delivery_id: str, provider_msg: str) -> None:
     """The preview's first send returned: from here on the reply is an edit of that message."""
     connection.execute(
-        "UPDATE outbox SET provider_msg = ?, maybe_dup = 0 WHERE delivery_id = ? AND part = 0",
+        "UPDATE outbox SET provider_msg = ? WHERE delivery_id = ? AND part = 0",
         (provider_msg, delivery_id),
     )
 

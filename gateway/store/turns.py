@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
+from typing import Literal
 
 from agent.codec import dumps
 from agent.errors import KoreError
@@ -11,7 +12,11 @@ from agent.history import answer_open_calls
 from agent.prompts import load
 from agent.types import Effect, Message, Text, ToolCall, ToolResult
 from gateway.store import outbox, sessions
+from gateway.store.inbox import WAITING
 from gateway.store.outbox import Letter
+
+# What a /stop has stopped: the running turn, or messages that had not been begun.
+Stopping = Literal["running", "withdrawn"]
 
 
 def add_reply(
@@ -94,6 +99,25 @@ def finish(connection: Connection, turn: int, session: str, outcome: Outcome, no
         "UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn)
     )
     outbox.put(connection, turn, outcome.letters, now)
+
+
+def request_stop(connection: Connection, lane: str, before: str) -> Stopping | None:
+    """Remember that the lane's running turn is to end; None when there is nothing to stop.
+
+    When none runs yet, what waits in the lane in front of the event `before` is withdrawn.
+    """
+    running = connection.execute(
+        "UPDATE turn SET stop_requested = 1 WHERE lane = ? AND state IN ('running', 'waiting')",
+        (lane,),
+    ).rowcount
+    if running:
+        return "running"
+    withdrawn = connection.execute(
+        f"UPDATE inbox SET dead_reason = 'withdrawn by /stop' WHERE lane = ? AND {WAITING}"
+        " AND seq < (SELECT seq FROM inbox WHERE lane = ? AND event_id = ?)",
+        (lane, lane, before),
+    ).rowcount
+    return "withdrawn" if withdrawn else None
 
 
 def suspend_all(connection: Connection) -> None:

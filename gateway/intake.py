@@ -1,0 +1,135 @@
+"""The way in: a poll is checked and stored as a whole, or not at all."""
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from gateway.access import Access
+from gateway.channels.base import Batch
+from gateway.commands import command_of
+from gateway.delivery import Delivery
+from gateway.messages import InboundMessage
+from gateway.store import inbox, outbox, turns
+from gateway.store.database import Database
+from gateway.store.inbox import Arrival, Entry
+from gateway.store.outbox import Letter
+
+log = logging.getLogger(__name__)
+
+_DENIED = "not on the allow-list"
+_STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When taking in stops: the platform keeps what it has not been told to forget.
+
+    `waiting` counts messages over all lanes; what is confirmed must be stored, so below
+    `free_bytes` of disk nothing is taken in.
+    """
+
+    waiting: int = 5_000
+    free_bytes: int = 50 * 2**20
+    look_again_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Lanes with new work, lanes whose turn is to stop, and lanes with an answer to a stop."""
+
+    lanes: set[str]
+    stopped: set[str]
+    told: set[str]
+
+
+class Intake:
+    """Decides who may speak, carries out stops, and stores it all in one transaction."""
+
+    def __init__(
+        self,
+        database: Database,
+        access: Access,
+        delivery: Delivery,
+        limits: Limits | None = None,
+    ) -> None:
+        self._database = database
+        self._access = access
+        self._delivery = delivery
+        self._limits = limits or Limits()
+
+    async def take(self, channel: str, account: str, batch: Batch) -> Taken:
+        """Returns once it is on disk; waits while there is no room. Raises `StoreError`."""
+        await self._room()
+        entries = [self._entry(message) for message in batch.messages]
+        arrival = Arrival(channel, account, time.time(), batch.next_offset)
+        taken = await self._database.run(self._store, arrival, entries, batch.dead)
+        for entry in entries:
+            if entry.dead_reason == _DENIED:
+                _tell_how_to_allow(entry.message)
+        return taken
+
+    def _entry(self, message: InboundMessage) -> Entry:
+        if not self._access.is_allowed(message):
+            return Entry(message, _DENIED)
+        return Entry(message, _STOP if command_of(message) == "stop" else None)
+
+    def _store(
+        self,
+        connection: Connection,
+        arrival: Arrival,
+        entries: Sequence[Entry],
+        dead: Sequence[tuple[str, str]],
+    ) -> Taken:
+        """A stop is carried out together with its row, so that no crash forgets it; one that is
+        delivered again stops nothing that came after it."""
+        stops = [
+            entry.message
+            for entry in entries
+            if entry.dead_reason == _STOP and not inbox.is_known(connection, entry.message)
+        ]
+        taken = Taken(inbox.accept(connection, arrival, entries, dead), set(), set())
+        for message in stops:
+            lane = message.session_key
+            stopping = turns.request_stop(connection, lane, message.event_id)
+            if stopping == "running":
+                taken.stopped.add(lane)
+            else:
+                text = "⏹ Stopped." if stopping else "Nothing is running."
+                outbox.put(connection, None, [self._letter(message, text)], arrival.now)
+                taken.told.add(lane)
+        return taken
+
+    def _letter(self, message: InboundMessage, text: str) -> Letter:
+        route = message.route
+        parts = self._delivery.render(route, text)
+        return Letter(
+            f"stop:{route.lane}:{message.event_id}", route, parts, event_id=message.event_id
+        )
+
+    async def _room(self) -> None:
+        limits = self._limits
+        while True:
+            waiting = await self._database.run(inbox.waiting_count)
+            free_bytes = shutil.disk_usage(self._database.folder).free
+            if waiting < limits.waiting and free_bytes >= limits.free_bytes:
+                return
+            log.error(
+                "taking in nothing: %d messages wait, %d MB of disk are free",
+                waiting,
+                free_bytes // 2**20,
+            )
+            await asyncio.sleep(limits.look_again_s)
+
+
+def _tell_how_to_allow(message: InboundMessage) -> None:
+    log.warning(
+        "%s: %s is not on the allow-list; to let them in, add %s to %s.allow_from",
+        message.channel,
+        message.sender.id,
+        message.sender.id,
+        message.channel,
+    )

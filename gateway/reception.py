@@ -1,0 +1,54 @@
+"""Receiving: every channel listens by itself, and one that fails harms no other."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from agent.errors import KoreError
+from gateway.channels.base import Accept, Channel
+
+log = logging.getLogger(__name__)
+
+AGAIN_AFTER_S = 30.0
+
+
+class Reception:
+    """`failures` says of each channel (name, account) that does not receive why."""
+
+    def __init__(
+        self,
+        channels: Mapping[tuple[str, str], Channel],
+        *,
+        again_after_s: float = AGAIN_AFTER_S,
+    ) -> None:
+        self.failures: dict[tuple[str, str], str] = {}
+        self._channels = channels
+        self._again_after_s = again_after_s
+
+    async def run(self, accept: Accept) -> None:
+        """Receive until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for channel in self._channels.values():
+                name = f"{channel.name}:{channel.account}"
+                group.create_task(self._receive(channel, name, accept), name=f"channel {name}")
+
+    async def _receive(self, channel: Channel, name: str, accept: Accept) -> None:
+        """What Kore refuses on purpose (a wrong token) needs the owner and ends it; after a bug
+        the channel is started again: nothing was confirmed that is not stored."""
+        key = channel.name, channel.account
+        while True:
+            receiving = asyncio.create_task(channel.run(accept))
+            try:
+                await asyncio.wait({receiving})
+            finally:
+                receiving.cancel()
+                await asyncio.wait({receiving})
+            error = None if receiving.cancelled() else receiving.exception()
+            if isinstance(error, KoreError):
+                self.failures[key] = f"{error} {error.hint or ''}".strip()
+                log.error("%s receives nothing: %s", name, self.failures[key])
+                return
+            self.failures[key] = f"stopped unexpectedly: {error!r}"
+            log.error("%s %s", name, self.failures[key], exc_info=error)
+            await asyncio.sleep(self._again_after_s)
+            del self.failures[key]
