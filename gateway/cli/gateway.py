@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,4 +47,6 @@ async def _serve(settings: "Settings", home: "Home") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     async with App.open(settings, home, channels=True):
+        # What is loaded stays: no collection needs to walk through it again.
+        gc.freeze()
         await stopped.wait()
