@@ -5,6 +5,7 @@ import resource
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain, count
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -23,6 +24,7 @@ from gateway.store.database import Database
 from gateway.watchers import Watchers
 
 _RESERVED_S = 30.0
+_LOCAL, _MAIN = "local", "main"
 
 
 class Desk:
@@ -62,18 +64,18 @@ class Desk:
         return await self._bus.stop(lane)
 
     async def open_console(self, session: str | None, fresh: bool) -> Opened:
-        number = 1
-        while True:
-            chat_id = "main" if number == 1 else f"main-{number}"
-            lane = Route(CONSOLE, "local", chat_id).lane
-            number += 1
+        known = await self._database.run(_consoles_of, session) if session else []
+        numbered = (f"{_MAIN}-{number}" for number in count(2))
+        for chat_id in chain(known, [_MAIN], numbered):
+            lane = Route(CONSOLE, _LOCAL, chat_id).lane
             reserved = self._reserved.get(lane, 0) > time.monotonic()
             if reserved or self._watchers.is_watched(lane):
                 continue
-            opened = await self._database.run(_open_console, chat_id, lane, session, fresh)
+            opened = await self._database.run(_open_console, chat_id, session, fresh)
             if opened is not None:
                 self._reserved[lane] = time.monotonic() + _RESERVED_S
                 return opened
+        raise AssertionError("there is always a further number")
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._database.run(sessions.recent, limit)
@@ -114,10 +116,18 @@ def _bind(connection: Connection, lane: str, session: str | None) -> str:
     return found
 
 
+def _consoles_of(connection: Connection, session: str) -> list[str]:
+    """Chat ids of consoles that are in this session: an answer may be under way there."""
+    lanes = sessions.lanes_of(connection, sessions.find(connection, session))
+    prefix = Route(CONSOLE, _LOCAL, "").lane
+    return [lane.removeprefix(prefix) for lane in lanes if lane.startswith(f"{prefix}{_MAIN}")]
+
+
 def _open_console(
-    connection: Connection, chat_id: str, lane: str, session: str | None, fresh: bool
+    connection: Connection, chat_id: str, session: str | None, fresh: bool
 ) -> Opened | None:
-    """The console's place on this lane; None when something else is still under way there."""
+    """The console's place in this chat; None when something else is still under way there."""
+    lane = Route(CONSOLE, _LOCAL, chat_id).lane
     unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
     bound = inbox.bound_session(connection, lane)
     if unfinished:

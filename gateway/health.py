@@ -16,9 +16,7 @@ Counts = Callable[[], Mapping[str, float]]
 
 
 @asynccontextmanager
-async def serve_health(
-    host: str, port: int, upkeep: Upkeep, counts: Counts
-) -> AsyncIterator[None]:
+async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> AsyncIterator[None]:
     """Answer until the block ends. Raises `ConfigError` when the address cannot be had.
 
     `counts` are the monotonic counters; what /metrics shows besides comes from `upkeep.status`.

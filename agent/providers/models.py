@@ -24,8 +24,8 @@ class OpenModel:
 class Models:
     """Models by name. `default` and `fallback` are names; `known` are configured ones.
 
-    `environ` is where keys are looked up; `window` caps every model's window, in tokens. A model is resolved when it is first used, so that a mistake in one that
-    nobody uses stops nobody.
+    `environ` is where keys are looked up; `window` caps every model's window, in tokens. A model
+    is resolved when it is first used, so that a mistake in one that nobody uses stops nobody.
     """
 
     default: str

@@ -58,6 +58,6 @@ class Tool(Protocol):
 
 
 class Plans(Protocol):
-    """Optional ability of a tool: say what a call will do. Raises `ToolError` when it cannot work."""
+    """Optional ability of a tool: say what a call will do. Raises `ToolError` when it cannot."""
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan: ...

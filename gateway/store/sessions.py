@@ -53,6 +53,12 @@ def unbind(connection: Connection, lane: str) -> None:
     connection.execute("DELETE FROM binding WHERE lane = ?", (lane,))
 
 
+def lanes_of(connection: Connection, session: str) -> list[str]:
+    """The lanes that are in this session."""
+    rows = connection.execute("SELECT lane FROM binding WHERE session = ?", (session,))
+    return [lane for (lane,) in rows]
+
+
 def last_of(connection: Connection, principal: str) -> str | None:
     """The session that somebody used last."""
     row = connection.execute(
