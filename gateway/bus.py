@@ -48,6 +48,8 @@ class MessageBus:
         commands: Commands,
         turns: Turns,
         delivery: Delivery,
+        *,
+        concurrent_turns: int = CONCURRENT_TURNS,
     ) -> None:
         self._database = database
         self._intake = Intake(database, access, delivery)
@@ -57,7 +59,7 @@ class MessageBus:
         self._lanes: dict[str, Lane] = {}
         self._waits_for: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._slots = asyncio.Semaphore(CONCURRENT_TURNS)
+        self._slots = asyncio.Semaphore(concurrent_turns)
         self._idle = asyncio.Event()
         self._idle.set()
         self.accepted = 0

@@ -1,0 +1,63 @@
+"""A model that says a few words and then waits to be let go."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from agent.events import ModelEvent, Reply, TextDelta
+from agent.providers.base import ModelRequest
+from agent.types import assistant
+
+
+class Gated:
+    """Answers `re: TEXT` to whatever is said, once `let_go` was called for it.
+
+    `asked` lists the texts of the requests so far, `running` counts those under way and `most`
+    how many there were at once.
+    """
+
+    name = "gated"
+
+    def __init__(self, *, is_open: Callable[[str], bool] = lambda _: False) -> None:
+        self.asked: list[str] = []
+        self.running = 0
+        self.most = 0
+        self._is_open = is_open
+        self._all = False
+        self._let_go: set[str] = set()
+        self._news = asyncio.Event()
+
+    def let_go(self, *texts: str) -> None:
+        """These, or all."""
+        self._all = self._all or not texts
+        self._let_go.update(texts)
+        self._tell()
+
+    async def was_asked(self, text: str) -> None:
+        async with asyncio.timeout(10):
+            while text not in self.asked:
+                await self._wait()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        text = next(m.text for m in reversed(request.messages) if m.role == "user")
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            yield TextDelta("re: ")
+            self.asked.append(text)
+            self._tell()
+            while not (self._all or text in self._let_go or self._is_open(text)):
+                await self._wait()
+            yield TextDelta(text)
+            yield Reply(assistant(f"re: {text}"), None, "stop")
+        finally:
+            self.running -= 1
+
+    async def aclose(self) -> None: ...
+
+    async def _wait(self) -> None:
+        await self._news.wait()
+
+    def _tell(self) -> None:
+        """Everybody who waits looks again."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()

@@ -1,0 +1,153 @@
+"""A small chat platform in memory: it keeps what people see, and fails as it is told.
+
+Markdown is just `**bold**`; a message holds `LIMIT` characters.
+"""
+
+import asyncio
+import itertools
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gateway.channels.base import Accept, Gone, SendError
+from gateway.messages import Entity, OutboundMessage, OutboundPart, Route
+
+LIMIT = 1000
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+
+
+@dataclass(slots=True)
+class Shown:
+    """A message as people see it. `repeat`: it says that it may be a repeat."""
+
+    id: str
+    text: str
+    bold: bool = False
+    repeat: bool = False
+    versions: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """How the next send to a chat fails; `arrives` when people see it all the same."""
+
+    error: Exception
+    arrives: bool = False
+
+
+class Platform:
+    """A `Channel`. `chats` is what people see, `calls` what was asked, in order."""
+
+    name = "chat"
+
+    def __init__(self, account: str = "bot") -> None:
+        self.account = account
+        self.chats: defaultdict[str, list[Shown]] = defaultdict(list)
+        self.calls: list[tuple[str, str, str]] = []
+        self.blocked: set[str] = set()
+        self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self._numbers = itertools.count(1)
+        self._news = asyncio.Event()
+
+    def fail(self, chat: str, *faults: Exception | Fault) -> None:
+        """The next sends to this chat end like this, one after the other."""
+        self._faults[chat].extend(
+            fault if isinstance(fault, Fault) else Fault(fault) for fault in faults
+        )
+
+    def unblock(self, chat: str) -> None:
+        self.blocked.discard(chat)
+        self._tell()
+
+    def texts(self, chat: str) -> list[str]:
+        return [shown.text for shown in self.chats[chat]]
+
+    async def until(self, condition: Callable[[], object], deadline_s: float = 10) -> None:
+        """Returns once the condition holds; it is looked at whenever something happens here."""
+        async with asyncio.timeout(deadline_s):
+            while not condition():
+                await self._news.wait()
+
+    async def answers(self, chat: str, count: int) -> list[str]:
+        """What the chat shows once it shows so many messages."""
+        await self.until(lambda: len(self.chats[chat]) >= count)
+        return self.texts(chat)
+
+    async def run(self, accept: Accept) -> None:
+        await asyncio.Event().wait()
+
+    def render(self, markdown: str) -> Sequence[OutboundPart]:
+        pieces = [markdown[i : i + LIMIT] for i in range(0, len(markdown), LIMIT)]
+        return [_part(piece) for piece in pieces]
+
+    async def send(self, message: OutboundMessage) -> str:
+        chat, part = message.route.chat_id, message.content
+        self.calls.append(("edit" if message.provider_msg is not None else "send", chat, part.text))
+        self._tell()
+        await self.until(lambda: chat not in self.blocked)
+        return self._settle(
+            chat,
+            Shown("", part.text, bool(part.entities), message.maybe_duplicate),
+            message.provider_msg,
+        )
+
+    def _settle(self, chat: str, shown: Shown, provider_msg: str | None) -> str:
+        fault = self._faults[chat].popleft() if self._faults[chat] else None
+        if fault is None or fault.arrives:
+            shown.id = self._show(chat, shown, provider_msg)
+        self._tell()
+        if fault is not None:
+            raise fault.error
+        return shown.id
+
+    def _show(self, chat: str, shown: Shown, provider_msg: str | None) -> str:
+        if provider_msg is None:
+            shown.id = str(next(self._numbers))
+            shown.versions.append(shown.text)
+            self.chats[chat].append(shown)
+            return shown.id
+        for other in self.chats[chat]:
+            if other.id == provider_msg:
+                other.text, other.bold = shown.text, shown.bold
+                other.versions.append(shown.text)
+                return provider_msg
+        raise Gone("message to edit not found")
+
+    def _tell(self) -> None:
+        """Everybody who waits looks again."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+class StreamingPlatform(Platform):
+    """A `Platform` that can also show an answer while it grows."""
+
+    def __init__(self, account: str = "bot") -> None:
+        super().__init__(account)
+        self.preview_faults: deque[Fault] = deque()
+
+    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
+        self.calls.append(("preview", route.chat_id, text))
+        fault = self.preview_faults.popleft() if self.preview_faults else None
+        if fault is None or fault.arrives:
+            shown = self._show(route.chat_id, Shown("", text[:LIMIT]), provider_msg)
+        self._tell()
+        if fault is not None:
+            raise fault.error
+        return shown
+
+    async def typing(self, route: Route) -> None:
+        self.calls.append(("typing", route.chat_id, ""))
+        self._tell()
+
+
+def refused(error: type[SendError], text: str = "no") -> Fault:
+    return Fault(error(text))
+
+
+def _part(markdown: str) -> OutboundPart:
+    bold = _BOLD.search(markdown)
+    text = _BOLD.sub(r"\1", markdown)
+    entity = Entity("bold", bold.start(), len(bold[1])) if bold else None
+    return OutboundPart(text, (entity,) if entity else ())

@@ -1,0 +1,163 @@
+"""The gateway's parts on a real database, without sockets, for the tests of each."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from agent.agent import Agent
+from agent.providers.base import Provider
+from agent.providers.models import Models
+from agent.providers.scripted import Scripted, Step
+from gateway.access import Access
+from gateway.approvals import Approvals
+from gateway.bus import MessageBus
+from gateway.channels.base import Channel
+from gateway.channels.console import ConsoleChannel
+from gateway.commands.replies import Commands
+from gateway.delivery import Delivery
+from gateway.desk import Desk
+from gateway.messages import InboundMessage, Sender
+from gateway.rules import Rules
+from gateway.store import outbox
+from gateway.store.database import Database
+from gateway.turn import Turns
+from gateway.watchers import Watchers
+from tests.fakes.platform import Platform
+
+_numbers = itertools.count(1)
+
+
+def said(text: str, chat: str = "1", **more: Any) -> InboundMessage:
+    """A new message of person 7 in a chat of the platform."""
+    number = next(_numbers)
+    fields: dict[str, Any] = {
+        "channel": "chat",
+        "account": "bot",
+        "chat_id": chat,
+        "sender": Sender("7", "Ann"),
+        "event_id": f"{chat}:{number}",
+        "content": text,
+        "received_at": time.time(),
+        "message_id": str(number),
+    }
+    return InboundMessage(**{**fields, **more})
+
+
+def typed(text: str, chat: str = "main", **more: Any) -> InboundMessage:
+    """A new message of the owner at the console."""
+    return said(text, chat, channel="cli", account="local", **more)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """`crash` leaves everything as a kill would: nothing is tidied up."""
+
+    database: Database
+    bus: MessageBus
+    delivery: Delivery
+    watchers: Watchers
+    approvals: Approvals
+    turns: Turns
+    desk: Desk
+    platform: Platform
+    workspace: Path
+
+    async def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self.database.run(lambda c: c.execute(sql, values).fetchall())
+
+    async def until(self, sql: str, *values: object, deadline_s: float = 10) -> tuple[Any, ...]:
+        """The first row, once there is one."""
+        async with asyncio.timeout(deadline_s):
+            while not (rows := await self.rows(sql, *values)):
+                await asyncio.sleep(0.005)
+        return rows[0]
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path,
+    provider: Provider | Models | Sequence[Step],
+    *,
+    platform: Platform | None = None,
+    allow: Sequence[str] = ("*",),
+    owner: str | None = None,
+    delivering: Mapping[str, Any] | None = None,
+    concurrent_turns: int = 128,
+) -> AsyncIterator[Parts]:
+    """The parts, not yet running."""
+    platform = platform or Platform()
+    watchers = Watchers()
+    ways: dict[tuple[str, str], Channel] = {
+        (platform.name, platform.account): platform,
+        ("cli", "local"): ConsoleChannel(watchers),
+    }
+    if isinstance(provider, Sequence):
+        provider = Scripted(provider)
+    models = provider if isinstance(provider, Models) else Models.of(provider, {})
+    workspace = folder / "workspace"
+    workspace.mkdir(exist_ok=True)
+    database = Database.open(folder / "kore.db")
+    try:
+        await database.run(outbox.recover)
+        agent = Agent(models, workspace=workspace)
+        access = Access(owner, {key: allow for key in ways})
+        approvals = Approvals(watchers)
+        delivery = Delivery(database, ways, **(delivering or {}))
+        rules = Rules(access, approvals, workspace, ("rm",))
+        turns = Turns(database, agent, delivery, watchers, rules)
+        commands = Commands(models, access, lambda: {"Uptime": "short"})
+        bus = MessageBus(
+            database, access, commands, turns, delivery, concurrent_turns=concurrent_turns
+        )
+        desk = Desk(database, bus, delivery, watchers, approvals, dict)
+        yield Parts(database, bus, delivery, watchers, approvals, turns, desk, platform, workspace)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, provider: Provider | Models | Sequence[Step], **more: Any
+) -> AsyncIterator[Parts]:
+    """The parts at work; leaving the block is as sudden as a kill."""
+    async with opened(folder, provider, **more) as parts, at_work(parts):
+        yield parts
+
+
+@asynccontextmanager
+async def at_work(parts: Parts) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        work = [
+            group.create_task(parts.bus.run(), name="bus"),
+            group.create_task(parts.delivery.run(), name="delivery"),
+        ]
+        try:
+            yield
+        finally:
+            for task in work:
+                task.cancel()
+
+
+async def settled(condition: Callable[[], object], deadline_s: float = 10) -> None:
+    """Returns once the condition holds."""
+    async with asyncio.timeout(deadline_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def ended(task: "asyncio.Task[Any]") -> None:
+    """Cancel it and wait for its end."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def count(connection: Connection, table: str) -> int:
+    (number,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    return int(number)
