@@ -62,13 +62,13 @@ def fit(messages: Sequence[Message], limit: int, *, trimmed: bool = False) -> Wi
     sizes = [estimate(message) for message in messages]
     total = sum(sizes)
     room = limit - estimate_text(load("trimmed"))
-    if total <= room:
-        return Window(_noted(messages) if trimmed else messages, 0, total, total)
-    replay = _Replay(messages, sizes, room)
-    kept = replay.kept()
-    if replay.start or trimmed:
+    kept, dropped = messages, 0
+    if total > room:
+        replay = _Replay(messages, sizes, room)
+        kept, dropped = replay.kept(), replay.start
+    if kept and (dropped or trimmed):
         kept = _noted(kept)
-    return Window(kept, replay.start, total, sum(map(estimate, kept)))
+    return Window(kept, dropped, total, total if kept is messages else sum(map(estimate, kept)))
 
 
 class _Cut(NamedTuple):
@@ -124,8 +124,9 @@ class _Replay:
             role = self._messages[place].role
             if role == "user":
                 request = place
-            if role != "tool" and place > self.start:
-                front = request if role == "assistant" else None
+            front = request if role == "assistant" else None
+            # A cut right behind its own request would leave nothing out.
+            if role != "tool" and place > self.start and (front is None or front < place - 1):
                 tokens = left + (0 if front is None else self._sizes[front])
                 cuts.append(_Cut(place, front, tokens))
             left -= self._sizes[place]

@@ -6,6 +6,7 @@ It is byte-identical from turn to turn as long as the files are: nothing that mo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 
 from agent.prompts import fill
 
@@ -50,8 +51,8 @@ class Workspace:
             text = self._read(path)
             if len(text) > LIMIT_CHARS:
                 notices.append(
-                    f"{path.name} is {len(text):,} characters long; only its first "
-                    f"{LIMIT_CHARS:,} are used. Shorten it."
+                    f"{path.name} is longer than {LIMIT_CHARS:,} characters; only its beginning "
+                    "is used. Shorten it."
                 )
                 text = text[:LIMIT_CHARS] + "\n…"
             if text:
@@ -60,13 +61,18 @@ class Workspace:
     def _read(self, path: Path) -> str:
         """The file's text; a missing one is empty, and so is one that is no regular file."""
         try:
-            stat = path.stat()
-            mark = (stat.st_mtime_ns, stat.st_size)
+            found = path.stat()
+            mark = (found.st_mtime_ns, found.st_size)
             seen = self._seen.get(path)
             if seen is None or seen[0] != mark:
-                text = path.read_text("utf-8", errors="replace").replace("\r\n", "\n").strip()
-                seen = self._seen[path] = (mark, text)
+                seen = self._seen[path] = (mark, _beginning(path) if S_ISREG(found.st_mode) else "")
         except OSError:
             self._seen.pop(path, None)
             return ""
         return seen[1]
+
+
+def _beginning(path: Path) -> str:
+    """As much of the file as may be used, and a little more when there is more."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(LIMIT_CHARS + 1).strip()

@@ -33,6 +33,8 @@ class Decision:
 
 
 class Policy(Protocol):
+    """The rules: judges each call before it runs."""
+
     def decide(self, request: ToolRequest) -> Decision: ...
 
 
@@ -51,6 +53,8 @@ Answer = Literal["once", "session", "deny"]
 
 
 class Approver(Protocol):
+    """The person, or whoever answers for one. A `KoreError` counts as a no."""
+
     async def ask(self, request: ApprovalRequest) -> Answer: ...
 
 

@@ -1,0 +1,143 @@
+"""Conversations on disk, and what makes one valid."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from agent.errors import KoreError
+from agent.history import (
+    History,
+    JsonlHistory,
+    MemoryHistory,
+    answer_open_calls,
+    is_valid,
+    open_calls,
+    repair,
+    tool_message,
+)
+from agent.prompts import load
+from agent.types import Message, assistant, user
+from tests.agent.props import call, calls
+from tests.agent.strategies import ANY_CONVERSATION, rounds
+
+ONE, TWO = call("t", "c1"), call("t", "c2")
+
+
+@pytest.fixture(params=["memory", "jsonl"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
+    return MemoryHistory() if request.param == "memory" else JsonlHistory(tmp_path / "chats")
+
+
+async def test_a_session_is_kept_message_by_message(history: History) -> None:
+    talk = [
+        user("grüß dich 🙂", "[noon]"),
+        calls(ONE, text="wait"),
+        tool_message(ONE, "ok\n\r\u2028"),
+    ]
+    assert await history.load("s") == []
+    await history.append("s", talk[:1])
+    await history.append("s", talk[1:])
+    await history.append("other", [user("x")])
+    assert await history.load("s") == talk
+
+
+async def test_what_was_loaded_is_the_callers_own(history: History) -> None:
+    await history.append("s", [user("a")])
+    (await history.load("s")).append(user("b"))
+    assert await history.load("s") == [user("a")]
+
+
+@pytest.mark.parametrize("tail", [b'{"role":"user","con', "\u00fc".encode()[:1], b"\x00"])
+async def test_a_line_that_was_cut_by_a_crash_is_dropped(tmp_path: Path, tail: bytes) -> None:
+    history = JsonlHistory(tmp_path)
+    await history.append("s", [user("whole")])
+    path = tmp_path / "s.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + tail)
+    assert await history.load("s") == [user("whole")]
+    assert path.read_bytes() == whole
+    await history.append("s", [assistant("next")])
+    assert await history.load("s") == [user("whole"), assistant("next")]
+
+
+@pytest.mark.parametrize("line", [b"nonsense", b"[1]", b"7", b'{"role":"user"}', b"\xff\xff", b""])
+async def test_a_damaged_line_is_named_and_nothing_is_touched(tmp_path: Path, line: bytes) -> None:
+    history = JsonlHistory(tmp_path)
+    await history.append("s", [user("a")])
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    before = path.read_bytes()
+    with pytest.raises(KoreError, match=r"s\.jsonl, line 3: found no message"):
+        await history.load("s")
+    assert path.read_bytes() == before
+
+
+async def test_the_first_line_says_whose_session_it_is(tmp_path: Path) -> None:
+    history = JsonlHistory(tmp_path)
+    await history.append("s", [user("\ud83d half")])
+    lines = (tmp_path / "s.jsonl").read_text("utf-8").splitlines()
+    assert lines[0] == '{"_type":"meta","id":"s"}'
+    assert (await history.load("s"))[0].text == "\ufffd half"
+
+
+@pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "a\\b", "a\0b"])
+async def test_a_session_cannot_lead_out_of_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(KoreError, match="plain file name"):
+        await JsonlHistory(tmp_path).load(name)
+
+
+def test_open_calls_are_those_without_a_result_at_the_end() -> None:
+    talk = [user("go"), calls(ONE, TWO)]
+    assert open_calls([]) == ()
+    assert open_calls(talk) == (ONE, TWO)
+    assert open_calls([*talk, tool_message(ONE, "x")]) == (TWO,)
+    assert open_calls([*talk, tool_message(ONE, "x"), tool_message(TWO, "y")]) == ()
+    assert open_calls([*talk, user("other")]) == ()
+
+
+def test_open_calls_get_the_known_result_or_a_word_about_the_interruption() -> None:
+    known = {"c2": tool_message(TWO, "known")}
+    one, two = answer_open_calls([calls(ONE, TWO)], known)
+    assert (one.text, one.is_error, two.text) == (load("interrupted"), True, "known")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [tool_message(ONE, "x")],
+        [user("a"), calls(ONE)],
+        [user("a"), calls(ONE), user("b")],
+        [user("a"), calls(ONE, TWO), tool_message(TWO, "y"), tool_message(ONE, "x")],
+        [user("a"), calls(ONE), tool_message(TWO, "y")],
+        [user("a"), calls(ONE), tool_message(ONE, "x"), tool_message(ONE, "x")],
+        [user("a"), calls(ONE, ONE), tool_message(ONE, "x"), tool_message(ONE, "x")],
+    ],
+)
+def test_a_broken_conversation_is_told_from_a_valid_one(broken: list[Message]) -> None:
+    assert not is_valid(broken)
+    assert is_valid(repair(broken))
+
+
+def test_repair_keeps_results_and_puts_them_in_order() -> None:
+    swapped = [calls(ONE, TWO), tool_message(TWO, "y"), tool_message(ONE, "x")]
+    assert [message.text for message in repair(swapped)] == ["", "x", "y"]
+
+
+@given(ANY_CONVERSATION)
+def test_repair_makes_any_conversation_valid_and_loses_no_words(messages: list[Message]) -> None:
+    repaired = repair(messages)
+    assert is_valid(repaired)
+    assert repair(repaired) == repaired
+    assert [m.role for m in messages if m.role != "tool"] == [
+        m.role for m in repaired if m.role != "tool"
+    ]
+    if is_valid(messages):
+        assert repaired == messages
+
+
+@given(rounds())
+def test_repair_leaves_valid_conversations_alone(messages: list[Message]) -> None:
+    assert is_valid(messages)
+    assert repair(messages) == messages
+    assert repair(messages) is not messages

@@ -1,0 +1,67 @@
+"""What `import kore` offers, and what it costs."""
+
+import subprocess
+import sys
+
+import kore
+from tests.house.tree import ROOT
+
+EXPORTS = [
+    "Agent",
+    "AgentSettings",
+    "ApprovalRequest",
+    "Approver",
+    "CallContext",
+    "ConfigError",
+    "Decision",
+    "Event",
+    "History",
+    "JsonlHistory",
+    "KoreError",
+    "MemoryHistory",
+    "Message",
+    "ModelRequest",
+    "Permissions",
+    "Policy",
+    "PolicyDenied",
+    "Provider",
+    "ProviderError",
+    "Result",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolError",
+    "ToolRequest",
+    "ToolResult",
+    "Usage",
+    "__version__",
+    "events",
+    "register_provider",
+    "run",
+    "stream",
+]
+HEAVY = ("aiohttp", "openai", "pydantic", "sqlite3", "telegram", "lxml", "fastjsonschema", "rich")
+
+
+def test_the_library_offers_these_names_and_no_others() -> None:
+    assert kore.__all__ == EXPORTS
+    assert sorted(kore.__all__) == EXPORTS
+    public = {name for name in vars(kore) if not name.startswith("_")}
+    assert public == {name for name in EXPORTS if not name.startswith("_")}
+
+
+def test_every_name_says_what_it_is() -> None:
+    undocumented = [
+        name
+        for name in EXPORTS
+        if callable(getattr(kore, name)) and not getattr(kore, name).__doc__
+    ]
+    assert undocumented == []
+
+
+def test_importing_the_library_loads_nothing_heavy() -> None:
+    code = f"import kore, sys; print([name for name in {HEAVY} if name in sys.modules])"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"
