@@ -63,10 +63,13 @@ class Intake:
 
     async def take(self, channel: str, account: str, batch: Batch) -> Taken:
         """Returns once it is on disk; waits while there is no room. Raises `StoreError`."""
-        await self._room()
         entries = [self._entry(message) for message in batch.messages]
-        arrival = Arrival(channel, account, time.time(), batch.next_offset)
-        taken = await self._database.run(self._store, arrival, entries, batch.dead)
+        while True:
+            arrival = Arrival(channel, account, time.time(), batch.next_offset)
+            taken = await self._try(arrival, entries, batch.dead)
+            if taken is not None:
+                break
+            await asyncio.sleep(self._limits.look_again_s)
         for entry in entries:
             if entry.dead_reason == _DENIED:
                 _tell_how_to_allow(entry.message)
@@ -77,15 +80,30 @@ class Intake:
             return Entry(message, _DENIED)
         return Entry(message, _STOP if command_of(message) == "stop" else None)
 
+    async def _try(
+        self, arrival: Arrival, entries: Sequence[Entry], dead: Sequence[tuple[str, str]]
+    ) -> Taken | None:
+        """None when there is no room: nothing is stored then."""
+        free_bytes = shutil.disk_usage(self._database.folder).free
+        if free_bytes < self._limits.free_bytes:
+            log.error("taking in nothing: %d MB of disk are free", free_bytes // 2**20)
+            return None
+        taken = await self._database.run(self._store, arrival, entries, dead)
+        if taken is None:
+            log.error("taking in nothing: %d messages wait already", self._limits.waiting)
+        return taken
+
     def _store(
         self,
         connection: Connection,
         arrival: Arrival,
         entries: Sequence[Entry],
         dead: Sequence[tuple[str, str]],
-    ) -> Taken:
+    ) -> Taken | None:
         """A stop is carried out together with its row, so that no crash forgets it; one that is
-        delivered again stops nothing that came after it."""
+        delivered again stops nothing that came after it. None, when too many wait."""
+        if inbox.waiting_count(connection) >= self._limits.waiting:
+            return None
         stops = [
             entry.message
             for entry in entries
@@ -109,20 +127,6 @@ class Intake:
         return Letter(
             f"stop:{route.lane}:{message.event_id}", route, parts, event_id=message.event_id
         )
-
-    async def _room(self) -> None:
-        limits = self._limits
-        while True:
-            waiting = await self._database.run(inbox.waiting_count)
-            free_bytes = shutil.disk_usage(self._database.folder).free
-            if waiting < limits.waiting and free_bytes >= limits.free_bytes:
-                return
-            log.error(
-                "taking in nothing: %d messages wait, %d MB of disk are free",
-                waiting,
-                free_bytes // 2**20,
-            )
-            await asyncio.sleep(limits.look_again_s)
 
 
 def _tell_how_to_allow(message: InboundMessage) -> None:

@@ -1,4 +1,4 @@
-"""Shows an answer while it grows: typing at once, then one message that is edited."""
+"""Shows an answer while it grows: first typing, then one message that is edited."""
 
 import asyncio
 import logging
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 # A turn that is over by then needs no preview: its answer is one send.
 FIRST_AFTER_S = 0.7
+# An answer that is there by then needs no "typing" in front of it.
+TYPING_AFTER_S = 0.3
 TYPING_EVERY_S = 4.5
 PRIVATE_EVERY_S = 1.0
 GROUP_EVERY_S = 3.5
@@ -83,6 +85,7 @@ class Preview:
                 typing.cancel()
 
     async def _type(self) -> None:
+        await asyncio.sleep(TYPING_AFTER_S)
         while True:
             with suppress(SendError):
                 await self._channel.typing(self._letter.route)
