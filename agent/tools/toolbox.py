@@ -62,12 +62,17 @@ class Toolbox:
         self._tools = {tool.name: tool for tool in tools}
         self._folded = {_folded(name): name for name in self._tools}
         self._checks: dict[str, Arguments] = {}
+        self._specs: tuple[ToolSpec, ...] = ()
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them; the same order at every call."""
-        return tuple(
-            ToolSpec(tool.name, tool.description, tool.parameters) for tool in self._tools.values()
-        )
+        """The tools as the model sees them: the same objects at every call, so that a provider
+        encodes them once."""
+        if not self._specs:
+            self._specs = tuple(
+                ToolSpec(tool.name, tool.description, tool.parameters)
+                for tool in self._tools.values()
+            )
+        return self._specs
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name or alias, or None."""

@@ -34,6 +34,10 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> Non
     assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
 
 
+def test_specs_are_the_same_objects_at_every_call(toolbox: Toolbox) -> None:
+    assert all(a is b for a, b in zip(toolbox.specs(), toolbox.specs(), strict=True))
+
+
 def test_effects_are_declared(toolbox: Toolbox) -> None:
     effects = {spec.name: toolbox.get(spec.name).effect for spec in toolbox.specs()}
     assert effects == {
