@@ -106,7 +106,7 @@ async def opened(
     try:
         await database.run(outbox.recover)
         agent = Agent(models, workspace=workspace)
-        access = Access(owner, {key: allow for key in ways})
+        access = Access(owner, dict.fromkeys(ways, allow))
         approvals = Approvals(watchers)
         delivery = Delivery(database, ways, **(delivering or {}))
         rules = Rules(access, approvals, workspace, ("rm",))

@@ -1,0 +1,308 @@
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from gateway.channels.base import (
+    Ambiguous,
+    BadFormat,
+    NotSent,
+    RateLimited,
+    Refused,
+    Unreachable,
+)
+from gateway.delivery import GIVE_UP_AFTER_S, Delivery, wait_for
+from gateway.messages import OutboundPart, Route
+from gateway.store import outbox
+from gateway.store.outbox import Letter
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Fault, Platform, StreamingPlatform
+from tests.gateway.parts import Parts, at_work, opened, settled, typed
+
+
+class Jumping:
+    """A clock that jumps over every rest, and remembers how long each was to be."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.rests: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    async def wait(self, wake: asyncio.Event, seconds: float) -> None:
+        self.rests.append(seconds)
+        self.now += max(0.0, seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def clock() -> Jumping:
+    return Jumping()
+
+
+def route(chat: str = "1") -> Route:
+    return Route("chat", "bot", chat)
+
+
+def letter(text: str, chat: str = "1", *more: str) -> Letter:
+    parts = [OutboundPart(one) for one in (text, *more)]
+    return Letter(f"d:{chat}:{text}", route(chat), parts)
+
+
+async def sent(
+    folder: Path, clock: Jumping, platform: Platform, *letters: Letter
+) -> list[tuple[str, str | None]]:
+    """Post the letters and work until every one is sent or dead: their states and reasons."""
+    delivering = {"clock": clock.time, "wait": clock.wait}
+    async with opened(folder, Gated(), platform=platform, delivering=delivering) as parts:
+        for one in letters:
+            await parts.delivery.post(one)
+        async with at_work(parts):
+            async with asyncio.timeout(10):
+                while await parts.database.run(outbox.lanes_with_mail):
+                    await asyncio.sleep(0.001)
+        return await parts.rows("SELECT state, dead_reason FROM outbox ORDER BY seq")
+
+
+async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", NotSent("dns"), RateLimited(3), NotSent("dns"))
+    letters = [letter("a", "1", "b", "c"), letter("d")]
+    assert {state for state, _ in await sent(tmp_path, clock, platform, *letters)} == {"sent"}
+    assert platform.texts("1") == ["a", "b", "c", "d"]
+    assert not any(shown.repeat for shown in platform.chats["1"])
+
+
+async def test_a_slow_or_failing_route_stalls_no_other(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    platform.fail("2", NotSent("down"))
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        for chat in ("1", "2", "3"):
+            await parts.delivery.post(letter("x", chat))
+        assert await platform.answers("3", 1) == ["x"]
+        assert platform.texts("1") == platform.texts("2") == []
+        platform.unblock("1")
+        assert await platform.answers("1", 1) == ["x"]
+
+
+async def test_text_whose_formatting_is_refused_goes_out_plain(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", BadFormat("can't parse"))
+    bold = Letter("d", route(), platform.render("**bold** move"))
+    assert await sent(tmp_path, clock, platform, bold) == [("sent", None)]
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.bold, shown.repeat) == ("bold move", False, False)
+
+
+async def test_plain_text_whose_formatting_is_refused_is_given_up(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", BadFormat("can't parse"))
+    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"))
+    assert states == [("dead", "can't parse"), ("sent", None)]
+
+
+async def test_a_message_that_is_refused_does_not_block_the_next(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", Refused("too odd"))
+    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"))
+    assert states == [("dead", "too odd"), ("sent", None)]
+
+
+async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", Unreachable("blocked"))
+    letters = [letter("a"), letter("b"), letter("c", "2")]
+    states = await sent(tmp_path, clock, platform, *letters)
+    assert states == [("dead", "blocked"), ("dead", "blocked"), ("sent", None)]
+    assert [call for call in platform.calls if call[1] == "1"] == [("send", "1", "a")]
+
+
+async def test_an_unclear_send_is_repeated_with_a_mark(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", Fault(Ambiguous("reset"), arrives=True))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
+
+
+async def test_after_three_unclear_sends_nothing_more_is_tried(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(9)))
+    ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
+    assert (state, reason) == ("dead", "unclear 3 times: reset")
+    assert len(platform.texts("1")) == 3
+
+
+async def test_the_platform_is_given_the_time_that_it_asks_for(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", RateLimited(77))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert clock.rests[0] == pytest.approx(77)
+
+
+async def test_what_certainly_did_not_arrive_is_tried_for_a_day_at_growing_intervals(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    began = clock.now
+    platform.fail("1", *(NotSent("down") for _ in range(500)))
+    ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
+    assert state == "dead"
+    assert reason == "gave up after a day: down"
+    assert clock.now - began >= GIVE_UP_AFTER_S
+    assert clock.rests[0] < 5 < clock.rests[-1]
+
+
+async def test_mail_that_is_days_old_still_gets_its_tries(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated()) as parts:
+        await parts.database.run(outbox.put, None, [letter("x")], 0.0)
+    platform.fail("1", NotSent("the network is not up yet"))
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+
+
+async def test_a_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", *(ValueError("a bug") for _ in range(3)))
+    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"), letter("z", "2"))
+    assert [state for state, _ in states] == ["dead", "sent", "sent"]
+
+
+async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.delivery.post(letter("x", "1", "y"))
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'inflight'")
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        assert await parts.platform.answers("1", 2) == ["x", "y"]
+        assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
+
+
+async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    def refuse(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "CREATE TEMP TRIGGER full BEFORE UPDATE ON outbox WHEN new.state = 'sent'"
+            " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
+        )
+
+    refusals: list[float] = []
+
+    async def wait(wake: asyncio.Event, seconds: float) -> None:
+        refusals.append(seconds)
+        if len(refusals) == 3:
+            await parts.rows("DROP TRIGGER full")
+        await asyncio.sleep(0)
+
+    delivering = {"clock": clock.time, "wait": wait}
+    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+        await parts.database.run(refuse)
+        async with at_work(parts):
+            await parts.delivery.post(letter("x"))
+            await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        assert parts.platform.texts("1") == ["x"]
+
+
+async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        await parts.delivery.post(Letter("d", Route("telegram", "main", "1"), [OutboundPart("x")]))
+        await settled(lambda: parts.delivery.routes == 0)
+        assert await parts.rows("SELECT state, attempts FROM outbox") == [("pending", 0)]
+
+
+async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
+        await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
+        async with asyncio.timeout(10):
+            await parts.delivery.flush()
+        assert await parts.rows("SELECT state FROM outbox") == [("pending",)]
+
+
+async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.delivery.post(letter("x"))
+        await platform.until(lambda: platform.calls)
+        flushed = asyncio.create_task(parts.delivery.flush())
+        await asyncio.sleep(0.01)
+        assert not flushed.done()
+        platform.unblock("1")
+        await flushed
+        assert platform.texts("1") == ["x"]
+
+
+async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -> None:
+    lane = typed("").session_key
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
+        await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
+        await parts.rows("UPDATE outbox SET next_at = next_at + 3600")
+        async with asyncio.timeout(10), parts.desk.watch(lane) as events:
+            delivered = await anext(events)
+        assert getattr(delivered, "text", None) == "x"
+
+
+async def test_an_edit_of_a_message_that_is_gone_becomes_a_new_message(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated()) as parts:
+        await _streaming(parts, "77")
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+    assert platform.calls == [("edit", "1", "final"), ("send", "1", "final")]
+
+
+async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping) -> None:
+    platform = StreamingPlatform()
+    await platform.preview(route(), "fin", None)
+    async with opened(tmp_path, Gated()) as parts:
+        await _streaming(parts, "1")
+        (due,) = await parts.rows("SELECT seq FROM outbox")
+        await parts.database.run(outbox.take, *due)
+    platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(5)))
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.repeat) == ("final", False)
+
+
+async def _streaming(parts: Parts, provider_msg: str) -> None:
+    """A reply whose preview is shown, and whose final waits to be sent."""
+    await parts.rows("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'done', 0)")
+    final = letter("final")
+    await parts.database.run(outbox.begin_stream, 1, final, 0.0)
+    await parts.database.run(outbox.set_preview, final.delivery_id, provider_msg)
+    await parts.database.run(outbox.put, 1, [final], 0.0)
+
+
+async def test_waiting_ends_with_the_event_or_the_time() -> None:
+    wake = asyncio.Event()
+    await wait_for(wake, -5)
+    await wait_for(wake, 0.001)
+    wake.set()
+    await wait_for(wake, 3600)
+
+
+async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts:
+        delivery: Delivery = parts.delivery
+        assert delivery.channel(route()) is parts.platform
+        assert delivery.channel(Route("chat", "other", "1")) is None
+        assert delivery.render(Route("x", "y", "z"), "**a**") == [OutboundPart("**a**")]

@@ -1,0 +1,143 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.events import IterationStart, Retry, TextDelta
+from gateway.channels.base import Ambiguous, NotSent
+from gateway.messages import Route
+from gateway.preview import Pace, Preview
+from gateway.store import outbox
+from gateway.store.outbox import Letter
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Fault, StreamingPlatform
+from tests.gateway.parts import Parts, opened
+
+LETTER = Letter("t1", Route("chat", "bot", "1"), ())
+
+
+@pytest.fixture
+def platform() -> StreamingPlatform:
+    return StreamingPlatform()
+
+
+@pytest.fixture
+async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Parts]:
+    async with opened(tmp_path, Gated(), platform=platform) as parts:
+        await parts.rows(
+            "INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)"
+        )
+        yield parts
+
+
+@asynccontextmanager
+async def shown(parts: Parts) -> AsyncIterator[Preview]:
+    """A preview without waits, at work; closed and ended behind the block."""
+    assert isinstance(parts.platform, StreamingPlatform)
+    preview = Preview(parts.database, parts.platform, 1, LETTER, Pace(0, 0))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(preview.run())
+        try:
+            yield preview
+        finally:
+            preview.close()
+
+
+async def row(parts: Parts) -> tuple[object, ...]:
+    rows = await parts.rows("SELECT state, provider_msg, maybe_dup FROM outbox")
+    return rows[0] if rows else ()
+
+
+async def test_its_row_exists_before_its_first_send(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.preview_faults.append(Fault(NotSent("down")))
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("preview", "1", "one") in platform.calls)
+        assert await row(parts) == ("streaming", None, 0)
+
+
+async def test_it_grows_by_edits_of_one_message(parts: Parts, platform: StreamingPlatform) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.texts("1") == ["one"])
+        preview.feed(TextDelta(" two"))
+        await platform.until(lambda: platform.texts("1") == ["one two"])
+    assert await row(parts) == ("streaming", "1", 0)
+
+
+async def test_what_was_said_before_a_tool_stays_above(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("I look."))
+        preview.feed(IterationStart(2, 9))
+        preview.feed(TextDelta("Found."))
+        await platform.until(lambda: platform.texts("1") == ["I look.\n\nFound."])
+
+
+async def test_what_a_failed_stream_had_said_is_void(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("wrong"))
+        preview.feed(Retry("cut", 1, 3, 0.1))
+        preview.feed(TextDelta("right"))
+        await platform.until(lambda: platform.texts("1") == ["right"])
+
+
+async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await parts.until("SELECT 1 FROM outbox WHERE maybe_dup")
+        preview.feed(TextDelta(" two"))
+    assert platform.texts("1") == ["one"]
+    assert await row(parts) == ("streaming", None, 1)
+
+
+async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    await parts.database.run(outbox.begin_stream, 1, LETTER, 0.0)
+    await parts.database.run(outbox.recover)
+    assert isinstance(parts.platform, StreamingPlatform)
+    preview = Preview(parts.database, parts.platform, 1, LETTER, Pace(0, 0))
+    preview.feed(TextDelta("one"))
+    async with asyncio.timeout(10):
+        await preview.run()
+    assert platform.texts("1") == []
+    assert await row(parts) == ("streaming", None, 1)
+
+
+async def test_a_resumed_turn_goes_on_with_the_message_that_is_there(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.texts("1"))
+    await parts.database.run(outbox.recover)
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one again"))
+        await platform.until(lambda: platform.texts("1") == ["one again"])
+    assert await row(parts) == ("streaming", "1", 0)
+
+
+async def test_typing_is_shown_at_once(parts: Parts, platform: StreamingPlatform) -> None:
+    async with shown(parts):
+        await platform.until(lambda: platform.calls == [("typing", "1", "")])
+
+
+async def test_a_closed_preview_shows_nothing_more(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.close()
+        preview.feed(TextDelta("late"))
+    assert platform.texts("1") == []
+    assert await row(parts) == ()
