@@ -144,7 +144,7 @@ def _configure(home: Path, bot: str, model: str) -> None:
             "token": TOKEN,
             "allow_from": ["*"],
             "base_url": bot,
-            "rate_limits": "off",
+            "rate_limits": "none",
         },
         "access": {"owner": f"telegram:{OWNER}"},
         "http": {"port": 0},

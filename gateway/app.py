@@ -212,7 +212,7 @@ async def _enabled(settings: Settings, database: Database, stack: AsyncExitStack
         )
         not_before = time.time() - _CURSOR_DAYS * 86_400
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
-        gate = Gate("none" if telegram.rate_limits == "off" else "telegram")
+        gate = Gate(telegram.rate_limits)
         channel = TelegramChannel(own, gate=gate, cursor=cursor)
         stack.push_async_callback(channel.aclose)
         opened.append(channel)

@@ -223,4 +223,4 @@ class MessageBus:
             parts=self._delivery.render(message.route, text),
             event_id=message.event_id,
         )
-        turns.finish_command(connection, claim.seq, [letter], time.time())
+        turns.finish_command(connection, claim.seq, letter, time.time())

@@ -135,7 +135,7 @@ class TelegramSection(Section):
     mode: Literal["polling", "webhook"] = "polling"
     webhook_url: Url | None = None
     webhook_secret: SecretStr | None = None
-    rate_limits: Literal["telegram", "off"] = "telegram"
+    rate_limits: Literal["telegram", "none"] = "telegram"
     accounts: tuple[TelegramAccount, ...] = ()
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sqlite3 import Connection
 from typing import Literal
 
@@ -125,8 +125,11 @@ def suspend_all(connection: Connection) -> None:
     connection.execute("UPDATE turn SET suspended = 1 WHERE state = 'running'")
 
 
-def finish_command(connection: Connection, seq: int, letters: Sequence[Letter], now: float) -> None:
-    """A command has been carried out; its answer leaves with this transaction."""
+def finish_command(connection: Connection, seq: int, letter: Letter, now: float) -> None:
+    """A command has been carried out; its answer leaves with this transaction.
+
+    The delivery is named anew each time, so that a replayed command is answered again.
+    """
     turn = connection.execute(
         "INSERT INTO turn (lane, state, created_at, ended_at)"
         " SELECT lane, 'done', ?1, ?1 FROM inbox WHERE seq = ?2",
@@ -134,7 +137,7 @@ def finish_command(connection: Connection, seq: int, letters: Sequence[Letter], 
     ).lastrowid
     assert turn is not None, "an INSERT has a row id"
     connection.execute("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
-    outbox.put(connection, turn, letters, now)
+    outbox.put(connection, turn, [replace(letter, delivery_id=f"t{turn}")], now)
 
 
 def give_up(

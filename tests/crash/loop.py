@@ -96,7 +96,7 @@ class CrashLoop:
                 "token": TOKEN,
                 "base_url": self._api.base_url,
                 "allow_from": ["*"],
-                "rate_limits": "off",
+                "rate_limits": "none",
             },
             "http": {"port": 0},
         }
