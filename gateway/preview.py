@@ -122,9 +122,10 @@ class Preview:
         return await self._database.run(outbox.begin_stream, self._turn, self._letter, time.time())
 
     async def _update(self, text: str, provider_msg: str | None) -> str:
-        shown = await self._channel.preview(self._letter.route, text, provider_msg)
+        letter = self._letter
+        shown = await self._channel.preview(letter.route, text, provider_msg, letter.reply_to)
         if shown != provider_msg:
-            await self._database.run(outbox.set_preview, self._letter.delivery_id, shown)
+            await self._database.run(outbox.set_preview, letter.delivery_id, shown)
         return shown
 
     async def _open_after(self, seconds: float) -> bool:

@@ -101,8 +101,13 @@ class Channel(Protocol):
 class Streams(Protocol):
     """Optional: the platform can show an answer while it grows."""
 
-    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
-        """Show `text` (markdown, any length) as a new message or an edit; returns its id."""
+    async def preview(
+        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
+    ) -> str:
+        """Show `text` (markdown, any length) as a new message or an edit; returns its id.
+
+        A new one answers the message `reply_to`.
+        """
         ...
 
 

@@ -127,7 +127,9 @@ class StreamingPlatform(Platform):
         super().__init__(account)
         self.preview_faults: deque[Fault] = deque()
 
-    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
+    async def preview(
+        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
+    ) -> str:
         self.calls.append(("preview", route.chat_id, text))
         fault = self.preview_faults.popleft() if self.preview_faults else None
         if fault is None or fault.arrives:

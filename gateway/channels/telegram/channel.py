@@ -54,10 +54,12 @@ class TelegramChannel:
         """Waits for the gate unless admitted. Raises `SendError`."""
         return await self._sender.send(message)
 
-    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
+    async def preview(
+        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
+    ) -> str:
         """Shows the first message's worth of `text`. Raises `SendError`; after `Ambiguous`
         on a new message a stray one may stand in the chat."""
-        return await self._sender.preview(route, text, provider_msg)
+        return await self._sender.preview(route, text, provider_msg, reply_to)
 
     async def typing(self, route: Route) -> None:
         """Shows "typing" for five seconds, when the gate has room. Raises `SendError`."""

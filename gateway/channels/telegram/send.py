@@ -63,7 +63,9 @@ class Sender:
             return await self._edit(route, part, message.provider_msg)
         return await self._new(route, part, message.reply_to)
 
-    async def preview(self, route: Route, text: str, provider_msg: str | None) -> str:
+    async def preview(
+        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
+    ) -> str:
         """Show what is there of an answer. When the gate is busy a shown one stays as it is, and
         a new one raises `RateLimited`."""
         part = render_preview(text)
@@ -76,7 +78,7 @@ class Sender:
             raise RateLimited(self._gate.wait_s(route.chat_id, group=group))
         if provider_msg is not None:
             return await self._edit(route, part, provider_msg)
-        return await self._new(route, part, None)
+        return await self._new(route, part, reply_to)
 
     async def typing(self, route: Route) -> None:
         """Raises `SendError`; a busy gate is no error, nothing is shown then."""
