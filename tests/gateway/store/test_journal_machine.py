@@ -1,0 +1,535 @@
+"""The journal against a simple model of it: whatever happens in whatever order, its promises hold.
+
+The store's functions are called on a real file, each in one transaction, as `Database` does it.
+A crash closes the file without anything; the next process opens it and recovers.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from agent.history import is_valid, repair
+from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
+from gateway.commands import is_command
+from gateway.messages import InboundMessage, OutboundPart, Route, Sender
+from gateway.store import inbox, outbox, sessions, turns
+from gateway.store.database import connect
+from gateway.store.inbox import ATTEMPTS, Arrival, Busy, Claim, CommandClaim, Entry
+from gateway.store.outbox import Due, Letter
+from gateway.store.turns import Outcome
+
+CHATS = ("1", "2", "3")
+LANES = tuple(f"chat:bot:{chat}" for chat in CHATS)
+EFFECTS: dict[str, Effect] = {"look": "read", "write": "idempotent", "do": "unsafe"}
+
+
+def compose(messages: Sequence[InboundMessage]) -> Message:
+    return user(" + ".join(f"{message.event_id}={message.content}" for message in messages))
+
+
+@dataclass
+class Running:
+    """A turn in the hands of this process."""
+
+    claim: Claim
+    calls: list[ToolCall] = field(default_factory=list)
+    started: set[str] = field(default_factory=set)
+    results: dict[str, ToolResult] = field(default_factory=dict)
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """The model: what was asked (`asked`), what was answered (`answered`), what tools really did
+    (`effects`), what left (`left`)."""
+
+    @initialize()
+    def open(self) -> None:
+        # In memory where there is such a folder: a kill of the process asks nothing of the disk.
+        memory = Path("/dev/shm")
+        self.folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+        self.path = Path(self.folder.name) / "kore.db"
+        self.connection = connect(self.path)
+        self.now = 1_000.0
+        self.number = 0
+        self.seen: list[InboundMessage] = []
+        self.offset = 0
+        self.running: dict[str, Running] = {}
+        self.sending: dict[str, Due] = {}
+        self.known: dict[tuple[int, str], str] = {}
+        self.unknown: set[tuple[int, str]] = set()
+        self.effects: dict[tuple[int, str], int] = {}
+        self.finished: list[tuple[int, ...]] = []
+        self.left: dict[str, list[int]] = {lane: [] for lane in LANES}
+        self.unclear: set[int] = set()
+
+    def teardown(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
+            self.folder.cleanup()
+
+    def do(self, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        """One transaction, as the database's thread makes it."""
+        self.now += 1.0
+        self.connection.execute("BEGIN IMMEDIATE")
+        result = work(self.connection, *args, **more)
+        self.connection.execute("COMMIT")
+        return result
+
+    def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql, values).fetchall()
+
+    # What comes in
+
+    def message(self, chat: str, text: str, **more: Any) -> InboundMessage:
+        self.number += 1
+        fields: dict[str, Any] = {
+            "event_id": f"{chat}:{self.number}",
+            "message_id": str(self.number),
+            **more,
+        }
+        return InboundMessage(
+            "chat", "bot", chat, Sender("7"), content=text, received_at=self.now, **fields
+        )
+
+    def accept(self, entries: Sequence[Entry], dead: Sequence[tuple[str, str]] = ()) -> None:
+        self.offset += len(entries) + len(dead)
+        arrival = Arrival("chat", "bot", self.now, self.offset)
+        new = [e for e in entries if not inbox.is_known(self.connection, e.message)]
+        lanes = self.do(inbox.accept, arrival, entries, dead)
+        assert lanes <= {e.message.session_key for e in new}
+        self.seen += [entry.message for entry in new]
+
+    @rule(batch=st.lists(st.tuples(st.sampled_from(CHATS), st.booleans()), min_size=1, max_size=4))
+    def messages_arrive(self, batch: list[tuple[str, bool]]) -> None:
+        self.accept(
+            [
+                Entry(self.message(chat, f"text {self.number}"), "denied" if denied else None)
+                for chat, denied in batch
+            ],
+            dead=[(f"update:{self.number}", "unreadable")],
+        )
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def the_platform_delivers_again(self, data: st.DataObject) -> None:
+        before = self.ask("SELECT * FROM inbox ORDER BY seq")
+        again = data.draw(st.lists(st.sampled_from(self.seen), min_size=1, max_size=4))
+        self.accept([Entry(message) for message in again])
+        assert self.ask("SELECT * FROM inbox ORDER BY seq") == before
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def somebody_edits(self, data: st.DataObject) -> None:
+        original = data.draw(st.sampled_from(self.seen))
+        self.number += 1
+        edit = self.message(
+            original.chat_id,
+            f"edited {self.number}",
+            event_id=f"{original.chat_id}:{original.message_id}:{self.number}",
+            message_id=original.message_id,
+            edited=True,
+        )
+        waiting = self.ask(
+            "SELECT seq FROM inbox WHERE source_msg = ? AND turn_id IS NULL"
+            " AND dead_reason IS NULL",
+            f"{original.chat_id}:{original.message_id}",
+        )
+        self.accept([Entry(edit)])
+        if waiting:
+            ((payload,),) = self.ask("SELECT payload FROM inbox WHERE seq = ?", *waiting[0])
+            assert json.loads(payload)["content"] == edit.content
+
+    @rule(chat=st.sampled_from(CHATS))
+    def somebody_asks_for_a_new_session(self, chat: str) -> None:
+        self.accept([Entry(self.message(chat, "/new"))])
+
+    @rule(chat=st.sampled_from(CHATS))
+    def somebody_stops(self, chat: str) -> None:
+        stop = self.message(chat, "/stop")
+        lane = stop.session_key
+        live = self.ask("SELECT id FROM turn WHERE lane = ? AND state = 'running'", lane)
+        waiting = self.ask(
+            "SELECT seq FROM inbox WHERE lane = ? AND turn_id IS NULL AND dead_reason IS NULL", lane
+        )
+        self.accept([Entry(stop, "stop")])
+        done = self.do(turns.request_stop, lane, stop.event_id)
+        assert done == ("running" if live else "withdrawn" if waiting else None)
+        if live:
+            assert self.ask("SELECT stop_requested FROM turn WHERE id = ?", *live[0]) == [(1,)]
+
+    @rule(one=st.sampled_from(LANES), other=st.sampled_from(LANES))
+    def a_chat_joins_the_session_of_another(self, one: str, other: str) -> None:
+        session = inbox.bound_session(self.connection, one)
+        if session is not None:
+            self.do(sessions.bind, other, session)
+
+    # What is worked off
+
+    @rule(lane=st.sampled_from(LANES))
+    def a_lane_claims(self, lane: str) -> None:
+        if lane in self.running:
+            return
+        resumable = self.ask("SELECT id FROM turn WHERE lane = ? AND state = 'running'", lane)
+        first = self.ask(
+            "SELECT seq FROM inbox WHERE lane = ? AND turn_id IS NULL AND dead_reason IS NULL"
+            " ORDER BY seq LIMIT 1",
+            lane,
+        )
+        claim = self.do(inbox.claim, lane, self.now, is_command, compose)
+        match claim:
+            case None:
+                assert not resumable
+                assert not first
+            case CommandClaim():
+                assert (claim.seq,) == first[0]
+                self.do(self._new_session, claim)
+            case Busy(other):
+                assert other != lane
+                assert self.ask("SELECT 1 FROM turn WHERE lane = ? AND state = 'running'", other)
+            case Claim():
+                assert claim.resumed == bool(resumable)
+                if not claim.resumed:
+                    assert (claim.seq,) == first[0]
+                self._take_up(lane, claim)
+
+    def _new_session(self, connection: Connection, claim: CommandClaim) -> None:
+        sessions.create_session(
+            connection, claim.message.principal, self.now, lane=claim.message.session_key
+        )
+        letter = self._letter(f"c{claim.seq}", claim.message.route, "new")
+        turns.finish_command(connection, claim.seq, letter, self.now)
+
+    def _take_up(self, lane: str, claim: Claim) -> None:
+        running = self.running[lane] = Running(claim)
+        if claim.exhausted:
+            self.do(turns.give_up, claim.turn, [], "gave up", self.now)
+            del self.running[lane]
+            return
+        if not claim.resumed:
+            return
+        results = self.do(turns.known_results, claim.turn)
+        open_calls = self._open_calls(claim)
+        for call in open_calls:
+            key = (claim.turn, self._key(claim.turn, call))
+            if key in self.known:
+                assert results[call.id].for_model == self.known[key]
+            elif key in self.unknown:
+                assert results[call.id].is_error
+                assert "unknown" in results[call.id].for_model
+            else:
+                assert call.id not in results
+        running.calls = [call for call in open_calls if call.id not in results]
+        running.results = dict(results)
+
+    def _open_calls(self, claim: Claim) -> list[ToolCall]:
+        window = self.do(sessions.load_window, claim.session).messages
+        return list(window[-1].tool_calls) if window else []
+
+    def _key(self, turn: int, call: ToolCall) -> str:
+        """The step behind a call: vendors use ids again."""
+        ((n,),) = self.ask(
+            "SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?", turn, call.id
+        )
+        return str(n)
+
+    def turn(self, data: st.DataObject) -> tuple[str, Running]:
+        lane = data.draw(st.sampled_from(sorted(self.running)))
+        return lane, self.running[lane]
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), tools=st.lists(st.sampled_from(sorted(EFFECTS)), min_size=1, max_size=3))
+    def the_model_asks_for_calls(self, data: st.DataObject, tools: list[str]) -> None:
+        _, running = self.turn(data)
+        if running.calls:
+            return
+        turn, session = running.claim.turn, running.claim.session
+        rows = self._answers(running)
+        calls = [ToolCall(f"call_{i}", tool, {}, "{}") for i, tool in enumerate(tools)]
+        reply = assistant("working", tuple(calls))
+        effects = {call.id: EFFECTS[call.name] for call in calls}
+        self.do(turns.add_reply, turn, session, [*rows, reply], effects, self.now)
+        running.calls, running.results, running.started = list(calls), {}, set()
+
+    def _answers(self, running: Running) -> list[Message]:
+        from agent.history import answer_open_calls, tool_message
+
+        window = self.do(sessions.load_window, running.claim.session).messages
+        known = {
+            call.id: tool_message(
+                call, running.results[call.id].for_model, is_error=running.results[call.id].is_error
+            )
+            for call in self._open_calls(running.claim)
+            if call.id in running.results
+        }
+        return answer_open_calls(window, known)
+
+    @precondition(lambda self: any(r.calls for r in self.running.values()))
+    @rule(data=st.data())
+    def a_call_starts(self, data: st.DataObject) -> None:
+        _, running = self.turn(data)
+        waiting = [call for call in running.calls if call.id not in running.started]
+        if not waiting:
+            return
+        call, turn = waiting[0], running.claim.turn
+        key = (turn, self._key(turn, call))
+        ((state,),) = self.ask("SELECT state FROM step WHERE turn_id = ? AND n = ?", *key)
+        assert state == "planned"
+        assert key not in self.unknown
+        assert key not in self.known
+        if EFFECTS[call.name] != "read":
+            self.do(turns.start_call, turn, call)
+        running.started.add(call.id)
+        self.effects[key] = self.effects.get(key, 0) + 1
+        if EFFECTS[call.name] == "unsafe":
+            assert self.effects[key] == 1
+
+    @precondition(lambda self: any(r.started for r in self.running.values()))
+    @rule(data=st.data())
+    def a_call_ends(self, data: st.DataObject) -> None:
+        _, running = self.turn(data)
+        under_way = [call for call in running.calls if call.id in running.started]
+        if not under_way:
+            return
+        call, turn = under_way[0], running.claim.turn
+        text = f"result {self.now}"
+        self.do(turns.finish_call, turn, call, ToolResult(text))
+        self.known[(turn, self._key(turn, call))] = text
+        running.calls.remove(call)
+        running.results[call.id] = ToolResult(text)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), parts=st.integers(1, 3), streamed=st.booleans())
+    def a_turn_ends(self, data: st.DataObject, parts: int, streamed: bool) -> None:
+        lane, running = self.turn(data)
+        claim = running.claim
+        letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "answer", parts)
+        if streamed:
+            begun = self.do(outbox.begin_stream, claim.turn, letter, self.now)
+            if begun.provider_msg is None and not begun.lost:
+                self.do(outbox.set_preview, letter.delivery_id, f"m{claim.turn}")
+        rows = [*self._answers(running), assistant("answer")]
+        self.do(turns.finish, claim.turn, claim.session, Outcome(rows, [letter]), self.now)
+        seqs = self.ask("SELECT seq FROM inbox WHERE turn_id = ? ORDER BY seq", claim.turn)
+        self.finished.append(tuple(seq for (seq,) in seqs))
+        del self.running[lane]
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def a_preview_begins(self, data: st.DataObject) -> None:
+        _, running = self.turn(data)
+        claim = running.claim
+        letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "")
+        self.do(outbox.begin_stream, claim.turn, letter, self.now)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def a_turn_breaks(self, data: st.DataObject) -> None:
+        lane, running = self.turn(data)
+        claim = running.claim
+        letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "sorry")
+        self.do(turns.give_up, claim.turn, [letter], "a bug", self.now)
+        del self.running[lane]
+
+    @precondition(lambda self: self.finished)
+    @rule(data=st.data())
+    def the_owner_replays(self, data: st.DataObject) -> None:
+        answered = data.draw(st.sampled_from(self.finished))
+        seq = data.draw(st.sampled_from(answered))
+        live = self.ask(
+            "SELECT 1 FROM inbox JOIN turn ON turn.id = turn_id"
+            " WHERE seq = ? AND state = 'running'",
+            seq,
+        )
+        if not live:
+            self.do(turns.replay, seq)
+
+    def _letter(self, id_: str, route: Route, text: str, parts: int = 1) -> Letter:
+        return Letter(id_, route, [OutboundPart(f"{text} {n}") for n in range(parts)])
+
+    # What goes out
+
+    @rule(lane=st.sampled_from(LANES))
+    def a_route_begins_to_send(self, lane: str) -> None:
+        if lane in self.sending:
+            return
+        due = self.do(outbox.head, lane, self.now)
+        first = self.ask(
+            "SELECT min(seq) FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight')", lane
+        )
+        if isinstance(due, Due):
+            assert (due.seq,) == first[0]
+            assert due.message.route.lane == lane
+            if due.message.provider_msg is None:
+                assert due.message.maybe_duplicate == (due.seq in self.unclear)
+            self.do(outbox.take, due.seq)
+            self.sending[lane] = due
+
+    @precondition(lambda self: self.sending)
+    @rule(data=st.data(), end=st.sampled_from(("sent", "later", "unclear", "plain", "new", "bury")))
+    def a_send_ends(self, data: st.DataObject, end: str) -> None:
+        lane = data.draw(st.sampled_from(sorted(self.sending)))
+        due = self.sending.pop(lane)
+        is_edit = due.message.provider_msg is not None
+        match end:
+            case "sent":
+                self.left[lane].append(due.seq)
+                self.do(outbox.sent, due.seq, f"p{due.seq}", lane, self.now)
+            case "later" | "unclear":
+                unclear = end == "unclear"
+                self.do(outbox.postpone, due.seq, self.now + 3, ambiguous=unclear)
+                if unclear and not is_edit:
+                    self.unclear.add(due.seq)
+            case "plain":
+                self.do(outbox.make_plain, due.seq)
+            case "new" if is_edit:
+                self.do(outbox.make_new, due.seq)
+            case "bury":
+                self.do(outbox.bury, due.seq, "gone")
+            case _:
+                self.do(outbox.postpone, due.seq, self.now, ambiguous=False)
+
+    # The end of a process
+
+    @rule()
+    def the_process_is_killed(self) -> None:
+        streaming = self.ask(
+            "SELECT seq FROM outbox WHERE state = 'streaming' AND provider_msg IS NULL"
+        )
+        self.unclear |= {seq for (seq,) in streaming}
+        self.unclear |= {
+            due.seq for due in self.sending.values() if due.message.provider_msg is None
+        }
+        edits = {due.seq for due in self.sending.values()} - self.unclear
+        for running in self.running.values():
+            for call in running.calls:
+                if call.id in running.started and EFFECTS[call.name] == "unsafe":
+                    self.unknown.add((running.claim.turn, self._key(running.claim.turn, call)))
+        self.connection.close()
+        self.connection = connect(self.path, check=True)
+        self.running, self.sending = {}, {}
+        self.do(outbox.recover)
+        assert not self.ask("SELECT 1 FROM outbox WHERE state = 'inflight'")
+        for seq in edits:
+            assert self.ask("SELECT maybe_dup FROM outbox WHERE seq = ?", seq) == [(0,)]
+
+    @rule()
+    def the_process_is_stopped(self) -> None:
+        """A clean stop costs no attempt."""
+        resting = {r.claim.turn for r in self.running.values() if not r.started}
+        if self.sending or len(resting) < len(self.running):
+            return
+        before = dict(self.ask("SELECT id, attempts FROM turn WHERE state = 'running'"))
+        self.do(turns.suspend_all)
+        self.connection.close()
+        self.connection = connect(self.path)
+        self.running = {}
+        self.do(outbox.recover)
+        streaming = self.ask(
+            "SELECT seq FROM outbox WHERE state = 'streaming' AND provider_msg IS NULL"
+        )
+        self.unclear |= {seq for (seq,) in streaming}
+        for lane in LANES:
+            if self.ask("SELECT 1 FROM turn WHERE lane = ? AND state = 'running'", lane):
+                self.a_lane_claims(lane)
+        for turn, attempts in before.items():
+            assert self.ask("SELECT attempts FROM turn WHERE id = ?", turn) == [(attempts,)]
+
+    # What always holds
+
+    @invariant()
+    def no_message_is_answered_by_two_turns(self) -> None:
+        if not hasattr(self, "connection"):
+            return
+        for table in ("lane", "session"):
+            assert not self.ask(
+                f"SELECT {table} FROM turn WHERE state = 'running' AND session IS NOT NULL"
+                f" GROUP BY {table} HAVING count(*) > 1"
+            )
+        assert not self.ask("SELECT id FROM turn WHERE attempts > ? + 1", ATTEMPTS)
+
+    @invariant()
+    def a_lane_is_worked_off_in_order(self) -> None:
+        if not hasattr(self, "connection"):
+            return
+        # Nothing waits in front of something that was begun, except what was replayed.
+        replayed = {seq for turn in self.finished for seq in turn}
+        for lane in LANES:
+            waiting = self.ask(
+                "SELECT seq FROM inbox WHERE lane = ? AND turn_id IS NULL AND dead_reason IS NULL",
+                lane,
+            )
+            begun = self.ask(
+                "SELECT max(seq) FROM inbox WHERE lane = ? AND turn_id IS NOT NULL", lane
+            )
+            first = min((seq for (seq,) in waiting if seq not in replayed), default=None)
+            if first is not None and begun[0][0] is not None:
+                assert first > begun[0][0]
+
+    @invariant()
+    def conversations_stay_valid_and_numbered(self) -> None:
+        if not hasattr(self, "connection"):
+            return
+        for (session,) in self.ask("SELECT id FROM session"):
+            numbers = self.ask("SELECT n FROM message WHERE session = ? ORDER BY n", session)
+            assert [n for (n,) in numbers] == list(range(1, len(numbers) + 1))
+            messages = sessions.load_all(self.connection, session)
+            assert is_valid(repair(messages))
+            if not self.ask("SELECT 1 FROM turn WHERE session = ? AND state = 'running'", session):
+                assert is_valid(messages)
+
+    @invariant()
+    def mail_leaves_in_order(self) -> None:
+        if not hasattr(self, "connection"):
+            return
+        for lane, seqs in self.left.items():
+            assert seqs == sorted(set(seqs))
+            dead = self.ask("SELECT seq FROM outbox WHERE lane = ? AND state = 'dead'", lane)
+            gone = {*seqs, *(seq for (seq,) in dead)}
+            pending = self.ask(
+                "SELECT min(seq) FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight')",
+                lane,
+            )
+            assert pending[0][0] is None or pending[0][0] not in gone
+
+    @invariant()
+    def what_was_confirmed_is_stored(self) -> None:
+        if not hasattr(self, "connection"):
+            return
+        cursor = inbox.cursor(self.connection, "chat", "bot", 0.0)
+        assert cursor == (self.offset or None)
+        ((stored,),) = self.ask("SELECT count(*) FROM inbox WHERE event_id NOT LIKE 'update:%'")
+        assert stored == len(self.seen)
+
+    @invariant()
+    def what_a_tool_did_is_never_forgotten(self) -> None:
+        if not hasattr(self, "connection"):
+            return
+        for (turn, n), text in self.known.items():
+            ((state, result),) = self.ask(
+                "SELECT state, result FROM step WHERE turn_id = ? AND n = ?", turn, n
+            )
+            assert state == "done"
+            assert json.loads(result)["text"] == text
+
+
+JournalMachine.TestCase.settings = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+TestJournal = JournalMachine.TestCase
