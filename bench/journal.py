@@ -6,7 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -25,7 +25,8 @@ _TEXT = "x" * 300
 
 async def measure(command: Sequence[str]) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="kore-bench-") as folder:
-        bare = _bare_us(Path(folder) / "bare.db")
+        with BareDisk(Path(folder) / "bare.db") as disk:
+            bare = statistics.median(disk.commit_ms() for _ in range(COMMITS)) * 1000
         database = Database.open(Path(folder) / "kore.db")
         try:
             await database.run(lambda connection: connection.execute(_TABLE) and None)
@@ -48,19 +49,25 @@ def _insert(connection: Connection) -> None:
     connection.execute("INSERT INTO bench (text) VALUES (?)", (_TEXT,))
 
 
-def _bare_us(path: Path) -> float:
-    taken = []
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+class BareDisk(AbstractContextManager["BareDisk"]):
+    """SQLite alone, with the journal's settings, in a file of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
         for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
-        connection.execute(_TABLE)
-        for _ in range(COMMITS):
-            began = time.perf_counter()
-            connection.execute("BEGIN IMMEDIATE")
-            _insert(connection)
-            connection.execute("COMMIT")
-            taken.append(time.perf_counter() - began)
-    return statistics.median(taken) * 1e6
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._connection.execute(_TABLE)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._connection.close()
+
+    def commit_ms(self) -> float:
+        """One row, one commit on disk."""
+        began = time.perf_counter()
+        self._connection.execute("BEGIN IMMEDIATE")
+        _insert(self._connection)
+        self._connection.execute("COMMIT")
+        return (time.perf_counter() - began) * 1000
 
 
 async def _single_us(database: Database) -> float:
