@@ -1,0 +1,13 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.store.database import Database
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database.open(tmp_path / "kore.db")
+    yield database
+    await database.close()
