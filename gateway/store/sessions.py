@@ -129,8 +129,9 @@ def load_all(connection: Connection, session: str) -> list[Message]:
 def find(connection: Connection, session: str) -> str:
     """The id that `session` is, or begins. Raises `KoreError`."""
     rows = connection.execute(
-        "SELECT id FROM session WHERE id = ?1 OR id GLOB ?2 ORDER BY id = ?1 DESC, id LIMIT 2",
-        (session, f"{session.replace('[', '[[]')}*"),
+        "SELECT id FROM session WHERE substr(id, 1, length(?1)) = ?1"
+        " ORDER BY id = ?1 DESC, id LIMIT 2",
+        (session,),
     ).fetchall()
     if not rows or not session:
         raise KoreError(f"no session {session!r}", hint="`kore sessions list` shows them.")

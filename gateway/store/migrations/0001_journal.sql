@@ -26,7 +26,7 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE INDEX inbox_waiting ON inbox (lane, seq) WHERE turn_id IS NULL AND dead_reason IS NULL;
 CREATE INDEX inbox_source ON inbox (channel, account, source_msg);
-CREATE INDEX inbox_turn ON inbox (turn_id);
+CREATE INDEX inbox_turn ON inbox (turn_id) WHERE turn_id IS NOT NULL;
 
 CREATE TABLE session (
     id             TEXT PRIMARY KEY,
