@@ -68,6 +68,9 @@ class Poller:
             try:
                 if not me.done():
                     me.set_result(await self._client.who_am_i())
+                    if self.status.state == "starting":
+                        # The first poll may wait long for news; that all is well is known now.
+                        self.status = ChannelStatus("polling")
                 return await self._client.set_menu()
             except TelegramError as exc:
                 if not me.done():
