@@ -144,12 +144,12 @@ class JournalMachine(RuleBasedStateMachine):
         )
         waiting = self.ask(
             "SELECT seq FROM inbox WHERE source_msg = ? AND turn_id IS NULL"
-            " AND dead_reason IS NULL",
+            " AND dead_reason IS NULL ORDER BY seq",
             f"{original.chat_id}:{original.message_id}",
         )
         self.accept([Entry(edit)])
         if waiting:
-            ((payload,),) = self.ask("SELECT payload FROM inbox WHERE seq = ?", *waiting[0])
+            ((payload,),) = self.ask("SELECT payload FROM inbox WHERE seq = ?", *waiting[-1])
             assert json.loads(payload)["content"] == edit.content
 
     @rule(chat=st.sampled_from(CHATS))

@@ -1,0 +1,82 @@
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.access import Access, sole_owner
+from gateway.messages import Sender
+from tests.gateway.parts import said, typed
+
+WORKSPACE = Path("/w")
+ACCESS = Access("chat:7", {("chat", "bot"): ("8",), ("chat", "open"): ("*",)})
+
+
+def test_the_list_says_who_may_speak_to_which_bot() -> None:
+    assert ACCESS.is_allowed(said("x", sender=Sender("7")))
+    assert ACCESS.is_allowed(said("x", sender=Sender("8")))
+    assert not ACCESS.is_allowed(said("x", sender=Sender("9", "7")))
+    assert ACCESS.is_allowed(said("x", sender=Sender("9"), account="open"))
+    assert not ACCESS.is_allowed(said("x", sender=Sender("8"), account="unknown"))
+    assert not ACCESS.is_allowed(said("x", sender=Sender("8"), channel="other"))
+
+
+def test_the_console_is_always_the_owner() -> None:
+    assert Access(None, {}).is_allowed(typed("x"))
+    assert Access(None, {}).is_owner(typed("x"))
+
+
+def test_an_owner_elsewhere_is_nobody_here() -> None:
+    assert not ACCESS.is_owner(said("x", sender=Sender("7"), channel="other"))
+
+
+@pytest.mark.parametrize(
+    ("owner", "allow", "expected"),
+    [
+        (None, (), None),
+        (None, ("7",), "telegram:7"),
+        (None, ("7", "8"), None),
+        (None, ("*",), None),
+        ("telegram:1", ("7",), "telegram:1"),
+    ],
+)
+def test_somebody_alone_on_the_list_is_the_owner(
+    owner: str | None, allow: tuple[str, ...], expected: str | None
+) -> None:
+    assert sole_owner(owner, allow) == expected
+
+
+def memory(chat: str = "1", **more: object) -> Path:
+    return ACCESS.memory(WORKSPACE, said("x", chat, **more)).relative_to(WORKSPACE / "memory")
+
+
+def test_the_owner_s_memory_is_for_private_talk_only() -> None:
+    assert memory() == Path("MEMORY.md")
+    assert memory("-100", private=False) == Path("chat/-100/MEMORY.md")
+    assert memory(sender=Sender("8")) == Path("chat/8/MEMORY.md")
+
+
+ids = st.text(max_size=200) | st.text("./\\_-aA%", max_size=12)
+
+
+@given(ids)
+def test_no_id_leads_out_of_the_memory_folder(id_: str) -> None:
+    path = memory(sender=Sender(id_))
+    folder, name, file = path.parts
+    assert (folder, file) == ("chat", "MEMORY.md")
+    assert len(name.encode()) <= 255
+    assert not set(name) & set("/\\\0")
+    assert name not in ("", ".", "..")
+
+
+@given(ids, ids)
+def test_no_two_people_share_a_memory(one: str, other: str) -> None:
+    same = memory(sender=Sender(one)) == memory(sender=Sender(other))
+    assert same == (one == other)
+
+
+def test_ids_that_look_alike_are_told_apart() -> None:
+    alike = ["@bob:x.org", "_bob_x_org", "@bob:x_org", "@bob.x:org", "%40.bob", "a" * 121]
+    paths = [memory(sender=Sender(id_)) for id_ in alike]
+    assert all(one != other for one, other in itertools.combinations(paths, 2))

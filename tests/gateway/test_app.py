@@ -1,0 +1,59 @@
+import asyncio
+from pathlib import Path
+
+from gateway.app import App
+from gateway.home import Home
+from gateway.service import Delivered
+from gateway.settings import Settings, load_settings
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.gateway.parts import typed
+
+
+def settings_for(home: Path, bot_api: BotApi, token: str) -> Settings:
+    return load_settings(
+        config=None,
+        home=home,
+        cwd=home,
+        environ={},
+        overrides={
+            "agent.model": "offline/echo",
+            "telegram.enabled": True,
+            "telegram.token": token,
+            "telegram.base_url": bot_api.base_url,
+            "telegram.allow_from": ["7"],
+        },
+    )
+
+
+async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    settings = settings_for(tmp_path, bot_api, "1:" + "x" * 35)
+    async with App.open(settings, Home(tmp_path), channels=True) as app:
+        async with asyncio.timeout(10):
+            while not app.reception.failures:
+                await asyncio.sleep(0.01)
+        ((_, status),) = (await app.desk.status())["channels"].items()
+        assert status["state"] == "refused"
+        assert "telegram.token" in status["last_error"]
+        assert "x" * 35 not in str(status)
+        message = typed("hello")
+        async with asyncio.timeout(10), app.desk.watch(message.session_key) as events:
+            await app.desk.submit(message)
+            async for event in events:
+                if isinstance(event, Delivered):
+                    break
+        assert "hello" in event.text  # type: ignore[union-attr]
+
+
+async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
+    async with App.open(
+        settings_for(tmp_path, bot_api, TOKEN), Home(tmp_path), channels=True
+    ) as app:
+        async with asyncio.timeout(10):
+            while not any(
+                status["state"] == "polling"
+                for status in (await app.desk.status())["channels"].values()
+            ):
+                await asyncio.sleep(0.01)
+        assert not app.reception.failures

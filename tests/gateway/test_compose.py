@@ -1,0 +1,33 @@
+from agent.types import Context
+from gateway.compose import compose
+from gateway.messages import Sender
+from tests.gateway.parts import said
+
+
+def facts(**more: object) -> str:
+    parts = compose([said("x", **more)]).content
+    (context,) = [part.text for part in parts if isinstance(part, Context)]
+    return context
+
+
+def test_what_was_said_is_the_text_and_nothing_else() -> None:
+    assert compose([said("hello")]).text == "hello"
+
+
+def test_joined_messages_stand_below_each_other() -> None:
+    assert compose([said("one"), said("two")]).text == "one\n\ntwo"
+
+
+def test_the_moving_facts_stand_apart() -> None:
+    assert "chat" in facts()
+    assert "from Ann" in facts(private=False)
+    assert "from 7" in facts(private=False, sender=Sender("7"))
+    assert "edited after it was first sent" in facts(edited=True)
+    assert 'in reply to "before"' in facts(quoted="before")
+    assert len(facts(quoted="x" * 10_000)) < 1_000
+
+
+def test_the_same_messages_read_the_same_after_a_restart() -> None:
+    messages = [said("one"), said("two", edited=True)]
+    stored = [type(message).from_json(message.to_json()) for message in messages]
+    assert compose(stored) == compose(messages)

@@ -1,0 +1,97 @@
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.errors import KoreError
+from gateway.channels.base import Batch
+from gateway.messages import InboundMessage
+from gateway.service import Delivered, WatchEvent
+from tests.fakes.gated import Gated
+from tests.gateway.parts import Parts, running, said, typed
+
+
+async def delivered(events: AsyncIterator[WatchEvent]) -> Delivered:
+    async with asyncio.timeout(10):
+        async for event in events:
+            if isinstance(event, Delivered):
+                return event
+    raise AssertionError("the watch ended")
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
+    async with running(tmp_path, Gated(is_open=lambda text: text != "long")) as parts:
+        yield parts
+
+
+def at(opened_chat: str, text: str) -> InboundMessage:
+    return typed(text, opened_chat)
+
+
+async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
+    message = typed("hi")
+    async with parts.desk.watch(message.session_key) as events:
+        await parts.desk.submit(message)
+        answer = await delivered(events)
+    assert (answer.text, answer.event_id, answer.last) == ("re: hi", message.event_id, True)
+    assert not answer.maybe_duplicate
+
+
+async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
+    first = await parts.desk.open_console(None, fresh=True)
+    second = await parts.desk.open_console(None, fresh=True)
+    assert first.chat_id != second.chat_id
+
+
+async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
+    await parts.desk.submit(typed("hi"))
+    await parts.until("SELECT 1 FROM outbox")
+    opened = await parts.desk.open_console(None, fresh=True)
+    assert (opened.chat_id, opened.unfinished) == ("main", True)
+    assert opened.session is not None
+    async with parts.desk.watch("cli:local:main") as events:
+        assert (await delivered(events)).text == "re: hi"
+
+
+async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
+    session = await parts.desk.bind("cli:local:other", None)
+    opened = await parts.desk.open_console(session[:13], fresh=False)
+    assert opened.session == session
+    with pytest.raises(KoreError, match="no session"):
+        await parts.desk.open_console("nope", fresh=False)
+
+
+async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
+    message = typed("long")
+    lane = message.session_key
+    assert not await parts.desk.stop(lane)
+    async with parts.desk.watch(lane) as events:
+        await parts.desk.submit(message)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+        assert await parts.desk.stop(lane)
+        assert "Stopped" in (await delivered(events)).text
+        assert not await parts.desk.stop(lane)
+
+
+async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
+    await parts.bus.accept("chat", "bot", Batch([said("long")]))
+    await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+    status = await parts.desk.status()
+    assert (status["turns running"], status["messages waiting"]) == (1, 0)
+    assert status["routes with mail"] == 0
+
+
+async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
+    await parts.bus.accept("chat", "bot", Batch([said("hi")]))
+    await parts.platform.answers("1", 1)
+    await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    assert "chat:bot:1" in await parts.desk.replay(1)
+    assert await parts.platform.answers("1", 2) == ["re: hi", "re: hi"]
+    with pytest.raises(KoreError, match="no message"):
+        await parts.desk.replay(99)
+
+
+async def test_a_backup_is_made_while_it_works(parts: Parts, tmp_path: Path) -> None:
+    assert await parts.desk.backup(tmp_path / "copy.db") > 0
