@@ -3,10 +3,15 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import settings
 
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.web import WebSite
+
+# A test is right or wrong; how long it took says something about the machine only.
+settings.register_profile("kore", deadline=None)
+settings.load_profile("kore")
 
 
 @pytest.fixture
