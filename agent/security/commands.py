@@ -68,6 +68,8 @@ FIND_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 DYNAMIC = re.compile(r"[$`*?\[{]")
 MAX_DEPTH = 8
+# Longer lines are not parsed: whoever writes them must not keep everybody else waiting.
+LIMIT_CHARS = 10_000
 
 
 def blocked_word(command: str, blocked: Collection[str]) -> str | None:
@@ -75,7 +77,8 @@ def blocked_word(command: str, blocked: Collection[str]) -> str | None:
 
     Splits at `; && || | &`, new lines, parentheses and substitutions; looks through assignments,
     wrappers such as `env` and `xargs`, `find -exec`, and strings given to a shell. Where the
-    line cannot be parsed, or a program's name is computed, any occurrence of a blocked word counts.
+    line is too long or cannot be parsed, or a program's name is computed, any occurrence of a
+    blocked word counts.
     """
     words = frozenset(word.casefold() for word in blocked)
     return _search(command, words, 0) if words else None
@@ -83,18 +86,17 @@ def blocked_word(command: str, blocked: Collection[str]) -> str | None:
 
 def _search(command: str, words: frozenset[str], depth: int) -> str | None:
     command = command.replace("\\\n", "")
+    if depth > MAX_DEPTH or len(command) > LIMIT_CHARS:
+        return _anywhere(command, words)
     try:
         tokens = list(_tokens(command))
     except ValueError:
         return _anywhere(command, words)
-    if depth > MAX_DEPTH:
-        return _anywhere(command, words)
-    for simple in _simple_commands(tokens):
+    simples = list(_simple_commands(tokens))
+    for simple in simples:
         if found := _in_simple(simple, words, depth) or _in_substitutions(simple, words, depth):
             return found
-        if _computed(simple) and (found := _anywhere(command, words)):
-            return found
-    return None
+    return _anywhere(command, words) if any(map(_computed, simples)) else None
 
 
 def _tokens(command: str) -> Iterator[str]:
@@ -135,15 +137,18 @@ def _simple_commands(tokens: list[str]) -> Iterator[list[str]]:
 
 def _in_simple(simple: list[str], words: frozenset[str], depth: int) -> str | None:
     rest = list(simple)
-    wrapped = False
-    while rest and (ASSIGNMENT.match(rest[0]) or (wrapped and _skippable(rest[0]))):
+    searched = False
+    while rest and ASSIGNMENT.match(rest[0]):
         rest.pop(0)
     while rest:
         name = _program(rest[0])
         if name in words:
             return name
-        if name in SHELLS and (found := _in_scripts(name, rest[1:], words, depth)):
-            return found
+        if name in SHELLS and not searched:
+            # All that follows is searched at once, also what a second `env` would be given.
+            searched = True
+            if found := _in_scripts(name, rest[1:], words, depth):
+                return found
         if name == "find" and (found := _in_find(rest, words)):
             return found
         if name not in WRAPPERS and name not in KEYWORDS:

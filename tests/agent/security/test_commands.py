@@ -55,6 +55,14 @@ def test_deep_nesting_ends() -> None:
     assert blocked_word("eval " * 300 + "rm x", BLOCKED) == "rm"
 
 
+@pytest.mark.parametrize("part", ["env ", "env x ", "$x;", "$(a) ", "x `a`; ", 'sh "$(a)" '])
+def test_the_work_grows_with_the_length_of_the_line_and_not_faster(part: str) -> None:
+    # Quadratic work would take minutes here; the suite's time limit would end it.
+    assert blocked_word(part * (9_000 // len(part)), BLOCKED) is None
+    assert blocked_word(part * (9_000 // len(part)) + "; rm x", BLOCKED) == "rm"
+    assert blocked_word(part * (200_000 // len(part)) + "; rm x", BLOCKED) == "rm"
+
+
 @given(st.text(alphabet=" ;|&$()`'\"\\\nrm<>{}=-ax1", max_size=40))
 def test_any_text_gets_an_answer(command: str) -> None:
     assert blocked_word(command, BLOCKED) in (None, *BLOCKED)
