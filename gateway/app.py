@@ -83,6 +83,7 @@ class App:
             if channels:
                 for channel in await _enabled(settings, database, stack):
                     _add(ways, channel)
+                    _say_who_is_let_in(channel, settings)
             app = _assemble(settings, database, agent, watchers, ways)
             async with _running(app, database, watchers), _reachable(app, home):
                 if channels:
@@ -226,6 +227,16 @@ def _allowed(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:
         return ()
     named = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
     return named.get(account, settings.telegram.allow_from)
+
+
+def _say_who_is_let_in(channel: Channel, settings: Settings) -> None:
+    """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
+    allowed = _allowed(settings, (channel.name, channel.account))
+    name = f"{channel.name}:{channel.account}"
+    if "*" in allowed:
+        log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
+    elif not allowed:
+        log.warning("%s: allow_from is empty: write to the bot, and look here for your id", name)
 
 
 def _add(ways: Channels, channel: Channel) -> None:

@@ -67,6 +67,8 @@ def open_logs(settings: Settings, *, terminal: bool, default_file: Path | None =
         stream = logging.StreamHandler(sys.stderr)
         stream.setFormatter(Readable(secrets))
         handlers.append(stream)
+    # A line that cannot be written (a full disk) is left out, and no traceback takes its place.
+    logging.raiseExceptions = False
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
