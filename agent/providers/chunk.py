@@ -4,6 +4,7 @@ Seen in the wild: `reasoning_content` or `reasoning`, content as a list of parts
 choice or under `x_groq`, the older `function_call`, a whole `message` in place of a `delta`.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,4 +80,6 @@ def _tokens(data: Mapping[str, Any]) -> Usage:
 
 
 def _count(value: object) -> int:
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0
     return int(value) if isinstance(value, int | float) else 0

@@ -17,6 +17,8 @@ from agent.providers.wire import extra_to_signature, mend
 from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
 
 _MADE_ID = re.compile(r"call_(\d+)")
+# Deeper ones are a model that has lost its way, and overflow the stack wherever they are copied.
+_LEVELS = 64
 _FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
 
 
@@ -132,9 +134,9 @@ class ReplyBuilder:
         yield from self._end_thinking()
         function = delta.get("function")
         function = function if isinstance(function, dict) else {}
-        name = text_of(function.get("name"))
+        name = mend(text_of(function.get("name")))
         index = delta["index"] if isinstance(delta.get("index"), int) else None
-        call_id = text_of(delta.get("id"))
+        call_id = mend(text_of(delta.get("id")))
         call = self._find(index, call_id, name) or self._open(index, call_id)
         if name and name != call.name and not call.raw:
             call.name += name
@@ -175,7 +177,8 @@ class ReplyBuilder:
 
 
 def read_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
-    """A call with its arguments read; they are None when `raw` is no JSON object.
+    """A call with its arguments read; they are None when `raw` is no JSON object, or one
+    that is nested beyond reason.
 
     No text at all means no arguments, unless the reply was `cut` at the token limit.
     """
@@ -185,7 +188,7 @@ def read_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCa
         arguments = json.loads(raw, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return ToolCall(call_id, name, None, raw)
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or _is_deep(arguments, _LEVELS):
         return ToolCall(call_id, name, None, raw)
     if "\\u" in raw:
         text = json.dumps(arguments, ensure_ascii=False)
@@ -202,6 +205,11 @@ def next_call_number(messages: Iterable[Message]) -> int:
 
 def _refuse(constant: str) -> float:
     raise ValueError(constant)
+
+
+def _is_deep(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_is_deep(one, levels - 1) for one in inner)
 
 
 def _complete(raw: str) -> bool:

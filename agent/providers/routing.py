@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
 from agent.providers.base import Provider
@@ -15,6 +15,8 @@ OFFLINE = "offline/echo"
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 _VERSION_PART = re.compile(r"v\d+\w*")
+# What an HTTP header can carry.
+_KEY = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,12 @@ def normalise_base(address: str, version: str | None) -> str:
 
     Raises `ConfigError` for what is no http address.
     """
-    parts = urlsplit(address.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if "@" in address.partition("//")[2].partition("/")[0]:
+        raise ConfigError(
+            "api_base holds a user name or password; give the address alone, and a key as api_key"
+        )
+    parts = _parts(address.strip())
+    if parts is None:
         raise ConfigError(
             f"api_base: found {address!r}, expected an address such as https://example.com/v1"
         )
@@ -124,6 +130,17 @@ def normalise_base(address: str, version: str | None) -> str:
     if version and not any(map(_VERSION_PART.fullmatch, path.split("/"))):
         path = f"{path}/{version}"
     return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def _parts(address: str) -> SplitResult | None:
+    """The parts of an http address that a client can connect to, else None."""
+    try:
+        parts = urlsplit(address)
+        host = (parts.hostname or "").encode("idna")
+        usable = parts.scheme in ("http", "https") and host and parts.port != 0
+    except ValueError:
+        return None
+    return parts if usable and not host.split()[1:] else None
 
 
 def _compatible(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
@@ -157,18 +174,25 @@ def _address(config: ModelConfig, vendor: Vendor) -> str:
 
 def _key(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> str | None:
     if config.api_key:
-        return _expanded(config, environ)
-    found = next((environ[name] for name in vendor.key_variables if environ.get(name)), None)
-    if found is None and vendor.key_variables and not config.api_base:
+        key = _expanded(config, environ)
+    else:
+        key = next((environ[name] for name in vendor.key_variables if environ.get(name)), None)
+    if key is None and vendor.key_variables and not config.api_base:
         raise ConfigError(
             f"model {config.name!r} needs a key for {vendor.name}: set the environment variable "
             f"{vendor.key_variables[0]}, or api_key in model_list"
         )
-    return found.strip() if found else None
+    key = key.strip() if key else None
+    if key and not _KEY.fullmatch(key):
+        raise ConfigError(
+            f"model {config.name!r}: its key holds blanks, line ends or letters outside of ASCII; "
+            "copy it again"
+        )
+    return key
 
 
 def _expanded(config: ModelConfig, environ: Mapping[str, str]) -> str | None:
-    reference = _REFERENCE.fullmatch(config.api_key or "")
+    reference = _REFERENCE.fullmatch((config.api_key or "").strip())
     if reference is None:
         return config.api_key
     found = environ.get(reference[1])

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.prompts import load
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.types import Context, Message, Text, Thinking, ToolCall
 
@@ -137,8 +138,11 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
         case "assistant" if message.tool_calls:
             return _assistant_with_calls(message, text, dialect)
-        case "assistant" | "system":
-            return {"role": message.role, "content": text}
+        case "assistant":
+            # Some vendors refuse a whole conversation for one empty message in it.
+            return {"role": "assistant", "content": text if text.strip() else load("said_nothing")}
+        case "system":
+            return {"role": "system", "content": text}
         case _:
             context = [part.text for part in message.content if isinstance(part, Context)]
             return {"role": message.role, "content": "\n\n".join([text, *context])}
@@ -146,7 +150,7 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
 
 def _assistant_with_calls(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
     thoughts = [part for part in message.content if isinstance(part, Thinking)]
-    data: dict[str, Any] = {"role": "assistant", "content": text or None}
+    data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
     reasoning = "".join(part.text for part in thoughts)
     if dialect.replay_reasoning and reasoning:
         data["reasoning_content"] = reasoning

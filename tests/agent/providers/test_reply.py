@@ -1,9 +1,11 @@
 """Putting replies together from odd chunks."""
 
+import json
 from typing import Any
 
 import pytest
 
+from agent.codec import message_from_json, message_to_json
 from agent.errors import BadReply, Unavailable
 from agent.events import Reply, TextDelta
 from agent.providers.reply import ReplyBuilder, next_call_number, read_call
@@ -152,3 +154,28 @@ def test_made_up_ids_go_on_from_the_conversation() -> None:
     earlier = (ToolCall("call_12", "x", {}, "{}"), ToolCall("toolu_99", "x", {}, "{}"))
     assert next_call_number([user("a"), assistant("", earlier)]) == 13
     assert next_call_number([Message("user")]) == 1
+
+
+@pytest.mark.parametrize("levels", [100, 400, 900])
+def test_arguments_nested_beyond_reason_are_unreadable_and_can_be_stored(levels: int) -> None:
+    raw = '{"a":' + "[" * levels + "]" * levels + "}"
+    found = read_call("c", "exec", raw)
+    assert found.arguments is None
+    assert message_from_json(message_to_json(assistant("", (found,)))) == assistant("", (found,))
+
+
+def test_ordinary_nesting_is_read() -> None:
+    raw = '{"a":' + "[" * 20 + "]" * 20 + "}"
+    assert read_call("c", "exec", raw).arguments == json.loads(raw)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"9"', "null", "{}"])
+def test_usage_that_is_no_number_counts_nothing(number: str) -> None:
+    chunk = json.loads(f'{{"usage": {{"prompt_tokens": {number}, "completion_tokens": 2}}}}')
+    assert build(chunk, LAST).usage == Usage(0, 2)
+
+
+def test_half_a_letter_in_a_calls_name_or_id_is_replaced() -> None:
+    assert calls(call(index=0, id="a\ud83d", name="re\ud83d", arguments="{}")) == [
+        ("a\ufffd", "re\ufffd", "{}")
+    ]

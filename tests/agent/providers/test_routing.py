@@ -109,10 +109,44 @@ def test_addresses_are_normalised(address: str, version: str | None, expected: s
     assert normalise_base(expected, version) == expected
 
 
-@pytest.mark.parametrize("address", ["localhost:11434", "ftp://a", "https://", "words"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:11434", "ftp://a", "https://", "words", "http://[::1", "http://a:99999/v1",
+        "http://a..b/v1", "http://a b/v1",
+    ],
+)  # fmt: skip
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=r"'mine'.*api_base"):
         resolve("mine", [ModelConfig("mine", "ollama/x", address)], {})
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="api_key") as caught:
+        resolve("mine", [ModelConfig("mine", "ollama/x", "http://me:hidden@host/v1")], {})
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-a\nb", "sk a", "sk-€"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
+    for entry in (
+        ModelConfig("mine", "openai/x", api_key=key),
+        ModelConfig("mine", "openai/x", api_key="${MINE}"),
+        ModelConfig("mine", "openai/x"),
+    ):
+        with pytest.raises(ConfigError, match=r"'mine'.*key") as caught:
+            resolve("mine", [entry], {"MINE": key, "OPENAI_API_KEY": key})
+        assert key not in str(caught.value)
+
+
+def test_blanks_around_a_key_are_no_part_of_it() -> None:
+    for entry in (
+        ModelConfig("mine", "openai/x", api_key=" k\n"),
+        ModelConfig("mine", "openai/x", api_key="${MINE}"),
+        ModelConfig("mine", "openai/x"),
+    ):
+        found = resolve("mine", [entry], {"MINE": "k\n", "OPENAI_API_KEY": " k\n"})
+        assert found.api_key == "k"
 
 
 def test_every_vendor_is_its_own_normal_form() -> None:

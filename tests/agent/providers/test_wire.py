@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +112,14 @@ def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> N
     assert [call["function"]["name"] for call in sent] == ["functions_exec_now", "unnamed"]
     assert json.loads(sent[0]["function"]["arguments"]) == {"unreadable": '{"x'}
     assert sent[1]["function"]["arguments"] == "{}"
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_reply_without_words_is_sent_with_some(text: str) -> None:
+    # Anthropic and Moonshot refuse a conversation with an empty message in it, at every request.
+    thinking = Message("assistant", (Thinking("hm"), Text(text)))
+    assert body(asked(thinking))["messages"][1]["content"].strip()
+    assert body(asked(assistant(text, (CALL,))))["messages"][1]["content"] is None
 
 
 def test_surrogates_are_joined_or_replaced() -> None:
