@@ -110,7 +110,12 @@ class ModelServer(LoopbackServer):
         try:
             await self.pause(self.latency_s + reply.latency_s)
             return await self._answer(request, asked, reply)
-        except (asyncio.CancelledError, ConnectionError):
+        except ConnectionError:
+            # The client was killed or has left: nobody is there to be answered.
+            self.abandoned += 1
+            self.changed()
+            return await reset(request)
+        except asyncio.CancelledError:
             self.abandoned += 1
             self.changed()
             raise
