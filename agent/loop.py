@@ -21,7 +21,7 @@ from agent.types import Message, Usage, assistant
 _REPLY_SHARE = 0.2
 _REPLY_TOKENS = 8_000
 _SMALLEST_WINDOW = 500
-_SHRINKS = 3
+_SHRINKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Loop:
         self.said_before = _since_last_user(conversation.messages)
         self._new: list[Message] = []
         self._partial: list[str] = []
-        self._window = call.window
-        self._fixed_tokens = _fixed_tokens(call)
+        self._limit_tokens = _limit_tokens(call)
+        self._sent_tokens = 0
         self._dropped = 0
 
     async def run(self, max_iterations: int) -> None:
@@ -113,8 +113,11 @@ class Loop:
             try:
                 return await self._ask()
             except ContextTooLong:
-                # The model's real window is smaller than what we were told.
-                self._window //= 2
+                if self._sent_tokens <= _SMALLEST_WINDOW:
+                    raise
+                # The window is smaller than we were told, or the estimate was too low.
+                smaller = min(self._limit_tokens, self._sent_tokens) // 2
+                self._limit_tokens = max(smaller, _SMALLEST_WINDOW)
         return await self._ask()
 
     async def _ask(self) -> events.Reply:
@@ -136,10 +139,9 @@ class Loop:
 
     async def _request(self) -> ModelRequest:
         call = self._call
-        reserve = min(call.max_tokens or _REPLY_TOKENS, int(self._window * _REPLY_SHARE))
-        limit = max(self._window - self._fixed_tokens - reserve, _SMALLEST_WINDOW)
-        conversation = self._conversation
-        window = fit(repair(conversation.messages), limit, trimmed=conversation.trimmed)
+        messages = repair(self._conversation.messages)
+        window = fit(messages, self._limit_tokens, trimmed=self._conversation.trimmed)
+        self._sent_tokens = window.tokens
         if window.dropped > self._dropped:
             self._dropped = window.dropped
             kept = len(window.messages)
@@ -169,6 +171,9 @@ def _since_last_user(messages: Sequence[Message]) -> list[Message]:
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]
 
 
-def _fixed_tokens(call: ModelCall) -> int:
+def _limit_tokens(call: ModelCall) -> int:
+    """How much of the window the conversation may take: what prompt, tools and reply leave."""
+    reserve = min(call.max_tokens or _REPLY_TOKENS, int(call.window * _REPLY_SHARE))
     tools = (f"{spec.name}{spec.description}{spec.parameters}" for spec in call.tools)
-    return estimate_text(call.system) + sum(map(estimate_text, tools))
+    fixed = estimate_text(call.system) + sum(map(estimate_text, tools))
+    return max(call.window - fixed - reserve, _SMALLEST_WINDOW)

@@ -7,7 +7,8 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.errors import BadReply
+from agent.context.budget import estimate
+from agent.errors import BadReply, ContextTooLong
 from agent.history import MemoryHistory, is_valid
 from agent.prompts import load
 from agent.providers.base import ModelRequest
@@ -142,6 +143,32 @@ async def test_older_messages_leave_when_the_window_is_full_and_watchers_hear_it
     assert compacted.dropped == len(old) + 1 - len(first.messages)
     assert compacted.after < compacted.estimated_tokens_before
     assert second.messages[: len(first.messages)] == first.messages
+
+
+@pytest.mark.parametrize("real_window", [40_000, 8_000, 3_000])
+async def test_a_model_whose_window_is_smaller_than_told_gets_what_fits(
+    tmp_path: Path, real_window: int
+) -> None:
+    def answer(request: ModelRequest) -> str | Exception:
+        if sum(map(estimate, request.messages)) > real_window:
+            return ContextTooLong("too long")
+        return "fits"
+
+    old = [message for n in range(100) for message in (user(f"{n} " * 900), assistant("b" * 900))]
+    agent, model = scripted([answer] * 9, tmp_path)
+    _, result = await played(agent, task(agent, [*old, user("now")]))
+    assert result.text == "fits"
+    sizes = [sum(map(estimate, request.messages)) for request in model.requests]
+    assert sizes == sorted(set(sizes), reverse=True), "the same request is not sent twice"
+
+
+async def test_a_model_that_finds_everything_too_long_is_not_asked_for_ever(
+    tmp_path: Path,
+) -> None:
+    agent, model = scripted([ContextTooLong("too long")] * 99, tmp_path)
+    _, result = await played(agent, task(agent, [user("long " * 200_000)]))
+    assert result.error_code == "context-too-long"
+    assert 1 < len(model.requests) <= 6
 
 
 async def test_what_the_model_is_asked_with_comes_from_the_settings(tmp_path: Path) -> None:
