@@ -32,7 +32,7 @@ from gateway.store.inbox import ATTEMPTS, Arrival, Busy, Claim, CommandClaim, En
 from gateway.store.outbox import Due, Letter
 from gateway.store.turns import Outcome
 
-CHATS = ("1", "2", "3")
+CHATS = ("1", "2")
 LANES = tuple(f"chat:bot:{chat}" for chat in CHATS)
 EFFECTS: dict[str, Effect] = {"look": "read", "write": "idempotent", "do": "unsafe"}
 
@@ -49,6 +49,14 @@ class Running:
     calls: list[ToolCall] = field(default_factory=list)
     started: set[str] = field(default_factory=set)
     results: dict[str, ToolResult] = field(default_factory=dict)
+
+
+def _planned(running: Running) -> list[ToolCall]:
+    return [call for call in running.calls if call.id not in running.started]
+
+
+def _under_way(running: Running) -> list[ToolCall]:
+    return [call for call in running.calls if call.id in running.started]
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -74,6 +82,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.finished: list[tuple[int, ...]] = []
         self.left: dict[str, list[int]] = {lane: [] for lane in LANES}
         self.unclear: set[int] = set()
+        self.messages_arrive([(chat, False) for chat in CHATS])
 
     def teardown(self) -> None:
         if hasattr(self, "connection"):
@@ -113,6 +122,9 @@ class JournalMachine(RuleBasedStateMachine):
         self.seen += [entry.message for entry in new]
 
     @rule(batch=st.lists(st.tuples(st.sampled_from(CHATS), st.booleans()), min_size=1, max_size=4))
+    def somebody_writes(self, batch: list[tuple[str, bool]]) -> None:
+        self.messages_arrive(batch)
+
     def messages_arrive(self, batch: list[tuple[str, bool]]) -> None:
         self.accept(
             [
@@ -178,10 +190,17 @@ class JournalMachine(RuleBasedStateMachine):
 
     # What is worked off
 
-    @rule(lane=st.sampled_from(LANES))
-    def a_lane_claims(self, lane: str) -> None:
-        if lane in self.running:
-            return
+    def free(self) -> list[str]:
+        """Lanes with something to do that this process is not doing."""
+        found = inbox.lanes_with_work(self.connection)
+        return sorted(lane for lane in found if lane not in self.running)
+
+    @precondition(lambda self: self.free())
+    @rule(data=st.data())
+    def a_lane_claims(self, data: st.DataObject) -> None:
+        self.claim(data.draw(st.sampled_from(self.free())))
+
+    def claim(self, lane: str) -> None:
         resumable = self.ask("SELECT id FROM turn WHERE lane = ? AND state = 'running'", lane)
         first = self.ask(
             "SELECT seq FROM inbox WHERE lane = ? AND turn_id IS NULL AND dead_reason IS NULL"
@@ -245,16 +264,17 @@ class JournalMachine(RuleBasedStateMachine):
         )
         return str(n)
 
-    def turn(self, data: st.DataObject) -> tuple[str, Running]:
-        lane = data.draw(st.sampled_from(sorted(self.running)))
+    def turn(
+        self, data: st.DataObject, which: Callable[[Running], object] = lambda _: True
+    ) -> tuple[str, Running]:
+        lanes = sorted(lane for lane, running in self.running.items() if which(running))
+        lane = data.draw(st.sampled_from(lanes))
         return lane, self.running[lane]
 
-    @precondition(lambda self: self.running)
+    @precondition(lambda self: any(not running.calls for running in self.running.values()))
     @rule(data=st.data(), tools=st.lists(st.sampled_from(sorted(EFFECTS)), min_size=1, max_size=3))
     def the_model_asks_for_calls(self, data: st.DataObject, tools: list[str]) -> None:
-        _, running = self.turn(data)
-        if running.calls:
-            return
+        _, running = self.turn(data, lambda running: not running.calls)
         turn, session = running.claim.turn, running.claim.session
         rows = self._answers(running)
         calls = [ToolCall(f"call_{i}", tool, {}, "{}") for i, tool in enumerate(tools)]
@@ -276,14 +296,11 @@ class JournalMachine(RuleBasedStateMachine):
         }
         return answer_open_calls(window, known)
 
-    @precondition(lambda self: any(r.calls for r in self.running.values()))
+    @precondition(lambda self: any(map(_planned, self.running.values())))
     @rule(data=st.data())
     def a_call_starts(self, data: st.DataObject) -> None:
-        _, running = self.turn(data)
-        waiting = [call for call in running.calls if call.id not in running.started]
-        if not waiting:
-            return
-        call, turn = waiting[0], running.claim.turn
+        _, running = self.turn(data, _planned)
+        call, turn = _planned(running)[0], running.claim.turn
         key = (turn, self._key(turn, call))
         ((state,),) = self.ask("SELECT state FROM step WHERE turn_id = ? AND n = ?", *key)
         assert state == "planned"
@@ -296,14 +313,11 @@ class JournalMachine(RuleBasedStateMachine):
         if EFFECTS[call.name] == "unsafe":
             assert self.effects[key] == 1
 
-    @precondition(lambda self: any(r.started for r in self.running.values()))
+    @precondition(lambda self: any(map(_under_way, self.running.values())))
     @rule(data=st.data())
     def a_call_ends(self, data: st.DataObject) -> None:
-        _, running = self.turn(data)
-        under_way = [call for call in running.calls if call.id in running.started]
-        if not under_way:
-            return
-        call, turn = under_way[0], running.claim.turn
+        _, running = self.turn(data, _under_way)
+        call, turn = _under_way(running)[0], running.claim.turn
         text = f"result {self.now}"
         self.do(turns.finish_call, turn, call, ToolResult(text))
         self.known[(turn, self._key(turn, call))] = text
@@ -361,10 +375,15 @@ class JournalMachine(RuleBasedStateMachine):
 
     # What goes out
 
-    @rule(lane=st.sampled_from(LANES))
-    def a_route_begins_to_send(self, lane: str) -> None:
-        if lane in self.sending:
-            return
+    def mail(self) -> list[str]:
+        """Routes with mail that is not in flight."""
+        found = outbox.lanes_with_mail(self.connection)
+        return sorted(lane for lane in found if lane not in self.sending)
+
+    @precondition(lambda self: self.mail())
+    @rule(data=st.data())
+    def a_route_begins_to_send(self, data: st.DataObject) -> None:
+        lane = data.draw(st.sampled_from(self.mail()))
         due = self.do(outbox.head, lane, self.now)
         first = self.ask(
             "SELECT min(seq) FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight')", lane
@@ -403,6 +422,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     # The end of a process
 
+    @precondition(lambda self: self.running or self.sending)
     @rule()
     def the_process_is_killed(self) -> None:
         streaming = self.ask(
@@ -425,11 +445,12 @@ class JournalMachine(RuleBasedStateMachine):
         for seq in edits:
             assert self.ask("SELECT maybe_dup FROM outbox WHERE seq = ?", seq) == [(0,)]
 
+    @precondition(lambda self: self.running and not self.sending)
     @rule()
     def the_process_is_stopped(self) -> None:
         """A clean stop costs no attempt."""
         resting = {r.claim.turn for r in self.running.values() if not r.started}
-        if self.sending or len(resting) < len(self.running):
+        if len(resting) < len(self.running):
             return
         before = dict(self.ask("SELECT id, attempts FROM turn WHERE state = 'running'"))
         self.do(turns.suspend_all)
@@ -443,7 +464,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.unclear |= {seq for (seq,) in streaming}
         for lane in LANES:
             if self.ask("SELECT 1 FROM turn WHERE lane = ? AND state = 'running'", lane):
-                self.a_lane_claims(lane)
+                self.claim(lane)
         for turn, attempts in before.items():
             assert self.ask("SELECT attempts FROM turn WHERE id = ?", turn) == [(attempts,)]
 
@@ -526,8 +547,8 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 JournalMachine.TestCase.settings = settings(
-    max_examples=40,
-    stateful_step_count=40,
+    max_examples=60,
+    stateful_step_count=50,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
