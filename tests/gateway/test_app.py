@@ -17,7 +17,7 @@ def settings_for(home: Path, bot_api: BotApi, token: str) -> Settings:
         environ={},
         overrides={
             "agent.model": "offline/echo",
-            "http.enabled": False,
+            "http.port": 0,
             "telegram.enabled": True,
             "telegram.token": token,
             "telegram.base_url": bot_api.base_url,
