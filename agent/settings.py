@@ -1,6 +1,7 @@
 """What an agent can be told, as plain values; reading files and environments is the caller's."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,7 +9,8 @@ class ToolSettings:
     """Limits and boundaries of the built-in tools.
 
     `output_limit_bytes` bounds what one result gives the model to read. `blocked_paths` are
-    components, or sequences of them, that no path may contain.
+    components, or sequences of them, that no path may contain; `off_limits` are files and folders
+    that no file tool opens, wherever it may go otherwise.
     """
 
     exec_timeout_s: float = 60
@@ -16,6 +18,7 @@ class ToolSettings:
     web_search_results: int = 5
     restrict_to_workspace: bool = True
     blocked_paths: tuple[str, ...] = (".git", ".env", "node_modules/.cache")
+    off_limits: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,10 @@ class Arguments:
         if self._check is None:
             import fastjsonschema
 
-            self._check = fastjsonschema.compile(dict(self._schema), use_default=False)
+            try:
+                self._check = fastjsonschema.compile(dict(self._schema), use_default=False)
+            except fastjsonschema.JsonSchemaDefinitionException as exc:
+                raise ToolError(f"{self._tool} cannot be called: its schema is broken.") from exc
         return self._check
 
     def _refuse_unknown(self, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.types import Effect, JsonSchema, ToolCall, ToolResult
 
@@ -57,6 +57,7 @@ class Tool(Protocol):
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult: ...
 
 
+@runtime_checkable
 class Plans(Protocol):
     """Optional ability of a tool: say what a call will do. Raises `ToolError` when it cannot."""
 

@@ -79,9 +79,13 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def _size(entry: "os.DirEntry[str]") -> str:
-    if entry.is_symlink():
-        return " -> " + os.readlink(entry.path).encode("utf-8", "replace").decode()
-    size = float(entry.stat(follow_symlinks=False).st_size)
+    try:
+        if entry.is_symlink():
+            return " -> " + os.readlink(entry.path).encode("utf-8", "replace").decode()
+        size = float(entry.stat(follow_symlinks=False).st_size)
+    except FileNotFoundError:
+        # Removed between the listing of its folder and this look at it.
+        return " (gone)"
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:
             return f" ({size:.0f} {unit})" if unit == "B" else f" ({size:.1f} {unit})"

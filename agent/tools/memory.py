@@ -18,7 +18,8 @@ from agent.tools.text import LIMIT_BYTES, Document, Form, decode
 from agent.types import Effect, JsonSchema, ToolResult
 
 TEXT_LIMIT_CHARS = 2_000
-FILE_LIMIT_BYTES = 64_000
+# As much as the system prompt holds: what lies beyond would be stored and never read.
+FILE_LIMIT_CHARS = 20_000
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 
 
@@ -59,12 +60,13 @@ def _add(path: Path, text: str) -> bool:
         if any(_DATED.sub("", known.strip()) == text for known in old.text.splitlines()):
             return False
         gap = "" if not old.text or old.text.endswith("\n") else "\n"
-        data = Document(f"{old.text}{gap}{line}\n", old.form).encode()
-        if len(data) > FILE_LIMIT_BYTES:
+        whole = f"{old.text}{gap}{line}\n"
+        if len(whole) > FILE_LIMIT_CHARS:
             raise ToolError(
-                f"The memory is full ({FILE_LIMIT_BYTES:,} bytes in {path.name}); tidy it up first."
+                f"The memory is full ({FILE_LIMIT_CHARS:,} characters in {path.name}); "
+                "tidy it up first."
             )
-        disk.replace(path, data)
+        disk.replace(path, Document(whole, old.form).encode())
         return True
     finally:
         os.close(folder)

@@ -88,7 +88,7 @@ class Output:
         # Output that cannot be kept (a full disk, a folder in the way) is still worth showing.
         with suppress(OSError, ToolError):
             prune(self._folder)
-            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}.txt"
+            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}.txt"
             with opened_folder(self._folder, create=True) as folder:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._sink = open(os.open(name, flags, 0o600, dir_fd=folder), "wb", 0)  # noqa: SIM115

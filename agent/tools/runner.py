@@ -4,22 +4,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
 from agent.prompts import load
 from agent.security.policy import ApprovalRequest, Approver, Policy, ToolRequest
-from agent.tools.base import CallContext, Plan, Tool
+from agent.tools.base import CallContext, Plan, Plans, Tool
 from agent.tools.toolbox import Toolbox
 from agent.types import Effect, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-@runtime_checkable
-class _Plans(Protocol):
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class Runner:
         try:
             tool, args = self._check(context.call)
             plan = Plan()
-            if isinstance(tool, _Plans):
+            if isinstance(tool, Plans):
                 plan = await self._within(tool, tool.plan(args, context))
             await self._permit(tool, args, plan, context)
             await on_start()

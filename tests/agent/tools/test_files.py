@@ -9,6 +9,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files import AppendFile, ReadFile, WriteFile
 from agent.tools.folder import ListDir
+from agent.tools.output import spill_folder
 
 
 async def read(
@@ -188,6 +189,51 @@ async def test_what_others_told_is_hidden_from_a_guest(
     listing = await ListDir(ToolSettings()).run({"depth": 5}, guest)
     assert "MEMORY.md" not in listing.for_model
     assert "USER.md" not in listing.for_model
+
+
+async def test_what_others_told_is_hidden_in_any_spelling(
+    guest: CallContext, workspace: Path
+) -> None:
+    # Some file systems find memory/ under the name Memory/.
+    (workspace / "Memory" / "telegram" / "8").mkdir(parents=True)
+    (workspace / "Memory" / "telegram" / "8" / "MEMORY.md").write_text("secret")
+    (workspace / "user.md").write_text("the owner")
+    for path in ("Memory/telegram/8/MEMORY.md", "user.md"):
+        with pytest.raises(ToolError, match="somebody else"):
+            await read(guest, path)
+
+
+async def test_a_guest_reads_a_kept_output_by_its_name_and_cannot_look_for_others(
+    guest: CallContext, call: CallContext, workspace: Path
+) -> None:
+    kept = spill_folder(workspace) / "20250101-000000-abc.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("long")
+    assert "long" in await read(guest, str(kept))
+    tool = ListDir(ToolSettings())
+    for path in (".", ".kore", ".kore/spill"):
+        assert "abc" not in (await tool.run({"path": path, "depth": 5}, guest)).for_model
+        assert "abc" in (await tool.run({"path": path, "depth": 5}, call)).for_model
+
+
+@pytest.mark.parametrize("restrict", [True, False])
+async def test_what_is_off_limits_is_neither_opened_nor_listed(
+    call: CallContext, workspace: Path, restrict: bool
+) -> None:
+    for path in ("home/secrets.json", "home/logs/kore.log", "home/notes.md"):
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / path).write_text("canary")
+    (workspace / "way").symlink_to("home/secrets.json")
+    closed = (workspace / "home" / "secrets.json", workspace / "home" / "logs")
+    settings = ToolSettings(restrict_to_workspace=restrict, off_limits=closed)
+    for path in ("home/secrets.json", str(closed[0]), "way", "home/logs/kore.log"):
+        with pytest.raises(ToolError, match="off limits"):
+            await ReadFile(settings).run({"path": path}, call)
+        with pytest.raises(ToolError, match="off limits"):
+            await WriteFile(settings).run({"path": path, "content": ""}, call)
+    listing = (await ListDir(settings).run({"depth": 5}, call)).for_model
+    assert "notes.md" in listing
+    assert not {"secrets.json", "logs", "way"} & set(listing.replace("/", " ").split())
 
 
 async def test_the_owner_sees_everything_in_any_folder(call: CallContext, workspace: Path) -> None:

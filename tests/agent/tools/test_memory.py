@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.context.system import LIMIT_CHARS
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.memory import FILE_LIMIT_BYTES, Remember
+from agent.tools.memory import FILE_LIMIT_CHARS, Remember
 
 
 async def remember(call: CallContext, text: str) -> str:
@@ -47,10 +48,14 @@ async def test_impossible_facts_are_refused(call: CallContext, text: str) -> Non
 
 async def test_full_memory_says_so_and_stays(call: CallContext) -> None:
     call.memory.parent.mkdir()
-    call.memory.write_text("x" * FILE_LIMIT_BYTES)
+    call.memory.write_text("日" * FILE_LIMIT_CHARS)
     with pytest.raises(ToolError, match="full"):
         await remember(call, "one more")
-    assert call.memory.stat().st_size == FILE_LIMIT_BYTES
+    assert call.memory.read_text() == "日" * FILE_LIMIT_CHARS
+
+
+def test_whatever_is_remembered_has_room_in_the_prompt() -> None:
+    assert FILE_LIMIT_CHARS <= LIMIT_CHARS
 
 
 async def test_memory_in_another_encoding_is_not_damaged(

@@ -54,6 +54,8 @@ def test_odd_markup_is_survived() -> None:
          '<meta charset="shift_jis">日本'),
         ("é".encode(), "no-such-charset", "é"),
         ("é".encode(), "hex", "é"),
+        ("é".encode(), "quopri", "é"),
+        ("é".encode(), "undefined", "é"),
         (b"a\xff", "utf-8", "a\ufffd"),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.toolbox import Toolbox, default_tools
+from tests.agent.props import answers
 
 
 @pytest.fixture
@@ -132,6 +133,13 @@ def test_huge_wrong_value_is_shown_short(toolbox: Toolbox) -> None:
     with pytest.raises(ToolError) as caught:
         toolbox.validate(toolbox.get("read_file"), {"path": ["x" * 10_000]})
     assert len(str(caught.value)) < 150
+
+
+def test_a_tool_whose_schema_is_broken_says_so() -> None:
+    tool = answers("mine")
+    tool.parameters = {"type": "object", "required": 5}
+    with pytest.raises(ToolError, match="mine cannot be called"):
+        Toolbox([tool]).validate(tool, {})
 
 
 def test_a_later_tool_takes_the_name(toolbox: Toolbox, settings: ToolSettings) -> None:
