@@ -6,10 +6,8 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
-from datetime import timedelta
+from dataclasses import dataclass
 from sqlite3 import Connection
-from typing import Any
 
 from agent.agent import Agent
 from agent.providers.local import ollama_models
@@ -19,18 +17,20 @@ from agent.settings import AgentSettings, ToolSettings
 from gateway.access import Access, sole_owner
 from gateway.approvals import Approvals
 from gateway.bus import MessageBus
-from gateway.channels.base import Channel, ChannelStatus, Reports
+from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
 from gateway.commands.replies import Commands
 from gateway.delivery import Delivery
 from gateway.desk import Desk
+from gateway.facts import Facts
 from gateway.home import Home
 from gateway.lock import hold
 from gateway.reception import Reception
+from gateway.roster import allowed_senders, open_channels, say_who_is_let_in
 from gateway.rules import Rules
 from gateway.settings import Settings
 from gateway.settings.models import chosen_model, model_list
-from gateway.store import inbox, outbox, turns
+from gateway.store import outbox, turns
 from gateway.store.database import Database
 from gateway.turn import Turns
 from gateway.watchers import Watchers
@@ -41,12 +41,6 @@ log = logging.getLogger(__name__)
 STOP_S = 10.0
 # Lanes of one-shot runs: when their process is gone, nobody waits for the answer.
 ONCE = "cli:local:once-"
-OFFLINE_HINT = (
-    "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or another vendor's key),"
-    " start Ollama, or run `kore init`."
-)
-# A cursor that nothing has moved for so long is dropped: update ids may have started anew.
-_CURSOR_DAYS = 6
 Channels = dict[tuple[str, str], Channel]
 
 
@@ -81,9 +75,9 @@ class App:
             ways: Channels = {}
             _add(ways, ConsoleChannel(watchers))
             if channels:
-                for channel in await _enabled(settings, database, stack):
+                for channel in await open_channels(settings, database, stack):
                     _add(ways, channel)
-                    _say_who_is_let_in(channel, settings)
+                    say_who_is_let_in(channel, settings)
             app = _assemble(settings, database, agent, watchers, ways)
             async with _running(app, database, watchers), _reachable(app, home):
                 if channels:
@@ -96,13 +90,13 @@ def _assemble(
 ) -> App:
     telegram = settings.telegram
     owner = sole_owner(settings.access.owner, telegram.allow_from)
-    access = Access(owner, {key: _allowed(settings, key) for key in ways})
+    access = Access(owner, {key: allowed_senders(settings, key) for key in ways})
     approvals = Approvals(watchers)
     delivery = Delivery(database, ways)
     rules = Rules(access, approvals, settings.agent.workspace, settings.security.blocked_commands)
     work = Turns(database, agent, delivery, watchers, rules)
     reception = Reception(ways)
-    facts = _Facts(agent, settings, ways, reception, time.monotonic())
+    facts = Facts(agent.models.default, settings.agent.workspace, ways, reception, time.monotonic())
     commands = Commands(agent.models, access, facts.for_chat)
     bus = MessageBus(database, access, commands, work, delivery)
     desk = Desk(database, bus, delivery, watchers, approvals, facts)
@@ -196,49 +190,6 @@ async def _default_model(settings: Settings) -> str:
     return chosen
 
 
-async def _enabled(settings: Settings, database: Database, stack: AsyncExitStack) -> list[Channel]:
-    """The channels that the configuration names; only these are imported."""
-    if not settings.telegram.enabled:
-        return []
-    from gateway.channels.telegram.channel import TelegramChannel
-    from gateway.channels.telegram.settings import TelegramSettings
-    from gateway.gate import Gate
-
-    telegram = settings.telegram
-    bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
-    opened: list[Channel] = []
-    for name, token in bots:
-        own = TelegramSettings(
-            token=token.get_secret_value(), base_url=telegram.base_url, name=name
-        )
-        not_before = time.time() - _CURSOR_DAYS * 86_400
-        cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
-        gate = Gate(telegram.rate_limits)
-        channel = TelegramChannel(own, gate=gate, cursor=cursor)
-        stack.push_async_callback(channel.aclose)
-        opened.append(channel)
-    return opened
-
-
-def _allowed(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:
-    """Who may speak on a channel's account."""
-    channel, account = way
-    if channel != "telegram":
-        return ()
-    named = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
-    return named.get(account, settings.telegram.allow_from)
-
-
-def _say_who_is_let_in(channel: Channel, settings: Settings) -> None:
-    """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
-    allowed = _allowed(settings, (channel.name, channel.account))
-    name = f"{channel.name}:{channel.account}"
-    if "*" in allowed:
-        log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
-    elif not allowed:
-        log.warning("%s: allow_from is empty: write to the bot, and look here for your id", name)
-
-
 def _add(ways: Channels, channel: Channel) -> None:
     ways[channel.name, channel.account] = channel
 
@@ -249,44 +200,3 @@ def _recover(connection: Connection) -> None:
     marked = outbox.recover(connection)
     if given_up or marked:
         log.info("recovered: %d marked as possible repeats, %d given up", marked, given_up)
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What /status and `kore status` tell of this process."""
-
-    agent: Agent
-    settings: Settings
-    ways: Channels
-    reception: Reception
-    began: float
-
-    def __call__(self) -> dict[str, Any]:
-        model = self.agent.models.default
-        return {
-            "model": model,
-            "model_hint": OFFLINE_HINT if model == OFFLINE else None,
-            "workspace": str(self.settings.agent.workspace),
-            "uptime_s": round(time.monotonic() - self.began),
-            "channels": {
-                f"{channel.name}:{channel.account}": asdict(status)
-                for channel in self.ways.values()
-                if (status := self._status(channel)) is not None
-            },
-        }
-
-    def _status(self, channel: Channel) -> ChannelStatus | None:
-        own = channel.status if isinstance(channel, Reports) else None
-        failure = self.reception.failures.get((channel.name, channel.account))
-        if failure is None:
-            return own
-        state: Any = own.state if own and own.state == "refused" else "stopped"
-        return ChannelStatus(state, own.last_poll_at if own else None, failure)
-
-    def for_chat(self) -> dict[str, str]:
-        """The same in words."""
-        states = {
-            name: status["state"] + (f" ({status['last_error']})" if status["last_error"] else "")
-            for name, status in self()["channels"].items()
-        }
-        return {**states, "Running for": str(timedelta(seconds=self()["uptime_s"]))}

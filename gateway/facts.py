@@ -1,0 +1,57 @@
+"""What the running process tells of itself."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from agent.providers.routing import OFFLINE
+from gateway.channels.base import Channel, ChannelStatus, Reports
+from gateway.reception import Reception
+
+OFFLINE_HINT = (
+    "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or another vendor's key),"
+    " start Ollama, or run `kore init`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """For /status and `kore status`. `began` is monotonic time in seconds."""
+
+    model: str
+    workspace: Path
+    ways: Mapping[tuple[str, str], Channel]
+    reception: Reception
+    began: float
+
+    def __call__(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "model_hint": OFFLINE_HINT if self.model == OFFLINE else None,
+            "workspace": str(self.workspace),
+            "uptime_s": round(time.monotonic() - self.began),
+            "channels": {
+                f"{channel.name}:{channel.account}": asdict(status)
+                for channel in self.ways.values()
+                if (status := self._status(channel)) is not None
+            },
+        }
+
+    def _status(self, channel: Channel) -> ChannelStatus | None:
+        own = channel.status if isinstance(channel, Reports) else None
+        failure = self.reception.failures.get((channel.name, channel.account))
+        if failure is None:
+            return own
+        state: Any = own.state if own and own.state == "refused" else "stopped"
+        return ChannelStatus(state, own.last_poll_at if own else None, failure)
+
+    def for_chat(self) -> dict[str, str]:
+        """The same in words."""
+        states = {
+            name: status["state"] + (f" ({status['last_error']})" if status["last_error"] else "")
+            for name, status in self()["channels"].items()
+        }
+        return {**states, "Running for": str(timedelta(seconds=self()["uptime_s"]))}

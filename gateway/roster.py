@@ -1,0 +1,60 @@
+"""The roster: which channels the configuration names, and who may write to them."""
+
+import logging
+import time
+from contextlib import AsyncExitStack
+
+from gateway.channels.base import Channel
+from gateway.settings import Settings
+from gateway.store import inbox
+from gateway.store.database import Database
+
+log = logging.getLogger(__name__)
+
+# A cursor that nothing has moved for so long is dropped: update ids may have started anew.
+_CURSOR_DAYS = 6
+
+
+async def open_channels(
+    settings: Settings, database: Database, stack: AsyncExitStack
+) -> list[Channel]:
+    """The channels that the configuration names; only these are imported."""
+    if not settings.telegram.enabled:
+        return []
+    from gateway.channels.telegram.channel import TelegramChannel
+    from gateway.channels.telegram.settings import TelegramSettings
+    from gateway.gate import Gate
+
+    telegram = settings.telegram
+    bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
+    opened: list[Channel] = []
+    for name, token in bots:
+        own = TelegramSettings(
+            token=token.get_secret_value(), base_url=telegram.base_url, name=name
+        )
+        not_before = time.time() - _CURSOR_DAYS * 86_400
+        cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
+        gate = Gate(telegram.rate_limits)
+        channel = TelegramChannel(own, gate=gate, cursor=cursor)
+        stack.push_async_callback(channel.aclose)
+        opened.append(channel)
+    return opened
+
+
+def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:
+    """Who may speak on a channel's account."""
+    channel, account = way
+    if channel != "telegram":
+        return ()
+    named = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
+    return named.get(account, settings.telegram.allow_from)
+
+
+def say_who_is_let_in(channel: Channel, settings: Settings) -> None:
+    """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
+    allowed = allowed_senders(settings, (channel.name, channel.account))
+    name = f"{channel.name}:{channel.account}"
+    if "*" in allowed:
+        log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
+    elif not allowed:
+        log.warning("%s: allow_from is empty: write to the bot, and look here for your id", name)
