@@ -92,6 +92,10 @@ class ModelServer(LoopbackServer):
             ReplyScript(text=reply) if isinstance(reply, str) else reply for reply in replies
         )
 
+    def forget_script(self) -> None:
+        """Drop the replies that were not asked for."""
+        self._queue.clear()
+
     def summary(self) -> str:
         return f"{len(self.requests)} requests, {len(self._queue)} replies left in the queue"
 

@@ -1,0 +1,55 @@
+"""Gateways to test: one for a whole module, or one for a test that kills or breaks it."""
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.fakes.model_mind import echo
+from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
+
+_chats = count(1001)
+
+
+@pytest.fixture
+def chat() -> int:
+    """A private chat that no other test has used; its person has the same id."""
+    return next(_chats)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    async with (
+        BotApi() as api,
+        ModelServer(api_key=KEY) as model,
+        GatewayProcess(tmp_path_factory.mktemp("kore"), api, model) as gateway,
+    ):
+        yield gateway
+
+
+@pytest.fixture
+def gateway(shared: GatewayProcess) -> Iterator[GatewayProcess]:
+    """The module's gateway, running; without the faults and scripts of the test before."""
+    shared.model.requests.clear()
+    yield shared
+    shared.api.heal()
+    shared.model.forget_script()
+    shared.model.mind = echo
+    shared.model.latency_s = 0.0
+    shared.check_clean()
+
+
+@pytest.fixture
+async def alone(
+    tmp_path: Path, bot_api: BotApi, model_server: ModelServer
+) -> AsyncIterator[GatewayProcess]:
+    """A gateway for one test, not started yet; what still runs in the end is killed."""
+    process = GatewayProcess(tmp_path, bot_api, model_server)
+    yield process
+    if process.runs:
+        await process.kill()
+    process.check_clean()

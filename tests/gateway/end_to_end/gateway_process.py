@@ -1,0 +1,262 @@
+"""A real `kore gateway` in a process of its own, between stand-in servers.
+
+    async with GatewayProcess(folder, api, model) as gateway:
+        await gateway.told(7, "hi")
+        assert api.answers(7) == ["echo: hi"]
+
+Whatever it writes, to its output or its files, must hold no traceback and no secret.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from gateway.client import Client
+from gateway.wire import OwnerLost
+from tests.fakes.bot_api import BotApi
+from tests.fakes.bot_chats import Effect
+from tests.fakes.model import ModelServer
+
+ROOT = Path(__file__).parents[3]
+KEY = "sk-stand-in-0123456789abcdef"
+OWNER = 1
+PATIENCE_S = 20.0
+_LOOK_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a `kore` beside the gateway ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class GatewayProcess:
+    """Starts, stops, kills and restarts the gateway of one folder.
+
+    `sections` are laid over the configuration, key by key. Entered, it runs; left, it has been
+    stopped with SIGTERM and has ended with 0.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        api: BotApi,
+        model: ModelServer,
+        sections: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.api, self.model = api, model
+        self.home = folder / "home"
+        self.workspace = self.home / "workspace"
+        self.config = self.home / "config.json"
+        # Beside the folder: what it prints must reach the test even when the folder is full.
+        self._output = folder.with_name(f"{folder.name}.out")
+        self._process: asyncio.subprocess.Process | None = None
+        self.home.mkdir(mode=0o700)
+        self.configure(sections or {})
+
+    def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the configuration anew; it counts from the next start."""
+        config = _config(self.api, self.model)
+        for name, values in sections.items():
+            config[name] = {**config.get(name, {}), **values}
+        self.config.write_text(json.dumps(config))
+        self.config.chmod(0o600)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            if self.runs and kind is None:
+                await self.stop()
+        finally:
+            if self.runs:
+                await self.kill()
+        if kind is None:
+            self.check_clean()
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def launch(self) -> None:
+        """Start it and do not wait for anything."""
+        assert not self.runs
+        with self._output.open("ab") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "gateway", "gateway"),
+                cwd=self.home,
+                env=self._environ(),
+                stdout=output,
+                stderr=output,
+            )
+
+    async def start(self) -> None:
+        """Start it; returns once it polls."""
+        polls = self.api.polls_done
+        await self.launch()
+        await self.until(lambda: self.api.polling or self.api.polls_done > polls)
+
+    async def stop(self) -> None:
+        """SIGTERM; it must end with 0."""
+        self.signal(signal.SIGTERM)
+        code = await self.ended()
+        assert code == 0, f"a clean stop ended with {code}:\n{self.written()}"
+
+    async def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Its exit code, once its connections are gone, too."""
+        assert self._process is not None
+        code = await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        await self.api.wait_for(lambda: not self.api.polling)
+        return code
+
+    async def until(self, reached: Callable[[], object]) -> None:
+        """Wait for it as long as the process runs."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not reached():
+            assert self.runs, f"the gateway ended by itself:\n{self.written()}"
+            assert time.monotonic() < deadline, (
+                f"waited in vain; {self.api.summary()}; {self.model.summary()}\n{self.written()}"
+            )
+            await self.api.news(_LOOK_S)
+
+    async def idle(self) -> None:
+        """Returns when all that people wrote is answered and sent."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.api.pending_updates or await self._is_busy():
+            assert self.runs, f"the gateway ended by itself:\n{self.written()}"
+            assert time.monotonic() < deadline, f"never idle; {self.api.summary()}"
+            await self.api.news(_LOOK_S)
+
+    async def told(self, chat: int, text: str, **more: Any) -> list[str]:
+        """Somebody writes; returns what the bot shows in that chat when all is answered."""
+        await self.api.user_says(chat, text, **more)
+        await self.idle()
+        return self.api.answers(chat)
+
+    def effects(self, chat: int) -> list[Effect]:
+        """What the bot did in this chat, in order."""
+        return [effect for effect in self.api.sent if effect.chat_id == chat]
+
+    def methods(self, chat: int) -> list[str]:
+        """The names of it, without typing, repetitions in one."""
+        names = [e.method for e in self.effects(chat) if e.method != "sendChatAction"]
+        return [name for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
+
+    async def status(self) -> Mapping[str, Any]:
+        client = await Client.connect(self.home / "kore.sock")
+        assert client is not None, f"nobody listens on the control socket:\n{self.written()}"
+        return await client.status()
+
+    async def channel(self) -> Mapping[str, Any]:
+        """How the bot's channel is, in the words of `kore status`."""
+        (channel,) = (await self.status())["channels"].values()
+        assert isinstance(channel, dict)
+        return channel
+
+    async def until_channel(self, state: str) -> Mapping[str, Any]:
+        """Wait until the channel's state is this."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (channel := await self.channel())["state"] != state:
+            assert time.monotonic() < deadline, f"{channel}\n{self.written()}"
+            await asyncio.sleep(_LOOK_S)
+        return channel
+
+    async def kore(self, *words: str | Path) -> Ran:
+        """Run another `kore` in the same home."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", *map(str, words)),
+            cwd=self.home,
+            env=self._environ(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode is not None
+        ran = Ran(process.returncode, out.decode(), err.decode())
+        _check(ran.out + ran.err, self.api)
+        return ran
+
+    def output(self) -> str:
+        """What it printed so far, in all its lives."""
+        return self._output.read_text() if self._output.exists() else ""
+
+    def written(self) -> str:
+        """All that it wrote so far: its output and its log files."""
+        logs = sorted((self.home / "logs").glob("*"))
+        return "\n".join([self.output(), *(file.read_text() for file in logs)])
+
+    def check_clean(self) -> None:
+        """Neither a traceback nor a secret has been written."""
+        _check(self.written(), self.api)
+
+    async def _is_busy(self) -> bool:
+        try:
+            status = await self.status()
+        except OwnerLost:
+            return True
+        return bool(
+            status["turns running"] or status["messages waiting"] or status["routes with mail"]
+        )
+
+    def _environ(self) -> Mapping[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home.parent),
+            "KORE_HOME": str(self.home),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUTF8": "1",
+        }
+
+
+def _config(api: BotApi, model: ModelServer) -> dict[str, Any]:
+    entry = {
+        "model_name": "stand-in",
+        "model": "openai/fake",
+        "api_base": model.base_url,
+        "api_key": KEY,
+    }
+    return {
+        "agent": {"model": "stand-in"},
+        "model_list": [entry, {**entry, "model_name": "other", "model": "openai/other"}],
+        "telegram": {
+            "enabled": True,
+            "token": api.token,
+            "base_url": api.base_url,
+            "allow_from": ["*"],
+            "rate_limits": "none",
+        },
+        "access": {"owner": f"telegram:{OWNER}"},
+        "http": {"port": 0},
+    }
+
+
+def _check(text: str, api: BotApi) -> None:
+    assert "Traceback" not in text, text
+    assert KEY not in text, text
+    assert api.token not in text, text
+    assert api.token.partition(":")[2] not in text, text

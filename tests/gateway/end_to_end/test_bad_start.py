@@ -1,0 +1,110 @@
+"""What is wrong from the start is said in a sentence, and nothing is damaged further."""
+
+import json
+import sqlite3
+
+import pytest
+
+from tests.fakes.bot_api import BotApi
+from tests.fakes.faults import status
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+
+async def test_a_wrong_token_is_told_and_the_process_stays(alone: GatewayProcess) -> None:
+    alone.configure({"telegram": {"token": "123456:another-token"}})
+    await alone.launch()
+    await alone.until(lambda: "receives nothing" in alone.written())
+    channel = await alone.until_channel("refused")
+    assert "telegram.token" in channel["last_error"]
+    ran = await alone.kore("agent", "-m", "are you there?")
+    assert (ran.code, ran.out.strip()) == (0, "echo: are you there?")
+    assert "another-token" not in alone.written() + str(channel)
+    await alone.stop()
+
+
+async def test_another_poller_is_told_in_the_status(alone: GatewayProcess) -> None:
+    await alone.start()
+    alone.api.fail("getUpdates", status(409))
+    await alone.api.user_says(7, "hi")
+    await alone.until(lambda: alone.api.answers(7))
+    channel = await alone.until_channel("conflict")
+    assert "another program polls" in channel["last_error"]
+    shown = await alone.kore("status")
+    assert "conflict" in shown.out
+    # The pause after a conflict does not hold up a stop.
+    await alone.stop()
+
+
+async def test_without_a_network_it_waits_and_then_answers(
+    alone: GatewayProcess, bot_api: BotApi
+) -> None:
+    bot_api.fail("*", status(502), times=3)
+    async with alone:
+        assert await alone.told(7, "hi") == ["echo: hi"]
+
+
+async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -> None:
+    nobody = {"model_name": "stand-in", "model": "openai/fake", "api_key": "k"}
+    config = json.loads(alone.config.read_text())
+    config["model_list"] = [{**nobody, "api_base": "http://127.0.0.1:9/v1"}]
+    alone.config.write_text(json.dumps(config))
+    async with alone:
+        (answer,) = await alone.told(7, "hi")
+        assert answer.startswith("⚠️ I could not answer: ")
+        assert "(unavailable)" in answer
+        assert (await alone.told(7, "/help"))[-1].startswith("/help")
+
+
+async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> None:
+    await alone.start()
+    await alone.told(7, "hi")
+    # Only after an unclean end the whole file is looked through.
+    await alone.kill()
+    file = alone.home / "kore.db"
+    # What stands in the log beside the file would mend it: let that go into the file first.
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = file.read_bytes()
+    connection.execute("PRAGMA user_version = 9999")
+    connection.close()
+    damaged = {
+        "newer": file.read_bytes(),
+        "cut": whole[:10_000],
+        "garbage": b"this is no database" * 1000,
+    }
+    for damage, content in damaged.items():
+        file.write_bytes(content)
+        printed = len(alone.output())
+        await alone.launch()
+        assert await alone.ended() == 1, damage
+        said = alone.output()[printed:].strip().splitlines()[-2:]
+        assert said[0].startswith("kore: "), said
+        assert str(file) in said[0], said
+        assert file.read_bytes() == content, damage
+    file.write_bytes(whole)
+    await alone.start()
+    assert await alone.told(7, "again") == ["echo: hi", "echo: again"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{", "config.json"),
+        ('{"telegram": {"enabled": true}}', "telegram.token"),
+        ('{"agent": {"model": "nobody/knows"}}', "nobody"),
+    ],
+    ids=["syntax", "token", "model"],
+)
+async def test_a_broken_config_is_one_line(alone: GatewayProcess, text: str, wanted: str) -> None:
+    alone.config.write_text(text)
+    ran = await alone.kore("gateway")
+    assert (ran.code, ran.out) == (2, "")
+    assert wanted in ran.err
+    assert len(ran.err.splitlines()) <= 2, ran.err
+
+
+async def test_a_port_in_use_is_one_line(alone: GatewayProcess) -> None:
+    alone.configure({"http": {"port": alone.api.port}})
+    ran = await alone.kore("gateway")
+    assert (ran.code, ran.out) == (2, "")
+    assert "http.port" in ran.err

@@ -1,0 +1,141 @@
+"""What can be typed in a chat, and what an edit of a message does."""
+
+import time
+
+import pytest
+
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+TEXT = "One two three four five six seven eight nine ten eleven twelve."
+# Longer than any test waits.
+ENDLESS = ReplyScript(text=TEXT * 20, pieces=400, chunk_delay_s=0.1)
+
+
+async def test_stop_keeps_what_was_said(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(ENDLESS)
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.api.answers(chat))
+    await gateway.api.user_says(chat, "/stop")
+    began = time.monotonic()
+    await gateway.idle()
+    # The stream would go on for half a minute: it was cut, not awaited.
+    assert time.monotonic() - began < 10
+    (answer,) = gateway.api.answers(chat)
+    assert answer.startswith("One two")
+    assert answer.endswith("⏹ Stopped.")
+    assert await gateway.told(chat, "next") == [answer, "echo: next"]
+    assert gateway.model.abandoned == 1
+
+
+async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(ReplyScript(text="late", latency_s=60.0))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.model.requests)
+    assert await gateway.told(chat, "/stop") == ["⏹ Stopped."]
+    assert await gateway.told(chat, "next") == ["⏹ Stopped.", "echo: next"]
+
+
+async def test_stop_while_a_tool_runs(gateway: GatewayProcess, chat: int) -> None:
+    fetch = Call("web_fetch", {"url": "http://192.0.2.1/"})
+    gateway.model.script(ReplyScript(tool_calls=(fetch,)))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.model.requests)
+    answers = await gateway.told(chat, "/stop")
+    assert answers[-1].endswith("Stopped.")
+    assert (await gateway.told(chat, "next"))[-1] == "echo: next"
+
+
+async def test_stop_with_nothing_to_stop_says_so(gateway: GatewayProcess, chat: int) -> None:
+    assert await gateway.told(chat, "/stop") == ["Nothing is running."]
+
+
+async def test_new_begins_an_empty_conversation(gateway: GatewayProcess, chat: int) -> None:
+    await gateway.told(chat, "first")
+    answers = await gateway.told(chat, "/new")
+    assert "New conversation" in answers[-1]
+    await gateway.told(chat, "second")
+    texts = [
+        m["content"] for m in gateway.model.requests[-1].body["messages"] if m["role"] != "system"
+    ]
+    assert len(texts) == 1
+    assert texts[0].startswith("second")
+
+
+async def test_new_is_carried_out_in_its_place_in_the_queue(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    gateway.model.latency_s = 0.2
+    for text in ("first", "/new", "second"):
+        await gateway.api.user_says(chat, text)
+    await gateway.idle()
+    first, new, second = gateway.api.answers(chat)
+    assert (first, second) == ("echo: first", "echo: second")
+    assert "New conversation" in new
+    assert "first" not in str(gateway.model.requests[-1].body["messages"][1:])
+
+
+async def test_status_tells_strangers_less_than_the_owner(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    (stranger,) = await gateway.told(chat, "/status")
+    assert "Model: stand-in" in stranger
+    assert "polling" not in stranger
+    owner = (await gateway.told(OWNER, "/status"))[-1]
+    assert "polling" in owner
+
+
+async def test_a_chosen_model_is_asked(gateway: GatewayProcess, chat: int) -> None:
+    assert "other" in (await gateway.told(chat, "/model other"))[-1]
+    await gateway.told(chat, "hi")
+    assert gateway.model.requests[-1].body["model"] == "other"
+    assert "other" in (await gateway.told(chat, "/model"))[-1]
+    await gateway.told(chat, "/new")
+    await gateway.told(chat, "hi")
+    assert gateway.model.requests[-1].body["model"] == "fake"
+
+
+async def test_a_model_that_does_not_exist_changes_nothing(gateway: GatewayProcess) -> None:
+    answer = (await gateway.told(OWNER, "/model nonsense"))[-1]
+    assert "nonsense" in answer
+    assert "It stays stand-in" in answer
+    assert (await gateway.told(OWNER, "hi"))[-1] == "echo: hi"
+
+
+async def test_help_and_start_need_no_model(gateway: GatewayProcess, chat: int) -> None:
+    (help_,) = await gateway.told(chat, "/help")
+    assert all(f"/{name}" in help_ for name in ("new", "status", "model", "stop"))
+    assert "/help" in (await gateway.told(chat, "/start"))[-1]
+    assert gateway.model.requests == []
+
+
+async def test_an_unknown_command_is_a_message(gateway: GatewayProcess, chat: int) -> None:
+    assert await gateway.told(chat, "/frobnicate") == ["echo: /frobnicate"]
+
+
+async def test_an_edit_replaces_a_message_that_waits(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(ReplyScript(text="first", latency_s=0.6))
+    await gateway.api.user_says(chat, "one")
+    await gateway.until(lambda: gateway.model.requests)
+    waiting = await gateway.api.user_says(chat, "tow")
+    answers = await gateway.told(chat, "two", edit_of=waiting.message_id)
+    assert answers == ["first", "echo: two"]
+    assert "tow" not in str(gateway.model.requests[-1].body)
+
+
+async def test_an_edit_of_an_answered_message_is_answered_anew(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    said = await gateway.api.user_says(chat, "one")
+    await gateway.idle()
+    answers = await gateway.told(chat, "two", edit_of=said.message_id)
+    assert answers == ["echo: one", "echo: two"]
+
+
+async def test_an_edit_that_changes_nothing_is_not_answered(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    said = await gateway.api.user_says(chat, "one")
+    await gateway.idle()
+    assert await gateway.told(chat, "one", edit_of=said.message_id) == ["echo: one"]

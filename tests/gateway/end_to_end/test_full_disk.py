@@ -1,0 +1,86 @@
+"""A full disk: nothing is confirmed that is not stored, and it goes on when there is room."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+# Kore takes in nothing below 50 MB of free disk; the file system must have room for more.
+SIZE_MB = 56
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, in memory."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = f"size={SIZE_MB}m,mode=0700"
+    mounting = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True
+    )
+    if mounting.returncode != 0:
+        pytest.skip("a small file system can only be mounted by root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+async def test_a_full_disk_stops_the_intake_until_there_is_room(
+    small_disk: Path, bot_api: BotApi, model_server: ModelServer
+) -> None:
+    async with GatewayProcess(small_disk, bot_api, model_server) as gateway:
+        assert await gateway.told(7, "before") == ["echo: before"]
+        filler = small_disk / "filler"
+        filler.write_bytes(bytes(10 * 2**20))
+        confirmed = bot_api.confirmed_offset
+        await bot_api.user_says(7, "meanwhile")
+        await gateway.until(lambda: "taking in nothing" in gateway.written())
+        assert bot_api.confirmed_offset == confirmed
+        assert len(bot_api.pending_updates) == 1
+        filler.unlink()
+        await gateway.idle()
+        assert bot_api.answers(7) == ["echo: before", "echo: meanwhile"]
+
+
+async def test_what_cannot_be_written_at_all_is_not_lost(
+    small_disk: Path, bot_api: BotApi, model_server: ModelServer
+) -> None:
+    async with GatewayProcess(small_disk, bot_api, model_server) as gateway:
+        model_server.latency_s = 0.5
+        await bot_api.user_says(7, "hi")
+        await gateway.until(lambda: model_server.requests)
+        # Full to the last byte, while the answer is on its way and has to be stored.
+        filler = small_disk / "filler"
+        _fill(filler)
+        await gateway.until(lambda: "disk is full" in gateway.output())
+        assert bot_api.answers(7) == []
+        filler.unlink()
+        await gateway.idle()
+        assert bot_api.answers(7) == ["echo: hi"]
+
+
+async def test_a_log_that_cannot_be_written_costs_no_answer(alone: GatewayProcess) -> None:
+    alone.configure({"logging": {"file": "/dev/full"}})
+    async with alone:
+        assert await alone.told(7, "hi") == ["echo: hi"]
+        assert "everybody may use this bot" in alone.output()
+
+
+def _fill(file: Path) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
+    try:
+        for block in (2**20, 4096, 1):
+            try:
+                while os.write(descriptor, bytes(block)) == block:
+                    pass
+            except OSError:
+                continue
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,113 @@
+"""What people see when the gateway dies in the middle, or is told to stop there."""
+
+import signal
+
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+TEXT = "One two three four five six seven eight nine ten eleven twelve."
+
+
+async def test_a_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess) -> None:
+    await alone.start()
+    alone.model.script(ReplyScript(text=TEXT, pieces=40, chunk_delay_s=0.1))
+    await alone.api.user_says(7, "go")
+    # The second version proves that the first one's id came back and was kept.
+    await alone.until(lambda: "editMessageText" in alone.methods(7))
+    await alone.kill()
+    alone.model.script("The whole answer.")
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(7) == ["The whole answer."]
+    assert len(alone.api.sends) == 1
+
+
+async def test_a_clean_restart_ends_what_runs_and_changes_no_byte_of_the_past(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    write = Call("write_file", {"path": "a.txt", "content": "ä😀\n"})
+    alone.model.script(ReplyScript(tool_calls=(write,)), ReplyScript(text="Done.", latency_s=0.5))
+    await alone.api.user_says(7, "write ü")
+    await alone.until(lambda: len(alone.model.requests) == 2)
+    await alone.stop()
+    assert alone.api.answers(7) == ["Done."]
+    await alone.start()
+    assert await alone.told(7, "again") == ["Done.", "echo: again"]
+    before, after = (asked.raw for asked in alone.model.requests[-2:])
+    assert after.startswith(before[: before.rindex(b"]")])
+
+
+async def test_a_stop_between_two_steps_is_finished_after_the_start(alone: GatewayProcess) -> None:
+    await alone.start()
+    write = Call("append_file", {"path": "list.txt", "content": "one\n"})
+    alone.model.script(ReplyScript(tool_calls=(write,), latency_s=0.5))
+    await alone.api.user_says(7, "go")
+    await alone.until(lambda: alone.model.requests)
+    await alone.stop()
+    assert alone.api.answers(7) == []
+    assert not (alone.workspace / "list.txt").exists()
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(7) == ["echo: go"]
+    assert (alone.workspace / "list.txt").read_text() == "one\n"
+    assert len(alone.model.requests) == 2
+
+
+async def test_a_second_signal_ends_it_at_once_and_loses_nothing(alone: GatewayProcess) -> None:
+    await alone.start()
+    alone.model.script(ReplyScript(text="late", latency_s=60.0))
+    await alone.api.user_says(7, "hi")
+    await alone.until(lambda: alone.model.requests)
+    alone.signal(signal.SIGTERM)
+    await alone.api.wait_for(lambda: not alone.api.polling)
+    alone.signal(signal.SIGTERM)
+    assert await alone.ended() == 1
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(7) == ["echo: hi"]
+
+
+async def test_what_was_written_while_it_was_down_is_answered_in_order(
+    alone: GatewayProcess,
+) -> None:
+    for text in ("one", "two", "three"):
+        await alone.api.user_says(7, text)
+    async with alone:
+        await alone.idle()
+        assert alone.api.answers(7) == ["echo: one", "echo: two", "echo: three"]
+
+
+async def test_a_tool_that_has_run_does_not_run_again_after_a_kill(alone: GatewayProcess) -> None:
+    await alone.start()
+    write = Call("append_file", {"path": "log.txt", "content": "once\n"})
+    alone.model.script(ReplyScript(tool_calls=(write,)), ReplyScript(text="x", latency_s=60.0))
+    await alone.api.user_says(7, "go")
+    await alone.until(lambda: len(alone.model.requests) == 2)
+    await alone.kill()
+    await alone.start()
+    await alone.idle()
+    assert (alone.workspace / "log.txt").read_text() == "once\n"
+    assert alone.api.answers(7) == ["echo: go"]
+    # The model is asked again with the very request whose answer was lost.
+    assert alone.model.requests[2].raw == alone.model.requests[1].raw
+
+
+async def test_a_turn_that_never_gets_anywhere_is_given_up_and_can_be_replayed(
+    alone: GatewayProcess,
+) -> None:
+    alone.model.mind = lambda body: ReplyScript(text="never", latency_s=60.0)
+    await alone.api.user_says(7, "hi")
+    for life in range(1, 4):
+        await alone.start()
+        await alone.until(lambda life=life: len(alone.model.requests) == life)  # type: ignore[misc]
+        await alone.kill()
+    alone.model.mind = lambda body: ReplyScript(text="at last")
+    await alone.start()
+    await alone.idle()
+    (answer,) = alone.api.answers(7)
+    assert "kore replay 1" in answer
+    replayed = await alone.kore("replay", "1")
+    assert (replayed.code, replayed.err) == (0, "")
+    await alone.idle()
+    assert alone.api.answers(7)[1:] == ["at last"]

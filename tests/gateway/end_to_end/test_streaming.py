@@ -1,0 +1,87 @@
+"""An answer that takes a while is one message that grows."""
+
+import pytest
+
+from tests.fakes.faults import lost_response
+from tests.fakes.model_script import Break, Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+TEXT = "One two three four five six seven eight nine ten eleven twelve."
+
+
+def slow(text: str = TEXT, **more: object) -> ReplyScript:
+    return ReplyScript(text=text, pieces=4, chunk_delay_s=0.3, **more)  # type: ignore[arg-type]
+
+
+async def test_a_slow_answer_grows_in_one_message(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(slow())
+    assert await gateway.told(chat, "go") == [TEXT]
+    effects = gateway.effects(chat)
+    assert effects[0].method == "sendChatAction"
+    assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
+    shown = [e for e in effects if e.method != "sendChatAction"]
+    assert {e.message_id for e in shown} == {shown[0].message_id}
+    texts = [e.text or "" for e in shown]
+    assert all(TEXT.startswith(text) for text in texts)
+    assert len(texts[0]) < len(TEXT)
+    assert all(e.params["link_preview_options"] == {"is_disabled": True} for e in shown)
+
+
+async def test_typing_shows_while_the_model_is_silent(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(ReplyScript(text="late", latency_s=1.5))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.effects(chat))
+    assert [e.method for e in gateway.effects(chat)] == ["sendChatAction"]
+    await gateway.idle()
+    assert gateway.methods(chat) == ["sendMessage"]
+    assert gateway.api.answers(chat) == ["late"]
+
+
+async def test_a_tool_turn_grows_in_the_same_message(gateway: GatewayProcess, chat: int) -> None:
+    look = (Call("list_dir", {"path": "."}),)
+    gateway.model.script(slow("Let me look at the folder first, please wait.", tool_calls=look))
+    gateway.model.script(slow())
+    (answer,) = await gateway.told(chat, "go")
+    assert answer == f"Let me look at the folder first, please wait.\n\n{TEXT}"
+    assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
+
+
+async def test_a_retry_voids_what_was_shown(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(slow("Words that nobody should keep.", breaks=Break("reset", after=4)))
+    gateway.model.script(slow())
+    assert await gateway.told(chat, "go") == [TEXT]
+    assert len(gateway.model.requests) == 2
+    assert any((effect.text or "").startswith("Words") for effect in gateway.effects(chat))
+
+
+async def test_a_long_streamed_answer_is_edited_then_continued(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    words = [f"word{n}" for n in range(1_200)]
+    gateway.model.script(slow(" ".join(words)))
+    parts = await gateway.told(chat, "go")
+    assert " ".join(parts).split() == words
+    sent = [e.message_id for e in gateway.effects(chat) if e.method == "sendMessage"]
+    assert [shown.message_id for shown in gateway.api.chat(chat) if shown.from_bot] == sent
+    edited = {e.message_id for e in gateway.effects(chat) if e.method == "editMessageText"}
+    assert edited <= {sent[0]}
+
+
+async def test_a_lost_preview_is_said_again_marked(gateway: GatewayProcess, chat: int) -> None:
+    gateway.api.fail("sendMessage", lost_response)
+    gateway.model.script(slow())
+    stray, answer = await gateway.told(chat, "go")
+    assert TEXT.startswith(stray)
+    assert answer.startswith("↻")
+    assert answer.endswith(TEXT)
+
+
+async def test_a_group_is_told_in_reply(gateway: GatewayProcess) -> None:
+    group = -100_800
+    gateway.model.script(slow())
+    asked = await gateway.api.user_says(group, "@kore_test_bot go", user_id=5)
+    await gateway.idle()
+    assert gateway.api.answers(group) == [TEXT]
+    (shown,) = [message for message in gateway.api.chat(group) if message.from_bot]
+    assert shown.reply_to == asked.message_id

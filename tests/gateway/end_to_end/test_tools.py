@@ -1,0 +1,121 @@
+"""What people may have done from a chat, whose memory is whose, and what the model is sent."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def calls(name: str, **arguments: Any) -> ReplyScript:
+    return ReplyScript(tool_calls=(Call(name, arguments),))
+
+
+def result(gateway: GatewayProcess) -> str:
+    """What the model was told of its last call."""
+    last: Mapping[str, str] = gateway.model.requests[-1].body["messages"][-1]
+    assert last["role"] == "tool"
+    return last["content"]
+
+
+def system_prompt(gateway: GatewayProcess) -> str:
+    return str(gateway.model.requests[-1].body["messages"][0]["content"])
+
+
+async def test_a_new_file_is_written(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(calls("write_file", path="notes/new.txt", content="hello"), "Done.")
+    assert await gateway.told(chat, "write it") == ["Done."]
+    assert (gateway.workspace / "notes" / "new.txt").read_text() == "hello"
+
+
+async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, chat: int) -> None:
+    (gateway.workspace / "precious.txt").write_text("mine")
+    gateway.model.script(calls("write_file", path="precious.txt", content="x"), "I could not.")
+    assert await gateway.told(chat, "overwrite it") == ["I could not."]
+    assert (gateway.workspace / "precious.txt").read_text() == "mine"
+    assert "terminal" in result(gateway)
+
+
+async def test_commands_are_off(gateway: GatewayProcess) -> None:
+    gateway.model.script(calls("exec", command="touch ran"), "No.")
+    assert (await gateway.told(OWNER, "run it"))[-1] == "No."
+    assert not (gateway.workspace / "ran").exists()
+    assert result(gateway)
+
+
+@pytest.mark.parametrize("path", ["../config.json", "../kore.db", "/etc/passwd"])
+async def test_nothing_outside_the_workspace_is_read(
+    gateway: GatewayProcess, chat: int, path: str
+) -> None:
+    gateway.model.script(calls("read_file", path=path), "No.")
+    await gateway.told(chat, "read it")
+    assert "outside" in result(gateway)
+
+
+async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
+    (gateway.workspace / "USER.md").write_text("The owner lives in Elmstreet.")
+    gateway.model.script(calls("remember", text="the safe opens with 4711"), "Noted.")
+    await gateway.told(OWNER, "remember it")
+    gateway.model.script(calls("remember", text="likes tea"), "Noted.")
+    await gateway.told(chat, "remember this")
+    memory = gateway.workspace / "memory"
+    assert "4711" in (memory / "MEMORY.md").read_text()
+    assert "likes tea" in (memory / "telegram" / str(chat) / "MEMORY.md").read_text()
+
+    await gateway.told(chat, "what do you know?")
+    assert "likes tea" in system_prompt(gateway)
+    assert "4711" not in system_prompt(gateway)
+    assert "Elmstreet" not in system_prompt(gateway)
+    await gateway.told(OWNER, "and of me?")
+    assert "4711" in system_prompt(gateway)
+    assert "Elmstreet" in system_prompt(gateway)
+    assert "likes tea" not in system_prompt(gateway)
+
+
+async def test_a_group_sees_nobodys_memory(gateway: GatewayProcess) -> None:
+    gateway.model.script(calls("remember", text="the owner's birthday is in May"), "Noted.")
+    await gateway.told(OWNER, "remember it")
+    await gateway.told(-100_900, "@kore_test_bot who am I?", user_id=OWNER)
+    assert "birthday" not in system_prompt(gateway)
+
+
+async def test_what_is_forbidden_to_a_stranger_is_not_told_through_the_memory_file(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    (gateway.workspace / "memory").mkdir(exist_ok=True)
+    (gateway.workspace / "memory" / "MEMORY.md").write_text("- the canary sings\n")
+    gateway.model.script(calls("read_file", path="memory/MEMORY.md"), "Done.")
+    await gateway.told(chat, "read the owner's memory")
+    assert "canary" not in result(gateway)
+
+
+async def test_every_request_continues_the_one_before_byte_by_byte(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    path = f"turns-{chat}.txt"
+    gateway.model.script(
+        "One.",
+        calls("write_file", path=path, content="ä😀\n"),
+        "Two.",
+        calls("read_file", path=path),
+        calls("append_file", path=path, content="more\n"),
+        "Three.",
+        "Four.",
+        ReplyScript(
+            text="Both:",
+            tool_calls=(Call("list_dir", {"path": "."}), Call("read_file", {"path": path})),
+        ),
+        "Five.",
+        "Six.",
+    )
+    for n in range(1, 7):
+        await gateway.told(chat, f"turn {n} ü")
+    assert len(gateway.model.requests) == 10
+    for asked, following in pairwise(gateway.model.requests):
+        assert list(asked.body)[-1] == "messages", "what grows comes last"
+        assert following.raw.startswith(asked.raw[: asked.raw.rindex(b"]")])
