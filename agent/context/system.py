@@ -11,6 +11,7 @@ from stat import S_ISREG
 from agent.prompts import fill
 
 LIMIT_CHARS = 20_000
+_FILES_KEPT = 64
 _FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
 
 
@@ -65,6 +66,8 @@ class Workspace:
             mark = (found.st_mtime_ns, found.st_size)
             seen = self._seen.get(path)
             if seen is None or seen[0] != mark:
+                if len(self._seen) >= _FILES_KEPT:
+                    del self._seen[next(iter(self._seen))]
                 seen = self._seen[path] = (mark, _beginning(path) if S_ISREG(found.st_mode) else "")
         except OSError:
             self._seen.pop(path, None)

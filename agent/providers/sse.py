@@ -96,14 +96,16 @@ class EventReader:
         return self._add(data)
 
     def _add(self, data: str) -> JsonObject | None:
-        """Most events are one line: try at once, and wait for more lines only when that fails."""
+        """Most events are one line: try that at once; more lines are read at the event's end."""
+        if not self._data:
+            if not data.strip():
+                return None
+            try:
+                return _object(json.loads(data))
+            except (ValueError, RecursionError):
+                pass
         self._data.append(data)
-        try:
-            found = json.loads("\n".join(self._data))
-        except (ValueError, RecursionError):
-            return None
-        self._data = []
-        return _object(found)
+        return None
 
     def _end_of_event(self) -> JsonObject | None:
         text = "\n".join(self._data)

@@ -1,6 +1,7 @@
 """The system prompt: made of the workspace's files, the same as long as they are."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,20 @@ def test_others_are_told_nothing_of_the_owner(workspace: Workspace) -> None:
     assert "USER.md" not in text
     assert "Mia" not in text
     assert "tea" not in prompt(workspace)
+
+
+def test_the_memories_of_very_many_people_are_all_read_and_do_not_pile_up(
+    workspace: Workspace,
+) -> None:
+    people = [workspace.folder / "memory" / "telegram" / f"{n}" / "MEMORY.md" for n in range(100)]
+    for number, path in enumerate(people):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"- number {number} " + "x" * 10_000)
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            for number, path in enumerate(people):
+                assert f"- number {number} " in workspace.system_prompt(path, path).text
+        assert tracemalloc.get_traced_memory()[0] < 900_000
+    finally:
+        tracemalloc.stop()

@@ -55,6 +55,17 @@ def test_an_object_over_several_data_lines_is_one_object() -> None:
     assert read(b'data: {"a":\ndata: 1}\n\n') == [{"a": 1}]
 
 
+def test_an_object_over_very_many_lines_is_read_in_linear_time() -> None:
+    # Trying again at every line would take minutes; the suite's time limit would end it.
+    lines = b"data: 1,\n" * 300_000
+    (found,) = read(b'data: {"a": [\n' + lines + b"data: 1]}\n\n")
+    assert len(found["a"]) == 300_001
+
+
+def test_an_empty_data_line_is_no_part_of_the_next_event() -> None:
+    assert read(b'data:\ndata: {"a": 1}\ndata: {"b": 2}\n') == [{"a": 1}, {"b": 2}]
+
+
 def test_events_without_blank_lines_come_at_once() -> None:
     assert EventReader().feed(b'data: {"a": 1}\n') == [{"a": 1}]
 
