@@ -1,16 +1,25 @@
-"""The layers of the configuration: files, environment, command line; later ones win key by key."""
+"""The layers of the configuration: each a source of pydantic-settings that says what it set."""
 
-import types
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import PydanticBaseSettingsSource
 
 from gateway.settings.document import kind_of, parse
-from gateway.settings.place import Key, Place, Value, dotted, printable
-from gateway.settings.schema import Section, Settings
+from gateway.settings.keys import (
+    catalogue,
+    default_of,
+    environment_names,
+    guess,
+    leaf_types,
+    whole_sections,
+)
+from gateway.settings.place import Key, Place, Value, dotted
+from gateway.settings.references import PATHS, References, has_reference
+from gateway.settings.schema import Settings
 
 RESERVED = ("HOME", "CONFIG")
 # What a folder brings along may set these and no more: nothing that names an address, a key,
@@ -26,61 +35,57 @@ _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no"
 _WORDS |= {"on": True, "off": False}
 
 
-@dataclass(slots=True)
-class Layers:
-    """Merges layer over layer; `complaints` collects one line for each thing that is wrong."""
+class Layer(PydanticBaseSettingsSource):
+    """One layer's values; `complaints` collects one line for each thing that is wrong with them.
 
-    values: dict[Key, Value] = field(default_factory=dict)
-    complaints: list[str] = field(default_factory=list)
+    Called after the layers above it: it gives, ready for use, what they have left open.
+    """
 
-    def add_file(self, found: Mapping[str, Any], place: Place) -> None:
-        for section, content in found.items():
-            if section in whole_sections():
-                self._put((section,), content, place)
-            elif section not in catalogue():
-                self._complain(place, (section,), f"unknown section{_guess(section, _sections())}")
-            elif not isinstance(content, dict):
-                self._complain(
-                    place, (section,), f"found {kind_of(content)}, expected an object with its keys"
-                )
-            else:
-                for key, value in content.items():
-                    if self._known(section, key, place):
-                        self._put((section, key), value, place)
+    def __init__(self, references: References) -> None:
+        super().__init__(Settings)
+        self.references = references
+        self.values: dict[Key, Value] = {}
+        self.complaints: list[str] = []
 
-    def add_environment(self, environ: Mapping[str, str], cwd: Path) -> None:
-        """Every `KORE_…` variable that is meant for us. An empty one counts as not set."""
-        origin: dict[Key, str] = {}
-        for name in sorted(environ):
-            rest = name.removeprefix("KORE_")
-            if rest == name or rest in RESERVED or not environ[name]:
-                continue
-            place = Place("environment", name, cwd)
-            key = self._key_of(rest, place)
-            if key is None:
-                continue
-            if key in origin:
-                self._complain(place, key, f"set twice, also by {origin[key]}; keep one of them")
-            origin[key] = name
-            self._put(key, self.coerce(key, environ[name], place), place)
+    def __call__(self) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        for key in filter(self._open, list(self.values)):
+            self.values[key] = self._ready(key, self.values[key])
+            section = tree if len(key) == 1 else tree.setdefault(key[0], {})
+            section[key[-1]] = self.values[key].value
+        return tree
 
-    def add_overrides(self, overrides: Mapping[str, Any], cwd: Path) -> None:
-        """`{"agent.model": …}` from the command line; None means that it was not given."""
-        place = Place("command line", "command line", cwd)
-        for name, value in overrides.items():
-            if value is None:
-                continue
-            section, _, key = name.partition(".")
-            if section in whole_sections() and not key:
-                self._put((section,), value, place)
-            elif section not in catalogue():
-                self._complain(place, (section,), f"unknown section{_guess(section, _sections())}")
-            elif self._known(section, key, place):
-                text = isinstance(value, str)
-                found = self.coerce((section, key), value, place) if text else value
-                self._put((section, key), found, place)
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Unused: `__call__` gives all sections at once."""
+        raise NotImplementedError
 
-    def coerce(self, key: Key, text: str, place: Place) -> Any:
+    def _open(self, key: Key) -> bool:
+        """Whether no layer above sets this key; a list or a map is set as a whole."""
+        above = self.current_state
+        if len(key) > 1:
+            above = above.get(key[0], {})
+        return key[-1] not in above
+
+    def _ready(self, key: Key, held: Value) -> Value:
+        if held.place.kind != "project" and has_reference(held.value):
+            value = self.references.expand(held.value, key, held.place)
+            lacking = any(lack.loc[:2] == key for lack in self.references.missing)
+            if lacking and key[0] == "telegram":
+                value = default_of(key)
+            elif isinstance(value, str) and not has_reference(value) and len(key) > 1:
+                value = self._coerce(key, value, held.place)
+            held = Value(value, held.place, quotable=False)
+        if key not in PATHS or not isinstance(held.value, str | Path):
+            return held
+        try:
+            path = self.references.absolute(key, str(held.value), held.place)
+        except (RuntimeError, ValueError):
+            said = "found a ~name that is nobody's home, expected a path"
+            self._complain(held.place, key, said)
+            return held
+        return Value(path, held.place, held.quotable)
+
+    def _coerce(self, key: Key, text: str, place: Place) -> Any:
         """What a text from outside JSON means for a key; left as it is when it means nothing."""
         kinds = leaf_types(key)
         if kinds & {tuple, dict}:
@@ -103,21 +108,54 @@ class Layers:
                     continue
         return text
 
-    def _put(self, key: Key, value: Any, place: Place) -> None:
-        if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
-            self._complain(
-                place,
-                key,
-                "a project's own file may not set this; put it into the user's config.json",
-            )
-            return
-        self.values[key] = Value(value, place)
+    def _known(self, place: Place, *loc: str) -> bool:
+        """Whether the schema has this section, or this key of a section with keys."""
+        names = catalogue().get(loc[0], ()) if loc[1:] else tuple(Settings.model_fields)
+        if loc[-1] not in names:
+            kind = "key" if loc[1:] else "section"
+            self._complain(place, loc, f"unknown {kind}{guess(loc[-1], names)}")
+        return loc[-1] in names
 
-    def _known(self, section: str, key: str, place: Place) -> bool:
-        if key in catalogue()[section]:
-            return True
-        self._complain(place, (section, key), f"unknown key{_guess(key, catalogue()[section])}")
-        return False
+    def _complain(self, place: Place, key: Key, text: str) -> None:
+        self.complaints.append(f"{place}: {dotted(key)}: {text}")
+
+
+class CommandLine(Layer):
+    """`{"agent.model": …}` from the command line; None means that it was not given."""
+
+    def __init__(self, overrides: Mapping[str, Any], cwd: Path, references: References) -> None:
+        super().__init__(references)
+        place = Place("command line", "command line", cwd)
+        for name, value in overrides.items():
+            if value is None:
+                continue
+            section, _, key = name.partition(".")
+            if section in whole_sections() and not key:
+                self.values[section,] = Value(value, place)
+            elif self._known(place, section) and self._known(place, section, key):
+                text = isinstance(value, str)
+                found = self._coerce((section, key), value, place) if text else value
+                self.values[section, key] = Value(found, place)
+
+
+class Environment(Layer):
+    """Every `KORE_…` variable that is meant for us. An empty one counts as not set."""
+
+    def __init__(self, cwd: Path, references: References) -> None:
+        super().__init__(references)
+        prefix, environ = self.config["env_prefix"], references.environ
+        for name in sorted(environ):
+            rest = name.removeprefix(prefix)
+            if rest == name or rest in RESERVED or not environ[name]:
+                continue
+            place = Place("environment", name, cwd)
+            key = self._key_of(rest, place)
+            if key is None:
+                continue
+            if key in self.values:
+                other = self.values[key].place.name
+                self._complain(place, key, f"set twice, also by {other}; keep one of them")
+            self.values[key] = Value(self._coerce(key, environ[name], place), place)
 
     def _key_of(self, rest: str, place: Place) -> Key | None:
         lowered = rest.lower()
@@ -129,78 +167,52 @@ class Layers:
                 key = rest[len(prefix) :].removeprefix("_").lower()
                 if key in keys and rest == rest.upper():
                     return (section, key)
-                names = {f"{prefix}{name.upper()}": name for name in keys}
+                names = [f"{prefix}{name.upper()}" for name in keys]
                 self._stray(rest, names, place, certain=True)
                 return None
-        self._stray(rest, _environment_names(), place, certain=False)
+        self._stray(rest, environment_names(), place, certain=False)
         return None
 
-    def _stray(
-        self, rest: str, names: Mapping[str, Any] | tuple[str, ...], place: Place, *, certain: bool
-    ) -> None:
+    def _stray(self, rest: str, names: Sequence[str], place: Place, *, certain: bool) -> None:
         """A name close to one of ours is a slip of the pen; a distant one is somebody else's."""
         single = rest.replace("__", "_").upper()
-        close = get_close_matches(single, list(names), n=1, cutoff=0.5 if certain else 0.85)
+        close = get_close_matches(single, names, n=1, cutoff=0.5 if certain else 0.85)
         if close:
             self.complaints.append(f"{place}: unknown name; did you mean KORE_{close[0]}?")
         elif certain:
             known = ", ".join(f"KORE_{name}" for name in names)
             self.complaints.append(f"{place}: unknown name; expected one of {known}")
 
-    def _complain(self, place: Place, key: Key, text: str) -> None:
-        self.complaints.append(f"{place}: {dotted(key)}: {text}")
+
+class File(Layer):
+    """The object of a configuration file, the user's own or a project's."""
+
+    def __init__(self, found: Mapping[str, Any], place: Place, references: References) -> None:
+        super().__init__(references)
+        for section, content in found.items():
+            if section in whole_sections():
+                self._put((section,), content, place)
+            elif self._known(place, section):
+                if not isinstance(content, dict):
+                    said = f"found {kind_of(content)}, expected an object with its keys"
+                    self._complain(place, (section,), said)
+                    continue
+                for key, value in content.items():
+                    if self._known(place, section, key):
+                        self._put((section, key), value, place)
+
+    def _put(self, key: Key, value: Any, place: Place) -> None:
+        if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
+            said = "a project's own file may not set this; put it into the user's config.json"
+            self._complain(place, key, said)
+        else:
+            self.values[key] = Value(value, place)
 
 
-@cache
-def catalogue() -> dict[str, tuple[str, ...]]:
-    """Section -> its keys, for sections with keys of their own."""
-    return {
-        name: tuple(info.annotation.model_fields)
-        for name, info in Settings.model_fields.items()
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section)
-    }
+class Defaults(Layer):
+    """The schema's own defaults, as far as they are paths and so depend on Kore's folder."""
 
-
-@cache
-def whole_sections() -> tuple[str, ...]:
-    """Sections that are one value: a list, or a map with names of the user's choice."""
-    return tuple(name for name in Settings.model_fields if name not in catalogue())
-
-
-@cache
-def leaf_types(key: Key) -> frozenset[type]:
-    """The plain types that a key accepts: bool, int, float, str, tuple, dict, NoneType."""
-    info = Settings.model_fields[key[0]]
-    if len(key) > 1:
-        section = info.annotation
-        assert isinstance(section, type)
-        assert issubclass(section, Section)
-        info = section.model_fields[key[1]]
-    return frozenset(_types(info.annotation))
-
-
-def _types(annotation: Any) -> set[type]:
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _types(get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        return set().union(*(_types(arg) for arg in get_args(annotation)))
-    if origin is Literal:
-        return {str}
-    return {origin or annotation}
-
-
-def _sections() -> tuple[str, ...]:
-    return tuple(Settings.model_fields)
-
-
-def _environment_names() -> tuple[str, ...]:
-    pairs = [f"{s}_{key}" for s, keys in catalogue().items() for key in keys]
-    return tuple(name.upper() for name in [*pairs, *whole_sections()])
-
-
-def _guess(name: str, known: tuple[str, ...]) -> str:
-    close = get_close_matches(printable(name).lower(), known, n=1, cutoff=0.6)
-    if close:
-        return f'; did you mean "{close[0]}"?'
-    return f"; expected one of {', '.join(known)}"
+    def __init__(self, references: References) -> None:
+        super().__init__(references)
+        place = Place("default", "default", references.home)
+        self.values = {key: Value(default_of(key), place) for key in PATHS}

@@ -1,4 +1,4 @@
-"""`${NAME}` in values: from the environment, else from secrets.json."""
+"""What values refer to: `${NAME}` to the environment, else to secrets.json; `~` to a folder."""
 
 import re
 from collections.abc import Mapping
@@ -8,49 +8,89 @@ from typing import Any
 
 from agent.errors import ConfigError
 from gateway.settings.document import kind_of, private, read_object
-from gateway.settings.place import Loc, Missing, Place, dotted, printable
+from gateway.settings.place import Key, Loc, Missing, Place, dotted, printable
 
+PATHS: tuple[Key, ...] = (
+    ("agent", "workspace"),
+    ("security", "policy_file"),
+    ("store", "url"),
+    ("logging", "file"),
+)
+# References in these sections matter only once the model, the bot or the server is used.
+_DEFERRED = ("model_list", "telegram", "mcp_servers")
+_DROPPED = ("api_key", "api_base", "url")
+_STORE = "sqlite:///"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(slots=True)
 class References:
-    """Replaces references in strings at any depth and notes those that lead nowhere."""
+    """Replaces references in strings at any depth and notes those that lead nowhere.
+
+    `complaints` has a line for each that is malformed, or needed whatever is in use.
+    """
 
     environ: Mapping[str, str]
     secrets: Mapping[str, str]
+    home: Path
     missing: list[Missing] = field(default_factory=list)
-    malformed: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
 
     def expand(self, value: Any, loc: Loc, place: Place) -> Any:
-        """The value with its references filled in; one that leads nowhere stays as written."""
+        """The value with its references filled in; one that leads nowhere stays as written.
+
+        A key or an address in a map is dropped then: better none than such a text.
+        """
         match value:
             case str():
                 return self._text(value, loc, place) if "${" in value else value
             case list():
                 return [self.expand(item, (*loc, n), place) for n, item in enumerate(value)]
             case dict():
-                return {key: self.expand(v, (*loc, key), place) for key, v in value.items()}
+                filled = {key: self.expand(v, (*loc, key), place) for key, v in value.items()}
+                gone = {lack.loc[-1] for lack in self.missing if lack.loc[:-1] == loc}
+                return {k: v for k, v in filled.items() if k not in gone or k not in _DROPPED}
             case _:
                 return value
+
+    def absolute(self, key: Key, text: str, place: Place) -> str:
+        """The value of one of `PATHS`, from the folder of `place` on.
+
+        Raises `ValueError` or `RuntimeError` for a `~name` that is nobody's home.
+        """
+        scheme = _STORE if key == ("store", "url") else ""
+        if not text.startswith(scheme) or text == scheme:
+            return text
+        path = place.folder / expand_home(text.removeprefix(scheme), self.home, self.environ)
+        return f"{scheme}{path}"
 
     def _text(self, text: str, loc: Loc, place: Place) -> str:
         def fill(match: re.Match[str]) -> str:
             name = match[1]
             if not _NAME.fullmatch(name):
-                self.malformed.append(
+                self.complaints.append(
                     f'{place}: {dotted(loc)}: found "${{{printable(name)}}}", expected the '
                     "name of an environment variable between the braces"
                 )
                 return match[0]
             found = self.environ.get(name) or self.secrets.get(name)
             if not found:
-                self.missing.append(Missing(loc, name, place))
-                return match[0]
-            return found
+                self.missing.append(lack := Missing(loc, name, place))
+                if loc[0] not in _DEFERRED:
+                    self.complaints.append(str(lack))
+            return found or match[0]
 
         return _REFERENCE.sub(fill, text)
+
+
+def expand_home(text: str, home: Path, environ: Mapping[str, str]) -> Path:
+    """A path with its `~` filled in; `~/.kore` is `home`, wherever that is."""
+    if text == "~/.kore" or text.startswith("~/.kore/"):
+        return home / text[len("~/.kore/") :]
+    if text.startswith("~/") and environ.get("HOME"):
+        return Path(environ["HOME"]) / text[2:]
+    return Path(text).expanduser()
 
 
 def has_reference(value: Any) -> bool:

@@ -5,6 +5,7 @@ What each key means to people is docs/configuration.md; `config.example.json` na
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from pydantic import (
     SecretStr,
     Strict,
 )
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.settings.place import Missing
 
@@ -207,9 +209,16 @@ class McpServer(Section):
     enabled: Flag = True
 
 
-class Settings(Section):
-    """All settings. `missing` lists references to variables that are not set, in places where
-    that matters only once they are used; `files` the files that were read."""
+class Settings(BaseSettings):
+    """All settings, as their layers give them (the highest first); without any, the defaults.
+
+    `missing` lists references to variables that are not set, in places where that matters only
+    once they are used; `files` the files that were read.
+    """
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, env_prefix="KORE_"
+    )
 
     agent: AgentSection = AgentSection()
     model_list: tuple[ModelEntry, ...] = ()
@@ -228,6 +237,28 @@ class Settings(Section):
     _missing: tuple[Missing, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
 
+    def __init__(
+        self,
+        *layers: PydanticBaseSettingsSource,
+        missing: Sequence[Missing] = (),
+        files: Sequence[Path] = (),
+    ) -> None:
+        super().__init__(layers=layers)
+        # Only now: what is missing is known once the layers were asked.
+        self._missing, self._files = tuple(missing), tuple(files)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Our layers alone: the library's own sources know neither places nor lesser rights."""
+        return tuple(init_settings()["layers"])
+
     @property
     def missing(self) -> tuple[Missing, ...]:
         return self._missing
@@ -235,9 +266,3 @@ class Settings(Section):
     @property
     def files(self) -> tuple[Path, ...]:
         return self._files
-
-    def noting(self, missing: tuple[Missing, ...], files: tuple[Path, ...]) -> "Settings":
-        """The same settings with where they came from."""
-        copy = self.model_copy()
-        copy._missing, copy._files = missing, files
-        return copy

@@ -15,7 +15,7 @@ from agent.tools.toolbox import default_tools
 from gateway.cli.verbs import VERBS, Verb
 from gateway.commands import COMMANDS
 from gateway.console.commands import CONSOLE_COMMANDS
-from gateway.settings.layers import catalogue, whole_sections
+from gateway.settings.keys import catalogue, whole_sections
 from gateway.settings.schema import ModelEntry
 from tests.house.pages import (
     DOCS,
