@@ -209,7 +209,8 @@ def _refuse(constant: str) -> float:
 
 def _is_deep(value: object, levels: int) -> bool:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_is_deep(one, levels - 1) for one in inner)
+    deeper = (one for one in inner if isinstance(one, dict | list))
+    return levels == 0 or any(_is_deep(one, levels - 1) for one in deeper)
 
 
 def _complete(raw: str) -> bool:
