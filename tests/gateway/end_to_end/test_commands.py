@@ -1,9 +1,13 @@
 """What can be typed in a chat, and what an edit of a message does."""
 
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from gateway.client import Client
+from gateway.messages import InboundMessage, Sender
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
@@ -37,14 +41,31 @@ async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) ->
     assert await gateway.told(chat, "next") == ["⏹ Stopped.", "echo: next"]
 
 
-async def test_stop_while_a_tool_runs(gateway: GatewayProcess, chat: int) -> None:
-    fetch = Call("web_fetch", {"url": "http://192.0.2.1/"})
-    gateway.model.script(ReplyScript(tool_calls=(fetch,)))
-    await gateway.api.user_says(chat, "go")
-    await gateway.until(lambda: gateway.model.requests)
-    answers = await gateway.told(chat, "/stop")
-    assert answers[-1].endswith("Stopped.")
-    assert (await gateway.told(chat, "next"))[-1] == "echo: next"
+async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess) -> None:
+    # Only the terminal may run commands; its messages come through the control socket.
+    sleep = Call("exec", {"command": "echo $$ > pid; exec sleep 600"})
+    gateway.model.script(ReplyScript(tool_calls=(sleep,)))
+    client = await Client.connect(gateway.home / "kore.sock")
+    assert client is not None
+    message = InboundMessage(
+        *("cli", "local", "stopped", Sender("0")), "event-1", "go", 0.0, options={"auto": True}
+    )
+    async with client.watch(message.session_key):
+        await client.submit(message)
+        pid = gateway.workspace / "pid"
+        await gateway.until(lambda: pid.exists() and pid.read_text().strip())
+        process = Path("/proc") / pid.read_text().strip()
+        assert process.exists()
+        assert await client.stop(message.session_key)
+        await gateway.until(lambda: not process.exists())
+        await gateway.idle()
+    later = replace(message, event_id="event-2", content="next")
+    async with client.watch(message.session_key):
+        await client.submit(later)
+        await gateway.idle()
+    told = gateway.model.requests[-1].body["messages"]
+    assert [m["role"] for m in told[1:]] == ["user", "assistant", "tool", "assistant", "user"]
+    assert "unknown" in told[3]["content"]
 
 
 async def test_stop_with_nothing_to_stop_says_so(gateway: GatewayProcess, chat: int) -> None:
