@@ -69,7 +69,7 @@ class App:
             database = Database.open(settings.store.path, check=unclean)
             stack.push_async_callback(database.close)
             await database.run(_recover)
-            agent = await _agent(settings)
+            agent = await _agent(settings, home)
             stack.push_async_callback(agent.aclose)
             watchers = Watchers()
             ways: Channels = {}
@@ -154,7 +154,7 @@ def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[Non
     return serve_health(settings.http.host, settings.http.port, app.desk, counts)
 
 
-async def _agent(settings: Settings) -> Agent:
+async def _agent(settings: Settings, home: Home) -> Agent:
     models = Models(
         default=await _default_model(settings),
         known=model_list(settings),
@@ -168,6 +168,7 @@ async def _agent(settings: Settings) -> Agent:
         web_search_results=settings.tools.web_search_results,
         restrict_to_workspace=settings.security.restrict_to_workspace,
         blocked_paths=settings.security.blocked_paths,
+        off_limits=(*home.own, *settings.files, *settings.store.files),
     )
     return Agent(
         models,

@@ -46,6 +46,11 @@ class Home:
     def audit(self) -> Path:
         return self.root / "audit"
 
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """What no tool may open; the workspace is not among it."""
+        return (self.config, self.secrets, self.socket, self.lock, self.logs, self.audit)
+
     def ensure(self) -> None:
         """Make the folder and its own parts, for its owner only (0700). Raises `ConfigError`."""
         for folder in (self.root, self.logs, self.audit):

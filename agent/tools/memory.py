@@ -20,6 +20,8 @@ from agent.types import Effect, JsonSchema, ToolResult
 TEXT_LIMIT_CHARS = 2_000
 # As much as the system prompt holds: what lies beyond would be stored and never read.
 FILE_LIMIT_CHARS = 20_000
+# One NUL would make the memory a binary file, which nothing reads or adds to any more.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 
 
@@ -38,7 +40,7 @@ class Remember:
         return load("tools/remember")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        text = " ".join(args["text"].split())
+        text = " ".join(_CONTROL.sub(" ", args["text"]).split())
         if not text:
             raise ToolError("There is nothing to remember: the text is empty.")
         if len(text) > TEXT_LIMIT_CHARS:

@@ -169,6 +169,11 @@ class StoreSection(Section):
     def path(self) -> Path:
         return Path(self.url.removeprefix("sqlite:///"))
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The database and what SQLite keeps beside it."""
+        return tuple(self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
+
 
 class LimitsSection(Section):
     cost_per_turn_usd: Number | None = None

@@ -58,3 +58,29 @@ async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
             ):
                 await asyncio.sleep(0.01)
         assert not app.reception.failures
+
+
+async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the_workspace(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secrets.json").write_text("{}")
+    (tmp_path / "secrets.json").chmod(0o600)
+    (tmp_path / "notes.md").write_text("anybody may read this")
+    overrides = {"agent.model": "offline/echo", "security.restrict_to_workspace": False}
+    settings = load_settings(
+        config=None, home=tmp_path, cwd=tmp_path, environ={}, overrides=overrides
+    )
+    wanted = ("secrets.json", "kore.db", "kore.db-wal", "kore.lock", "notes.md")
+    calls = (f'!tool read_file {{"path": "{tmp_path / name}"}}' for name in wanted)
+    message = typed("\n".join(calls))
+    async with (
+        asyncio.timeout(10),
+        App.open(settings, Home(tmp_path), channels=False) as app,
+        app.desk.watch(message.session_key) as events,
+    ):
+        await app.desk.submit(message)
+        async for event in events:
+            if isinstance(event, Delivered):
+                break
+    assert event.text.count("off limits") == 4  # type: ignore[union-attr]
+    assert "anybody may read this" in event.text  # type: ignore[union-attr]

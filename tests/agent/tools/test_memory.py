@@ -33,6 +33,21 @@ async def test_same_text_is_stored_once(call: CallContext) -> None:
     assert len(call.memory.read_text().splitlines()) == 3
 
 
+async def test_control_characters_do_not_spoil_the_file(call: CallContext) -> None:
+    await remember(call, "likes\0tea\x1b[1m")
+    await remember(call, "likes 👩‍🍳")
+    assert call.memory.read_text().endswith(": likes 👩‍🍳\n")
+    assert ": likes tea [1m\n" in call.memory.read_text()
+
+
+@pytest.mark.parametrize("text", ["\0", "\x1b"])
+async def test_control_characters_alone_are_nothing_to_remember(
+    call: CallContext, text: str
+) -> None:
+    with pytest.raises(ToolError):
+        await remember(call, text)
+
+
 async def test_facts_told_at_once_are_all_kept(call: CallContext) -> None:
     other = replace(call, session="s2")
     await asyncio.gather(*(remember(c, f"fact {i}") for i in range(10) for c in (call, other)))

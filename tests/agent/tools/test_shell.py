@@ -215,8 +215,11 @@ async def test_everything_dies_when_kore_is_killed(workspace: Path) -> None:
     try:
         pid = await pid_in(workspace / "pid")
         group = os.getpgid(pid)
-        members = [p for p in _pids() if _group(p) == group]
-        assert len(members) >= 4
+        members: list[int] = []
+        async with asyncio.timeout(10):
+            while len(members) < 4:  # both sides of the pipe, their shell and the watcher
+                await asyncio.sleep(0.01)
+                members = [p for p in _pids() if _group(p) == group]
     finally:
         kore.kill()
         kore.wait()
