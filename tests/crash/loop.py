@@ -70,12 +70,18 @@ class CrashLoop:
             self._model.latency_s = 0.02
             self._ledger = Ledger(self._api)
             self._configure()
-            while self._account.kills < self._order.kills:
-                # Some write while nobody is there, the others when the moment is near.
-                await self._ask(0.4)
-                await self._life(killed=True)
-            await self._ask(1.0)
-            await self._life(killed=False)
+            self._spare = await self._prepare()
+            try:
+                while self._account.kills < self._order.kills:
+                    # Some write while nobody is there, the others when the moment is near.
+                    await self._ask(0.4)
+                    await self._life(killed=True)
+                await self._ask(1.0)
+                await self._life(killed=False)
+            finally:
+                assert self._spare.stdin is not None, "it is a pipe"
+                self._spare.stdin.close()
+                await self._spare.wait()
             answers = {chat: self._api.answers(chat) for chat in range(1, self._order.chats + 1)}
         settle(self._account, self._jobs, answers, self._effects)
         return self._account
@@ -114,16 +120,10 @@ class CrashLoop:
 
     async def _life(self, *, killed: bool) -> None:
         """One process: from its start to its end, by SIGKILL or by a clean stop."""
-        with self._log.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "gateway",
-                "gateway",
-                env={**os.environ, "KORE_HOME": str(self._home)},
-                stdout=log,
-                stderr=log,
-            )
+        process = self._spare
+        self._spare = await self._prepare()
+        assert process.stdin is not None, "it is a pipe"
+        process.stdin.write(b"begin\n")
         try:
             polls = self._api.polls_done
             await self._until(lambda: self._api.polling or self._api.polls_done > polls, process)
@@ -142,6 +142,19 @@ class CrashLoop:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+    async def _prepare(self) -> asyncio.subprocess.Process:
+        """A gateway that begins when it is told to."""
+        with self._log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tests.crash.spare",
+                env={**os.environ, "KORE_HOME": str(self._home)},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
 
     async def _aim(self, process: asyncio.subprocess.Process) -> None:
         """Wait for the moment to kill at: a named one, or any."""
