@@ -149,6 +149,7 @@ def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[Non
             "turns_handled": app.bus.handled,
             "parts_sent": app.delivery.sent,
             "sends_failed": app.delivery.failed,
+            "parts_given_up": app.delivery.given_up,
         }
 
     return serve_health(settings.http.host, settings.http.port, app.desk, counts)

@@ -14,6 +14,7 @@ from gateway.channels.base import (
     Channel,
     Gone,
     Paced,
+    Probes,
     RateLimited,
     Refused,
     SendError,
@@ -34,6 +35,8 @@ GIVE_UP_AFTER_S = 24 * 3600
 AMBIGUOUS_TRIES = 3
 _STORE_PAUSE_S = 5.0
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
+# The last of these few tries should not meet the same trouble as the first.
+_UNCLEAR_BACKOFF_S = (1, 30)
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
@@ -70,6 +73,7 @@ class Delivery:
         self._idle.set()
         self.sent = 0
         self.failed = 0
+        self.given_up = 0
 
     async def run(self) -> None:
         """Send until cancelled; starts with what an earlier process left."""
@@ -174,6 +178,9 @@ class Delivery:
             log.info("%s has mail for a channel that is not running here", lane)
             return None
         try:
+            if due.ambiguous and isinstance(channel, Probes):
+                # Unclear tries are few: none is spent while the platform is plainly down.
+                await channel.probe()
             if isinstance(channel, Paced):
                 await channel.admit(route)
             await self._stored(outbox.take, due.seq)
@@ -209,20 +216,38 @@ class Delivery:
             case Gone() if due.message.provider_msg is not None:
                 await run(outbox.make_new, due.seq)
             case Unreachable():
-                await run(outbox.bury, due.seq, str(error), whole_lane=True)
+                await self._bury(due, str(error), whole_lane=True)
             case Refused() | BadFormat() | Gone():
-                await run(outbox.bury, due.seq, str(error))
+                await self._bury(due, str(error))
             case _ if now - due.created_at > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S):
-                await run(outbox.bury, due.seq, f"gave up after a day: {error}")
+                await self._bury(due, f"gave up after a day: {error}")
             case Ambiguous() if _is_last_try(due):
-                await run(outbox.bury, due.seq, f"unclear {AMBIGUOUS_TRIES} times: {error}")
+                await self._bury(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
             case _:
-                wait_s = _BACKOFF_S[min(due.attempts, len(_BACKOFF_S) - 1)]
-                next_at = now + wait_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
                 ambiguous = isinstance(error, Ambiguous)
+                next_at = now + _rest_s(due, ambiguous) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
                 await run(outbox.postpone, due.seq, next_at, ambiguous=ambiguous)
+
+    async def _bury(self, due: Due, reason: str, *, whole_lane: bool = False) -> None:
+        """Nobody in the chat will learn of it, so the owner must."""
+        parts = await self._stored(outbox.bury, due.seq, reason, whole_lane=whole_lane)
+        self.given_up += parts
+        log.error(
+            "given up: %d parts to %s, from %s part %d on: %s",
+            parts,
+            due.message.route.lane,
+            due.message.delivery_id,
+            due.message.part,
+            reason,
+        )
 
 
 def _is_last_try(due: Due) -> bool:
     # An edit may be repeated as often as one likes: it is the same message.
     return due.message.provider_msg is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
+
+
+def _rest_s(due: Due, ambiguous: bool) -> float:
+    if ambiguous and due.message.provider_msg is None:
+        return _UNCLEAR_BACKOFF_S[due.ambiguous]
+    return _BACKOFF_S[min(due.attempts, len(_BACKOFF_S) - 1)]

@@ -95,6 +95,7 @@ class Desk:
             "turns running": self._bus.lanes,
             "messages waiting": waiting,
             "routes with mail": self._delivery.routes,
+            "parts given up": self._delivery.given_up,
             "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
 

@@ -131,6 +131,15 @@ class Paced(Protocol):
 
 
 @runtime_checkable
+class Probes(Protocol):
+    """Optional: the platform can be asked whether it answers, without anything being sent."""
+
+    async def probe(self) -> None:
+        """Raises `NotSent` when it does not answer."""
+        ...
+
+
+@runtime_checkable
 class Reports(Protocol):
     """Optional: the channel can say how it is doing."""
 

@@ -137,9 +137,7 @@ def head(connection: Connection, lane: str, now: float) -> Due | float | None:
 
 def take(connection: Connection, seq: int) -> None:
     """The row is in flight: from here on, a crash leaves open whether it has arrived."""
-    connection.execute(
-        "UPDATE outbox SET state = 'inflight', attempts = attempts + 1 WHERE seq = ?", (seq,)
-    )
+    connection.execute("UPDATE outbox SET state = 'inflight' WHERE seq = ?", (seq,))
 
 
 def sent(
@@ -153,10 +151,14 @@ def sent(
 
 
 def postpone(connection: Connection, seq: int, next_at: float, *, ambiguous: bool) -> None:
-    """Try the row again later; an ambiguous try may have arrived."""
+    """Try the row again later; an ambiguous try may have arrived.
+
+    Counted here and not by `take`: a route also rests when nothing could even be tried.
+    """
     connection.execute(
-        "UPDATE outbox SET state = 'pending', next_at = ?, ambiguous = ambiguous + ?,"
-        " maybe_dup = maybe_dup OR (? AND provider_msg IS NULL) WHERE seq = ?",
+        "UPDATE outbox SET state = 'pending', next_at = ?, attempts = attempts + 1,"
+        " ambiguous = ambiguous + ?, maybe_dup = maybe_dup OR (? AND provider_msg IS NULL)"
+        " WHERE seq = ?",
         (next_at, ambiguous, ambiguous, seq),
     )
 
@@ -176,13 +178,16 @@ def make_new(connection: Connection, seq: int) -> None:
     )
 
 
-def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = False) -> None:
-    """No retry will help; `whole_lane` also ends everything that waits for the same chat."""
-    connection.execute(
+def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = False) -> int:
+    """No retry will help; `whole_lane` also ends everything that waits for the same chat.
+
+    Returns how many parts were given up.
+    """
+    return connection.execute(
         "UPDATE outbox SET state = 'dead', dead_reason = ?1 WHERE seq = ?2 OR (?3 AND lane ="
         " (SELECT lane FROM outbox WHERE seq = ?2) AND state IN ('pending', 'inflight'))",
         (reason, seq, whole_lane),
-    )
+    ).rowcount
 
 
 def due_now(connection: Connection, lane: str) -> None:

@@ -37,6 +37,17 @@ class Jumping:
         await asyncio.sleep(0)
 
 
+class ProbedPlatform(Platform):
+    """A `Platform` that can be asked whether it answers; the next `down_for` times it does not."""
+
+    down_for = 0
+
+    async def probe(self) -> None:
+        if self.down_for:
+            self.down_for -= 1
+            raise NotSent("still down")
+
+
 @pytest.fixture
 def clock() -> Jumping:
     return Jumping()
@@ -143,6 +154,40 @@ async def test_after_three_unclear_sends_nothing_more_is_tried(
     ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
     assert (state, reason) == ("dead", "unclear 3 times: reset")
     assert len(platform.texts("1")) == 3
+
+
+async def test_no_unclear_try_is_spent_while_the_platform_is_down(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = ProbedPlatform()
+    platform.fail("1", *(Ambiguous("502") for _ in range(2)))
+    platform.down_for = 40
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert platform.down_for == 0
+    assert len(platform.calls) == 3
+    assert max(clock.rests) > 300
+
+
+async def test_the_last_unclear_try_comes_after_a_long_rest(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", *(Ambiguous("502") for _ in range(2)))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert clock.rests[0] < 5 < 20 < clock.rests[1]
+
+
+async def test_what_is_given_up_is_counted_and_told_to_the_owner(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform = Platform()
+    platform.fail("1", Unreachable("blocked"))
+    async with opened(tmp_path, Gated(), platform=platform) as parts:
+        for text in ("secret a", "secret b"):
+            await parts.delivery.post(letter(text))
+        async with at_work(parts):
+            await settled(lambda: parts.delivery.given_up == 2)
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "2 parts to chat:bot:1" in told.getMessage()
+    assert "blocked" in told.getMessage()
 
 
 async def test_the_platform_is_given_the_time_that_it_asks_for(

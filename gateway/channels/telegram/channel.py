@@ -13,7 +13,7 @@ from gateway.messages import OutboundMessage, OutboundPart, Route
 
 
 class TelegramChannel:
-    """One bot: a `Channel` that also `Streams`, `Types`, is `Paced` and `Reports`.
+    """One bot: a `Channel` that also `Streams`, `Types`, `Probes`, is `Paced` and `Reports`.
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
@@ -53,6 +53,10 @@ class TelegramChannel:
     async def send(self, message: OutboundMessage) -> str:
         """Waits for the gate unless admitted. Raises `SendError`."""
         return await self._sender.send(message)
+
+    async def probe(self) -> None:
+        """Raises `NotSent` when the server does not answer."""
+        await self._sender.probe()
 
     async def preview(
         self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None

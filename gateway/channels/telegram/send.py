@@ -63,6 +63,13 @@ class Sender:
             return await self._edit(route, part, message.provider_msg)
         return await self._new(route, part, message.reply_to)
 
+    async def probe(self) -> None:
+        """Ask for something harmless: what stands between us and the server shows in that, too."""
+        try:
+            await self._bot.get_me()
+        except (TelegramError, LookupError, TypeError, ValueError) as exc:
+            raise NotSent(f"Telegram does not answer: {exc}") from exc
+
     async def preview(
         self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
     ) -> str:

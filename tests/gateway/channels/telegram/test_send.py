@@ -105,6 +105,17 @@ async def test_each_failure_says_what_a_retry_may_do(
     assert TOKEN.partition(":")[2] not in f"{info.value} {info.value.__cause__!r}"
 
 
+async def test_a_probe_tells_whether_the_server_answers_and_sends_nothing(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.probe()
+    for fault in (faults.status(502), faults.reset, faults.status(429, retry_after=9)):
+        bot_api.fail("getMe", fault)
+        with pytest.raises(NotSent):
+            await channel.probe()
+    assert bot_api.sends == []
+
+
 async def test_the_token_stays_out_of_tracebacks_when_the_server_talks_nonsense() -> None:
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
