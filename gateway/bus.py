@@ -30,12 +30,17 @@ _PAUSE_S = 2.0
 
 
 class Lane:
-    """One chat's queue: what waits in it is on disk, here is only its running turn."""
+    """One chat's queue: what waits in it is on disk, here is only what is under way.
+
+    `claim` is being handled; `broken` is one that a bug has ended, and nobody was told yet.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.wake = asyncio.Event()
         self.stop: Stop | None = None
+        self.claim: Claim | CommandClaim | None = None
+        self.broken: Claim | CommandClaim | None = None
 
 
 class MessageBus:
@@ -131,45 +136,57 @@ class MessageBus:
     async def _work(self, lane: Lane) -> None:
         """Claim and handle until nothing is left."""
         try:
-            while True:
-                lane.wake.clear()
-                try:
-                    found = await self._step(lane)
-                except StoreError as exc:
-                    log.error("lane %s waits: %s", lane.name, exc)
-                    await asyncio.sleep(_PAUSE_S)
-                    continue
-                if not found and not lane.wake.is_set():
-                    return
-        except Suspended:
-            return
+            while await self._go_on(lane):
+                pass
         finally:
             del self._lanes[lane.name]
             if not self._lanes:
                 self._idle.set()
 
-    async def _step(self, lane: Lane) -> bool:
-        """Handle what is next on the lane; False when there is nothing."""
-        if self._turns.draining:
-            raise Suspended
-        # A stop that is stored right behind the claim must find whom to tell.
-        lane.stop = Stop()
+    async def _go_on(self, lane: Lane) -> bool:
+        """Do what is next on the lane; False when it has nothing to do or has to rest."""
+        broken, lane.broken = lane.broken, None
         try:
-            claim = await self._database.run(
-                inbox.claim, lane.name, time.time(), is_command, compose
-            )
-            if claim is None:
-                return False
-            if isinstance(claim, Busy):
-                await self._wait_for(claim.lane, lane)
-            else:
-                await self._handle(claim, lane.stop)
-                self.handled += 1
+            if broken is None:
+                lane.wake.clear()
+                return await self._step(lane) or lane.wake.is_set()
+            await self._apologise(broken)
             return True
+        except Suspended:
+            return False
+        except StoreError as exc:
+            log.error("lane %s waits: %s", lane.name, exc)
+            lane.broken = broken
+            await asyncio.sleep(_PAUSE_S)
+            return True
+        except Exception:
+            # A bug must cost one answer, not the chat, and never be silent. When there is nothing
+            # to apologise for, or even that breaks, the lane rests until it is woken again.
+            log.exception("lane %s broke", lane.name)
+            lane.broken = lane.claim if broken is None else None
+            return lane.broken is not None
         finally:
             lane.stop = None
             for other in self._waits_for.pop(lane.name, ()):
                 self.wake(other)
+
+    async def _step(self, lane: Lane) -> bool:
+        """Handle what is next on the lane; False when there is nothing."""
+        if self._turns.draining:
+            raise Suspended
+        lane.claim = None
+        # A stop that is stored right behind the claim must find whom to tell.
+        lane.stop = Stop()
+        claim = await self._database.run(inbox.claim, lane.name, time.time(), is_command, compose)
+        if claim is None:
+            return False
+        if isinstance(claim, Busy):
+            await self._wait_for(claim.lane, lane)
+        else:
+            lane.claim = claim
+            await self._handle(claim, lane.stop)
+            self.handled += 1
+        return True
 
     async def _wait_for(self, other: str, lane: Lane) -> None:
         """Wait for another lane's turn in the same session."""
@@ -191,15 +208,16 @@ class MessageBus:
             if isinstance(claim, Claim):
                 self._turns.histories.forget(claim.session)
             raise
-        except Exception:
-            # A bug must cost one answer, not the chat, and never be silent.
-            log.exception("message %d failed", claim.seq)
-            sentence = f"⚠️ Something in me broke while I worked on this (message {claim.seq})."
-            if isinstance(claim, Claim):
-                await self._turns.give_up(claim, sentence)
-            else:
-                await self._database.run(self._answer_command, claim, sentence)
-                self._delivery.wake(claim.message.session_key)
+
+    async def _apologise(self, claim: Claim | CommandClaim) -> None:
+        """End what a bug has broken; the chat is told."""
+        sentence = f"⚠️ Something in me broke while I worked on this (message {claim.seq})."
+        if isinstance(claim, Claim):
+            await self._turns.give_up(claim, sentence)
+        else:
+            await self._database.run(self._answer_command, claim, sentence)
+            self._delivery.wake(claim.message.session_key)
+        self.handled += 1
 
     async def _run_turn(self, claim: Claim, stop: Stop) -> None:
         if claim.exhausted:

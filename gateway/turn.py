@@ -76,9 +76,9 @@ class Turns:
 
     async def give_up(self, claim: Claim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
+        self.histories.forget(claim.session)
         letter = self._letter(claim, sentence)
         await self._database.run(turns.give_up, claim.turn, [letter], sentence, time.time())
-        self.histories.forget(claim.session)
         self._delivery.wake(letter.route.lane)
 
     async def _task(self, claim: Claim, window: Window, journal: Journal, stop: Stop) -> Task:

@@ -14,7 +14,7 @@ from gateway.store import inbox, outbox, sessions
 from gateway.store.inbox import LANE_LIMIT
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
-from tests.gateway.parts import Parts, at_work, opened, running, said, typed
+from tests.gateway.parts import Parts, at_work, opened, running, said, settled, typed
 
 
 async def history(parts: Parts, session: str | None = None) -> list[Message]:
@@ -218,6 +218,29 @@ async def test_a_bug_costs_one_answer_and_the_chat_goes_on(
         assert answer == "fine"
         assert is_valid(await history(parts))
     assert any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE inbox SET payload = '{}' WHERE lane LIKE '%:1'", "UPDATE message SET content = '{}'"],
+    ids=["message", "history"],
+)
+async def test_a_chat_that_cannot_be_read_rests_and_the_others_are_answered(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("before", "1"))
+        await parts.platform.answers("1", 1)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("broken", "1"))
+        await parts.rows(damage)
+        async with at_work(parts):
+            await settled(lambda: "Traceback" in caplog.text and parts.bus.lanes == 0)
+            await take(parts, said("fine", "2"))
+            assert await parts.platform.answers("2", 1) == ["re: fine"]
+            await take(parts, said("again", "1"))
+            await settled(lambda: parts.bus.lanes == 0)
 
 
 async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
