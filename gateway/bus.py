@@ -123,6 +123,11 @@ class MessageBus:
         await self._idle.wait()
 
     @property
+    def obstacle(self) -> str | None:
+        """Why nothing is taken in now; None when all is well."""
+        return self._intake.obstacle
+
+    @property
     def lanes(self) -> int:
         """How many lanes have something to do."""
         return len(self._lanes)

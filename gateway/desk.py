@@ -94,6 +94,7 @@ class Desk:
             **self._facts(),
             "turns running": self._bus.lanes,
             "messages waiting": waiting,
+            "taking in nothing": self._bus.obstacle,
             "routes with mail": self._delivery.routes,
             "parts given up": self._delivery.given_up,
             "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

@@ -12,6 +12,7 @@ from gateway.service import Upkeep
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _STATES = {"starting", "polling", "retrying"}
+_PROMETHEUS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 Counts = Callable[[], Mapping[str, float]]
 
 
@@ -30,12 +31,14 @@ async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> 
     async def healthz(request: web.Request) -> web.Response:
         status = await upkeep.status()
         broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
+        if status["taking in nothing"]:
+            broken.append("intake")
         body = {"status": "degraded" if broken else "ok", "broken": broken}
         return web.json_response(body, status=503 if broken else 200)
 
     async def metrics(request: web.Request) -> web.Response:
         lines = list(_lines(await upkeep.status(), counts()))
-        return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
+        return web.Response(body="\n".join(lines).encode() + b"\n", headers=_PROMETHEUS)
 
     app = web.Application(middlewares=[_own_host_only])
     app.add_routes([web.get("/healthz", healthz), web.get("/metrics", metrics)])

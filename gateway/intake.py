@@ -47,7 +47,10 @@ class Taken:
 
 
 class Intake:
-    """Decides who may speak, carries out stops, and stores it all in one transaction."""
+    """Decides who may speak, carries out stops, and stores it all in one transaction.
+
+    `obstacle` says why nothing is taken in now; None when all is well.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class Intake:
         delivery: Delivery,
         limits: Limits | None = None,
     ) -> None:
+        self.obstacle: str | None = None
         self._database = database
         self._access = access
         self._delivery = delivery
@@ -64,12 +68,15 @@ class Intake:
     async def take(self, channel: str, account: str, batch: Batch) -> Taken:
         """Returns once it is on disk; waits while there is no room. Raises `StoreError`."""
         entries = [self._entry(message) for message in batch.messages]
-        while True:
-            arrival = Arrival(channel, account, time.time(), batch.next_offset)
-            taken = await self._try(arrival, entries, batch.dead)
-            if taken is not None:
-                break
-            await asyncio.sleep(self._limits.look_again_s)
+        try:
+            while True:
+                arrival = Arrival(channel, account, time.time(), batch.next_offset)
+                taken = await self._try(arrival, entries, batch.dead)
+                if taken is not None:
+                    break
+                await asyncio.sleep(self._limits.look_again_s)
+        finally:
+            self.obstacle = None
         for entry in entries:
             if entry.dead_reason == _DENIED:
                 _tell_how_to_allow(entry.message)
@@ -84,14 +91,19 @@ class Intake:
         self, arrival: Arrival, entries: Sequence[Entry], dead: Sequence[tuple[str, str]]
     ) -> Taken | None:
         """None when there is no room: nothing is stored then."""
-        free_bytes = shutil.disk_usage(self._database.folder).free
-        if free_bytes < self._limits.free_bytes:
-            log.error("taking in nothing: %d MB of disk are free", free_bytes // 2**20)
+        if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
+            self._hold(f"less than {self._limits.free_bytes // 2**20} MB of disk are free")
             return None
         taken = await self._database.run(self._store, arrival, entries, dead)
         if taken is None:
-            log.error("taking in nothing: %d messages wait already", self._limits.waiting)
+            self._hold(f"{self._limits.waiting} messages wait already")
         return taken
+
+    def _hold(self, obstacle: str) -> None:
+        """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
+        if obstacle != self.obstacle:
+            log.error("taking in nothing: %s", obstacle)
+        self.obstacle = obstacle
 
     def _store(
         self,

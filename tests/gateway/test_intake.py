@@ -1,6 +1,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from gateway.access import Access
 from gateway.channels.base import Batch
 from gateway.intake import Intake, Limits, Taken
@@ -34,7 +36,9 @@ async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Pa
         assert await parts.rows("SELECT next_offset FROM cursor") == [(3,)]
 
 
-async def test_without_disk_space_nothing_is_taken(tmp_path: Path) -> None:
+async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with opened(tmp_path, Gated()) as parts:
         full = intake(parts, Limits(free_bytes=2**60, look_again_s=0.001))
         waiting = asyncio.create_task(take(full, "a", 1))
@@ -43,5 +47,8 @@ async def test_without_disk_space_nothing_is_taken(tmp_path: Path) -> None:
         assert not waiting.done()
         assert await parts.rows("SELECT 1 FROM cursor") == []
         assert await parts.rows("SELECT 1 FROM inbox") == []
+        assert full.obstacle is not None
+        assert caplog.text.count(full.obstacle) == 1
         waiting.cancel()
         await asyncio.wait({waiting})
+        assert full.obstacle is None

@@ -1,0 +1,103 @@
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.errors import ConfigError
+from gateway.health import serve_health
+
+
+def _well() -> dict[str, Any]:
+    return {
+        "uptime_s": 5,
+        "turns running": 1,
+        "messages waiting": 2,
+        "routes with mail": 3,
+        "taking in nothing": None,
+        "channels": {"telegram:bot": {"state": "polling"}},
+    }
+
+
+@dataclass
+class Running:
+    """An `Upkeep` that tells what it is told to."""
+
+    facts: dict[str, Any] = field(default_factory=_well)
+
+    async def status(self) -> Mapping[str, Any]:
+        return self.facts
+
+    async def replay(self, seq: int) -> str:
+        raise NotImplementedError
+
+    async def backup(self, target: Path) -> int:
+        raise NotImplementedError
+
+
+@asynccontextmanager
+async def asked(running: Running) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    counts = {"parts_sent": 4.0}
+    async with (
+        serve_health("127.0.0.1", port, running, lambda: counts),
+        aiohttp.ClientSession() as session,
+    ):
+        yield session, f"http://127.0.0.1:{port}"
+
+
+async def test_all_is_well_as_long_as_every_channel_receives() -> None:
+    async with asked(Running()) as (session, url), session.get(f"{url}/healthz") as response:
+        assert response.status == 200
+        assert await response.json() == {"status": "ok", "broken": []}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "named"),
+    [
+        ({"channels": {"telegram:bot": {"state": "conflict"}}}, "telegram:bot"),
+        ({"taking in nothing": "the disk is full"}, "intake"),
+    ],
+)
+async def test_what_receives_nothing_is_named(trouble: dict[str, Any], named: str) -> None:
+    running = Running({**_well(), **trouble})
+    async with asked(running) as (session, url), session.get(f"{url}/healthz") as response:
+        assert response.status == 503
+        assert await response.json() == {"status": "degraded", "broken": [named]}
+
+
+async def test_the_metrics_are_prometheus_text() -> None:
+    async with asked(Running()) as (session, url), session.get(f"{url}/metrics") as response:
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lines = (await response.text()).splitlines()
+    assert "# TYPE kore_parts_sent_total counter" in lines
+    assert "kore_parts_sent_total 4.0" in lines
+    assert "kore_messages_waiting 2" in lines
+    assert 'kore_channel_up{channel="telegram:bot"} 1' in lines
+
+
+async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
+    async with asked(Running()) as (session, url):
+        for path in ("/healthz", "/metrics"):
+            async with session.get(url + path, headers={"Host": "evil.example:80"}) as response:
+                assert response.status == 403
+                assert "kore_" not in await response.text()
+
+
+async def test_it_listens_on_loopback_only() -> None:
+    with pytest.raises(ConfigError, match=r"http\.host"):
+        async with serve_health("0.0.0.0", 0, Running(), dict):
+            pass
+
+
+async def test_a_port_that_is_taken_is_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"{port} cannot be used"):
+            async with serve_health("127.0.0.1", port, Running(), dict):
+                pass
