@@ -11,9 +11,6 @@ from gateway.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# A cursor that nothing has moved for so long is dropped: update ids may have started anew.
-_CURSOR_DAYS = 6
-
 
 async def open_channels(
     settings: Settings, database: Database, stack: AsyncExitStack
@@ -22,6 +19,7 @@ async def open_channels(
     if not settings.telegram.enabled:
         return []
     from gateway.channels.telegram.channel import TelegramChannel
+    from gateway.channels.telegram.poll import OFFSET_LIFE_S
     from gateway.channels.telegram.settings import TelegramSettings
     from gateway.gate import Gate
 
@@ -32,7 +30,7 @@ async def open_channels(
         own = TelegramSettings(
             token=token.get_secret_value(), base_url=telegram.base_url, name=name
         )
-        not_before = time.time() - _CURSOR_DAYS * 86_400
+        not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
         gate = Gate(telegram.rate_limits)
         channel = TelegramChannel(own, gate=gate, cursor=cursor)

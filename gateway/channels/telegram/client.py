@@ -9,17 +9,10 @@ import telegram
 from gateway.channels.telegram.decode import Bot
 from gateway.channels.telegram.request import AiohttpRequest, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.commands import COMMANDS
 
 BATCH_LIMIT = 100
 _KINDS = ["message", "edited_message", "callback_query"]
-_MENU = {
-    "help": "What I can do",
-    "new": "Start a new conversation",
-    "status": "What is going on",
-    "model": "Show or change the model",
-    "stop": "Stop what is running",
-    "start": "Say hello",
-}
 
 
 class TelegramClient:
@@ -62,7 +55,10 @@ class TelegramClient:
         return Bot(me.id, me.username or "")
 
     async def set_menu(self) -> None:
-        commands = [telegram.BotCommand(name, text) for name, text in _MENU.items()]
+        commands = [
+            telegram.BotCommand(name, summary[0].upper() + summary[1:])
+            for name, summary in COMMANDS.items()
+        ]
         await self.bot.set_my_commands(commands)
 
     async def remove_webhook(self) -> None:

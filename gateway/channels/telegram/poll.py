@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 # Telegram may restart its ids at random after a week without updates; an older offset would
 # then hide messages. https://core.telegram.org/bots/api#update
-_OFFSET_LIFE_S = 3 * 24 * 3600.0
+OFFSET_LIFE_S = 3 * 24 * 3600.0
 _UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
 # An answer may be garbled on its way; an update that comes garbled so often is so by itself.
 _GARBLED_TRIES = 3
@@ -108,7 +108,7 @@ class Poller:
         self._completed_at = time.monotonic()
         self.status = ChannelStatus("polling", time.time())
         if not updates:
-            if self._completed_at - self._news_at > _OFFSET_LIFE_S:
+            if self._completed_at - self._news_at > OFFSET_LIFE_S:
                 self._offset = None
             self._limit = BATCH_LIMIT
             if self._completed_at - asked_at < _HASTE_S:

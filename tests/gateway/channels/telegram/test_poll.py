@@ -8,6 +8,7 @@ import pytest
 
 from agent.errors import ConfigError, KoreError
 from gateway.channels.telegram.channel import TelegramChannel
+from gateway.commands import COMMANDS
 from gateway.gate import Gate
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
@@ -187,8 +188,7 @@ async def test_the_start_does_not_wait_for_name_and_menu(
     async with running():
         await bot_api.wait_for(lambda: store.contents == ["one"])
         await bot_api.wait_for(lambda: bot_api.methods.commands)
-    names = {command["command"] for command in bot_api.methods.commands}
-    assert names == {"start", "help", "new", "status", "model", "stop"}
+    assert [command["command"] for command in bot_api.methods.commands] == list(COMMANDS)
 
 
 async def test_in_a_group_only_talk_to_the_bot_is_stored_but_all_is_confirmed(
