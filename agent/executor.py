@@ -112,7 +112,9 @@ class Executor:
         return CallContext(call, place.session, place.workspace, place.memory, output)
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
-        diffs = [artifact.content for artifact in result.artifacts if artifact.kind == "diff"]
+        for changed in result.artifacts:
+            await self._outlet.emit(events.FileChanged(changed.path, "tool"))
+        diffs = [changed.content for changed in result.artifacts]
         await self._outlet.emit(
             events.ToolResulted(
                 call.id,

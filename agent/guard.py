@@ -1,5 +1,6 @@
 """Notices a model that makes the same call, with the same result, again and again."""
 
+import re
 from collections import Counter
 from typing import Literal
 
@@ -7,6 +8,8 @@ from agent.types import ToolCall, ToolResult
 
 WARN_AT = 3
 STOP_AT = 6
+# A long output is kept in a file, whose name is new each time though the output is the same.
+_SPILLED = re.compile(r"\d{8}-\d{6}-[0-9a-f]+\.txt")
 
 
 class LoopGuard:
@@ -16,7 +19,7 @@ class LoopGuard:
         self._seen: Counter[tuple[str, str, str]] = Counter()
 
     def judge(self, call: ToolCall, result: ToolResult) -> Literal["fine", "warn", "stop"]:
-        key = (call.name, call.raw, result.for_model)
+        key = (call.name, call.raw, _SPILLED.sub("", result.for_model))
         self._seen[key] += 1
         count = self._seen[key]
         if count >= STOP_AT:

@@ -90,10 +90,11 @@ def assistant(text: str, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Something a tool made besides text: a diff to show, a file to send."""
+    """Something a tool made besides text: for a file that it changed, a diff to show."""
 
-    kind: Literal["diff", "file"]
+    kind: Literal["diff"]
     content: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ class EditFile:
         before, after = await disk.in_thread(work)
         shown = diff(args["path"], before.text, after.text)
         count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"
-        return ToolResult(f"Made {count} in {path}.", artifacts=(Artifact("diff", shown),))
+        changed = Artifact("diff", shown, str(path))
+        return ToolResult(f"Made {count} in {path}.", artifacts=(changed,))
 
 
 def _edited(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:

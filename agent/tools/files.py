@@ -105,7 +105,7 @@ class WriteFile:
             return diff(args["path"], old.text if old else "", content), len(data)
 
         shown, size = await disk.in_thread(work)
-        return ToolResult(f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(shown))
+        return ToolResult(f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(shown, path))
 
 
 class AppendFile:
@@ -144,7 +144,7 @@ class AppendFile:
             return diff(args["path"], before, before + content), len(data)
 
         shown, size = await disk.in_thread(work)
-        return ToolResult(f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(shown))
+        return ToolResult(f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(shown, path))
 
 
 def _existing(path: Path) -> Document | None:
@@ -163,5 +163,5 @@ def _appendable(path: Path) -> Document | None:
     return decode(disk.read(path, LIMIT_BYTES), path) if disk.exists(path) else None
 
 
-def _artifacts(shown: str) -> tuple[Artifact, ...]:
-    return (Artifact("diff", shown),) if shown else ()
+def _artifacts(shown: str, path: Path) -> tuple[Artifact, ...]:
+    return (Artifact("diff", shown, str(path)),) if shown else ()

@@ -166,6 +166,7 @@ async def test_a_change_is_shown_with_its_diff(tmp_path: Path) -> None:
     (shown,) = (event for event in seen if isinstance(event, events.ToolResulted))
     assert shown.diff is not None
     assert "-old\n+new" in shown.diff
+    assert events.FileChanged(str(tmp_path / "a.txt"), "tool") in seen
 
 
 async def test_a_repeated_result_keeps_its_text(tmp_path: Path) -> None:

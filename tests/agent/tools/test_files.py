@@ -103,6 +103,7 @@ async def test_write_creates_parents_and_replaces_whole_content(
     first = await tool.run(args, call)
     assert (workspace / "a/b/f.txt").read_bytes() == b"one\r\ntwo"
     assert "+one" in first.artifacts[0].content
+    assert first.artifacts[0].path.startswith("/")
     plan = await tool.plan({**args, "content": "new"}, call)
     assert plan.changes == (workspace / "a/b/f.txt",)
     assert plan.diff is not None

@@ -3,6 +3,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -59,6 +60,12 @@ async def test_what_was_run_is_there_after_opening_again(tmp_path: Path) -> None
     assert await database.run(notes) == ["kept"]
     await database.close()
     assert (tmp_path / "kore.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_log_beside_the_database_is_its_owners_too(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "kore.db")):
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"kore.db": 0o600, "kore.db-wal": 0o600}
 
 
 async def test_an_error_undoes_its_own_work_and_no_other(database: Database) -> None:

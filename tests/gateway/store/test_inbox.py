@@ -1,4 +1,6 @@
 import itertools
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -19,8 +21,9 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Connection:
-    return connect(tmp_path / "kore.db")
+def db(tmp_path: Path) -> Iterator[Connection]:
+    with closing(connect(tmp_path / "kore.db")) as connection:
+        yield connection
 
 
 def said(text: str, chat: str = "1", **more: Any) -> InboundMessage:

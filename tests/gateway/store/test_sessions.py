@@ -72,3 +72,16 @@ def test_a_model_can_be_chosen_and_forgotten(db: Connection) -> None:
     assert sessions.chosen_model(db, session) == "x/y"
     sessions.choose_model(db, session, None)
     assert sessions.chosen_model(db, session) is None
+
+
+def test_a_session_without_a_name_is_called_as_it_began(db: Connection) -> None:
+    session = sessions.create_session(db, "chat:7", 1.0)
+    assert sessions.recent(db, 1)[0].name == ""
+    first = "plan\n  the  garden " + "and more " * 20
+    sessions.append_messages(db, session, None, [user("", "[now]"), user(first, "[now]")], 2.0)
+    sessions.append_messages(db, session, None, [assistant("yes"), user("later")], 3.0)
+    name = sessions.recent(db, 1)[0].name
+    assert name.startswith("plan the garden and more and")
+    assert (len(name), name[-1]) == (50, "…")
+    db.execute("UPDATE session SET name = 'mine'")
+    assert sessions.recent(db, 1)[0].name == "mine"
