@@ -97,17 +97,22 @@ def check_telegram(settings: Settings) -> Check:
 
 
 def check_database(path: Path) -> Check:
-    """The database is whole. It is opened for reading only and never repaired here."""
+    """The database is whole. It is opened for reading only and never repaired here.
+
+    A running Kore keeps it to itself: then it is not looked into.
+    """
     if not path.exists():
         return Check("database", "ok", f"{path} is not there yet; the first start makes it")
     try:
-        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
         try:
             verdict = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
             version = database.execute("PRAGMA user_version").fetchone()[0]
         finally:
             database.close()
     except sqlite3.Error as exc:
+        if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            return Check("database", "ok", f"{path}, in use; stop Kore to have it looked into")
         verdict, version = str(exc), None
     if verdict != "ok":
         return Check(

@@ -45,7 +45,7 @@ class Reception:
                 await asyncio.wait({receiving})
             error = None if receiving.cancelled() else receiving.exception()
             if isinstance(error, KoreError):
-                self.failures[key] = f"{error} {error.hint or ''}".strip()
+                self.failures[key] = ". ".join(filter(None, (str(error), error.hint)))
                 log.error("%s receives nothing: %s", name, self.failures[key])
                 return
             self.failures[key] = f"stopped unexpectedly: {error!r}"

@@ -132,7 +132,9 @@ async def _once(order: Order, settings: "Settings", home: Home) -> int:
     interrupted = asyncio.Event()
     with _interrupts(interrupted):
         async with open_service(settings, home) as service:
-            if hint := (await service.status()).get("model_hint"):
+            status = await service.status()
+            chosen = order.options.get("model", status.get("model"))
+            if (hint := status.get("model_hint")) and chosen == status.get("model"):
                 print(hint, file=sys.stderr)
             ask = _ask_here(interrupted)
             return await OneTurn(service, order, sys.stdout, sys.stderr, ask).run(interrupted)

@@ -3,11 +3,15 @@
 import argparse
 import asyncio
 import gc
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gateway.home import Home
+    from gateway.service import Service
     from gateway.settings import Settings
+
+log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +57,22 @@ async def _serve(settings: "Settings", home: "Home") -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    async with App.open(settings, home, channels=True):
+    async with App.open(settings, home, channels=True) as app:
+        await _announce(app.desk)
         # What is loaded stays: no collection needs to walk through it again.
         gc.freeze()
         await stopped.wait()
+
+
+async def _announce(service: "Service") -> None:
+    """The first sign of life; later ones are only of what goes wrong."""
+    facts = await service.status()
+    channels = ", ".join(facts["channels"]) or "none (telegram.enabled is false)"
+    log.info(
+        "Kore %s is running: model %s, channels %s; Ctrl-C stops it",
+        facts["version"],
+        facts["model"],
+        channels,
+    )
+    if facts["model_hint"]:
+        log.warning("%s", facts["model_hint"])

@@ -3,11 +3,12 @@
 import argparse
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import NotRunning, open_service
-from gateway.cli.table import clean, print_json, print_table
+from gateway.cli.table import clean, moment, print_json, print_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +38,17 @@ def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     for name, value in facts.items():
         if isinstance(value, Mapping):
             rows += _rows(value, f"{prefix}{name} ")
-        elif isinstance(value, bool):
-            rows.append((prefix + name, "yes" if value else "no"))
-        else:
-            rows.append((prefix + name, clean(str(value))))
+        elif value is not None:
+            rows.append((prefix + name.removesuffix("_at").removesuffix("_s"), _text(name, value)))
     return rows
+
+
+def _text(name: str, value: Any) -> str:
+    """The names say what the numbers are."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith("_at"):
+        return moment(value)
+    if name.endswith("_s"):
+        return str(timedelta(seconds=value))
+    return clean(str(value))

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from agent.errors import KoreError
 from gateway.console import shapes
+from gateway.console.lines import visible
 from gateway.console.screen import Screen
 from gateway.service import Service, SessionInfo
 
@@ -33,6 +34,8 @@ KEYS_HELP = (
 )
 _SHOWN_SESSIONS = 20
 _SHOWN_MESSAGES = 2
+# Columns that a terminal needs to show more of a session than what it is called.
+_WIDE = 72
 Choose = Callable[[str], Awaitable[str | None]]
 
 
@@ -54,14 +57,17 @@ class Sessions:
     async def show(self) -> Sequence[SessionInfo]:
         found = await self._service.sessions(_SHOWN_SESSIONS)
         table = Table.grid(padding=(0, 2))
+        wide = self._screen.console.width >= _WIDE
+        for _ in range(5 if wide else 3):
+            table.add_column(no_wrap=True)
         for n, info in enumerate(found, 1):
+            details = (f"{info.messages:,} messages", (info.lane or "").split(":")[0])
             table.add_row(
                 Text(f"{n:>3}", "bold"),
                 Text(info.id, "cyan"),
                 Text(_ago(time.time() - info.last_active_at), "dim"),
-                Text(f"{info.messages:,} messages", "dim"),
-                Text((info.lane or "").split(":")[0], "dim"),
-                Text(info.name, no_wrap=True, overflow="ellipsis"),
+                *(Text(detail, "dim") for detail in (details if wide else ())),
+                Text(visible(info.name), no_wrap=True, overflow="ellipsis"),
             )
         self._screen.print(table if found else Text("There are no sessions yet.", "dim"))
         return found

@@ -146,15 +146,16 @@ class Repl:
 
     async def _greet(self) -> None:
         status = await self._service.status()
+        model = self._start.options.get("model", status.get("model"))
         facts = (
             f"Kore {VERSION}",
-            status.get("model"),
+            model,
             self.session or "new session",
             status.get("workspace"),
         )
         line = " · ".join(visible(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))
-        if hint := status.get("model_hint"):
+        if (hint := status.get("model_hint")) and model == status.get("model"):
             self._screen.print(Text(visible(str(hint)), "yellow"))
         if self._opened.unfinished:
             waiting = "An earlier answer is still under way; it will appear here."

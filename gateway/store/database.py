@@ -5,6 +5,7 @@ while a transaction runs share the next one, so that a burst pays for one fsync 
 """
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -218,6 +219,9 @@ def _resolve(jobs: list[_Job]) -> None:
 def connect(path: Path, *, check: bool = False) -> sqlite3.Connection:
     """An open, migrated connection. Raises `StoreError`."""
     hint = "Put a backup in its place (`kore backup` makes them), or move the file away."
+    # SQLite gives the files beside it the same mode.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     try:
         connection = sqlite3.connect(
             path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False

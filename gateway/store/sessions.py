@@ -11,6 +11,8 @@ from agent.errors import KoreError
 from agent.types import Message
 from gateway.service import SessionInfo
 
+_TITLE_CHARS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -141,15 +143,25 @@ def find(connection: Connection, session: str) -> str:
 
 
 def recent(connection: Connection, limit: int) -> list[SessionInfo]:
-    """The sessions used last, newest first."""
+    """The sessions used last, newest first; one without a name is called as it began."""
     rows = connection.execute(
-        "SELECT s.id, s.name, EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id AND t.state ="
-        " 'running'), (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
+        "SELECT s.id, coalesce(nullif(s.name, ''), (SELECT substr(m.content ->>"
+        " '$.content[0].text', 1, 200) FROM message m WHERE m.session = s.id AND m.role = 'user'"
+        " AND m.content ->> '$.content[0].type' = 'text'"
+        " AND m.content ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
+        " EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id AND t.state = 'running'),"
+        " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
         " (SELECT count(*) FROM message m WHERE m.session = s.id), s.created_at, s.last_active_at"
         " FROM session s ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
         (limit,),
     )
     return [
-        SessionInfo(id_, name, "running" if running else "idle", *rest)
+        SessionInfo(id_, _title(name), "running" if running else "idle", *rest)
         for id_, name, running, *rest in rows
     ]
+
+
+def _title(text: str) -> str:
+    """One line of bearable length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"

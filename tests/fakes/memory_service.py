@@ -132,7 +132,16 @@ class MemoryService:
         return self.lanes[lane]
 
     async def status(self) -> Mapping[str, Any]:
-        return {"model": "offline/echo", "model_hint": "Set a key.", "workspace": "/w", "pid": 1}
+        return {
+            "model": "offline/echo",
+            "model_hint": "Set a key.",
+            "workspace": "/w",
+            "uptime_s": 3723,
+            "channels": {
+                "telegram:1": {"state": "polling", "last_poll_at": 0.5, "last_error": None}
+            },
+            "pid": 1,
+        }
 
     async def replay(self, seq: int) -> str:
         if seq > len(self.submitted):

@@ -56,7 +56,7 @@ async def test_a_refused_token_is_told_and_harms_no_other(
     bad = Failing(ConfigError("telegram.token: it was refused", hint="Set another."))
     async with receiving(bad) as (reception, works):
         await settled(lambda: reception.failures)
-        assert reception.failures == {KEY: "telegram.token: it was refused Set another."}
+        assert reception.failures == {KEY: "telegram.token: it was refused. Set another."}
         assert works()
     assert "receives nothing" in caplog.text
     assert bad.starts == 1

@@ -86,6 +86,13 @@ def test_a_real_turn_answers_on_stdout_alone(tmp_path: Path) -> None:
     assert "kore:" not in done.stderr
 
 
+def test_the_stand_in_is_not_announced_where_another_model_was_asked_for(tmp_path: Path) -> None:
+    done = kore(tmp_path / "home", "-m", "hi", "--model", "openai/gpt-5")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "OPENAI_API_KEY" in done.stderr
+    assert "stand-in" not in done.stderr
+
+
 def test_a_real_command_needs_an_approval_or_auto(tmp_path: Path) -> None:
     text = '!tool exec {"command": "echo it-ran > proof"}'
     denied = kore(tmp_path / "home", "-m", text)

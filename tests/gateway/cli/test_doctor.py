@@ -2,6 +2,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+from gateway.store.database import connect
 from tests.fakes.bot_api import BotApi
 from tests.gateway.cli.kore import kore
 
@@ -52,6 +53,19 @@ def test_a_whole_database_is_ok(tmp_path: Path) -> None:
     (home / "kore.db").chmod(0o644)
     found = states(kore("doctor", "--json", home=home).stdout)
     assert (found["database"], found["home"]) == ("ok", "warn")
+
+
+def test_a_database_in_use_is_no_finding_and_nobody_is_told_to_replace_it(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    owner = connect(home / "kore.db")
+    try:
+        done = kore("doctor", home=home)
+    finally:
+        owner.close()
+    assert done.returncode == 0, done.stdout
+    assert "kore.db, in use" in done.stdout
+    assert "backup" not in done.stdout
 
 
 def test_a_missing_key_is_found(tmp_path: Path) -> None:

@@ -67,7 +67,11 @@ async def test_an_unknown_session_is_one_sentence(place: Place) -> None:
 async def test_status_tells_what_runs(place: Place) -> None:
     facts = json.loads((await place.kore("status", "--json")).stdout)
     assert (facts["running"], facts["model"]) == (True, "offline/echo")
-    assert "offline/echo" in (await place.kore("status")).stdout
+    shown = (await place.kore("status")).stdout
+    assert "offline/echo" in shown
+    assert "1:02:03" in shown
+    assert " 19" in next(line for line in shown.splitlines() if "last_poll" in line)
+    assert "None" not in shown
 
 
 async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:

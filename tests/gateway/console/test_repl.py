@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,29 @@ async def test_a_conversation_from_greeting_to_exit(owner: MemoryService, home: 
         assert terminal.echoes()
     assert owner.submitted[0].options == {"model": "offline/echo"}
     assert terminal.text.count("echo: hello there") == 1
+
+
+async def test_the_greeting_names_the_model_that_was_asked_for(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home, "--model", "vendor/other") as terminal:
+        await terminal.see("vendor/other")
+        await terminal.see(PROMPT)
+    assert "Set a key." not in terminal.text
+
+
+async def test_the_list_of_sessions_keeps_whole_ids_in_a_narrow_terminal(
+    owner: MemoryService, home: Path
+) -> None:
+    session = await owner.bind("cli:local:other", None)
+    stored = owner.sessions_by_id[session]
+    stored.info = replace(stored.info, name="a plan for the garden " * 3)
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.resize(24, 40)
+        terminal.type("/sessions\r")
+        await terminal.see(session)
+        await terminal.see("…")
 
 
 async def test_pasted_lines_and_alt_enter_make_one_message(

@@ -22,6 +22,12 @@ async def test_a_wrong_token_is_told_and_the_process_stays(alone: GatewayProcess
     await alone.stop()
 
 
+async def test_a_good_start_says_what_runs(alone: GatewayProcess) -> None:
+    async with alone:
+        await alone.until(lambda: "is running: model" in alone.output())
+        assert "telegram:123456" in alone.output()
+
+
 async def test_another_poller_is_told_in_the_status(alone: GatewayProcess) -> None:
     await alone.start()
     alone.api.fail("getUpdates", status(409))
