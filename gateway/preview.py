@@ -11,7 +11,7 @@ from agent import events
 from agent.events import Event
 from gateway.channels.base import Ambiguous, SendError, Streams, Types
 from gateway.store import outbox
-from gateway.store.database import Database
+from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Letter
 
 log = logging.getLogger(__name__)
@@ -76,11 +76,15 @@ class Preview:
         self._changed.set()
 
     async def run(self) -> None:
-        """Show until closed. A preview never fails a turn: what cannot be shown is left out."""
+        """Show until closed. No trouble of the platform or the disk fails a turn: what cannot be
+        shown is left out."""
         async with asyncio.TaskGroup() as group:
             typing = group.create_task(self._type())
             try:
                 await self._show()
+            except StoreError as exc:
+                # What is not on disk could not be edited after a crash: nothing more is shown.
+                log.warning("preview of %s ends: %s", self._letter.delivery_id, exc)
             finally:
                 typing.cancel()
 

@@ -13,7 +13,7 @@ from gateway.store import outbox
 from gateway.store.outbox import Letter
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
-from tests.gateway.parts import Parts, opened
+from tests.gateway.parts import Parts, opened, settled
 
 LETTER = Letter("t1", Route("chat", "bot", "1"), ())
 
@@ -58,6 +58,19 @@ async def test_its_row_exists_before_its_first_send(
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("preview", "1", "one") in platform.calls)
         assert await row(parts) == ("streaming", None, 0)
+
+
+async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(
+    parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
+) -> None:
+    await parts.rows(
+        "CREATE TEMP TRIGGER full BEFORE INSERT ON outbox"
+        " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
+    )
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await settled(lambda: "disk I/O error" in caplog.text)
+    assert platform.texts("1") == []
 
 
 async def test_it_grows_by_edits_of_one_message(parts: Parts, platform: StreamingPlatform) -> None:
