@@ -1,7 +1,6 @@
 """The front desk: the `Service` of the process that owns the data."""
 
 import os
-import resource
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from gateway.access import CONSOLE
 from gateway.approvals import Approvals
 from gateway.bus import MessageBus
 from gateway.delivery import Delivery
+from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
 from gateway.service import Opened, SessionInfo, WatchEvent
 from gateway.store import inbox, outbox, sessions, turns
@@ -97,7 +97,7 @@ class Desk:
             "taking in nothing": self._bus.obstacle,
             "routes with mail": self._delivery.routes,
             "parts given up": self._delivery.given_up,
-            "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "memory_mb": resident_bytes() // 2**20,
         }
 
     async def replay(self, seq: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from agent.errors import ConfigError
+from gateway.facts import resident_bytes
 from gateway.service import Upkeep
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
@@ -80,7 +81,7 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
         "lanes_busy": status["turns running"],
         "messages_waiting": status["messages waiting"],
         "routes_with_mail": status["routes with mail"],
-        "resident_memory_bytes": _resident_bytes(),
+        "resident_memory_bytes": resident_bytes(),
     }
     for name, value in gauges.items():
         yield f"# TYPE kore_{name} gauge"
@@ -88,12 +89,3 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
     yield "# TYPE kore_channel_up gauge"
     for name, way in status["channels"].items():
         yield f'kore_channel_up{{channel="{name}"}} {int(way["state"] == "polling")}'
-
-
-def _resident_bytes() -> int:
-    """Linux tells it in pages, in /proc/self/statm; elsewhere it is not told."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-    except OSError:
-        return 0
