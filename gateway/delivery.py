@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 GIVE_UP_AFTER_S = 24 * 3600
 AMBIGUOUS_TRIES = 3
+LOST = "⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it."
 _STORE_PAUSE_S = 5.0
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
 # The last of these few tries should not meet the same trouble as the first.
@@ -228,9 +229,22 @@ class Delivery:
                 next_at = now + _rest_s(due, ambiguous) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
                 await run(outbox.postpone, due.seq, next_at, ambiguous=ambiguous)
 
+    def _end(self, connection: Connection, due: Due, reason: str, whole_lane: bool) -> int:
+        message = due.message
+        if not whole_lane and message.kind != "notice":
+            notice = Letter(
+                delivery_id=f"{message.delivery_id}.lost",
+                route=message.route,
+                parts=[OutboundPart(LOST)],
+                kind="notice",
+                event_id=message.event_id,
+            )
+            outbox.put(connection, None, [notice], self._clock())
+        return outbox.bury(connection, due.seq, reason, whole_lane=whole_lane)
+
     async def _bury(self, due: Due, reason: str, *, whole_lane: bool = False) -> None:
-        """Nobody in the chat will learn of it, so the owner must."""
-        parts = await self._stored(outbox.bury, due.seq, reason, whole_lane=whole_lane)
+        """End the part, and say so to the owner and, where somebody still listens, in the chat."""
+        parts = await self._stored(self._end, due, reason, whole_lane)
         self.given_up += parts
         log.error(
             "given up: %d parts to %s, from %s part %d on: %s",

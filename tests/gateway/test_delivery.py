@@ -12,7 +12,7 @@ from gateway.channels.base import (
     Refused,
     Unreachable,
 )
-from gateway.delivery import GIVE_UP_AFTER_S, Delivery, wait_for
+from gateway.delivery import GIVE_UP_AFTER_S, LOST, Delivery, wait_for
 from gateway.messages import OutboundPart, Route
 from gateway.store import outbox
 from gateway.store.outbox import Letter
@@ -65,7 +65,7 @@ def letter(text: str, chat: str = "1", *more: str) -> Letter:
 async def sent(
     folder: Path, clock: Jumping, platform: Platform, *letters: Letter
 ) -> list[tuple[str, str | None]]:
-    """Post the letters and work until every one is sent or dead: their states and reasons."""
+    """Post the letters and work until all mail is sent or dead: the letters' ends and reasons."""
     delivering = {"clock": clock.time, "wait": clock.wait}
     async with opened(folder, Gated(), platform=platform, delivering=delivering) as parts:
         for one in letters:
@@ -74,7 +74,9 @@ async def sent(
             async with asyncio.timeout(10):
                 while await parts.database.run(outbox.lanes_with_mail):
                     await asyncio.sleep(0.001)
-        return await parts.rows("SELECT state, dead_reason FROM outbox ORDER BY seq")
+        return await parts.rows(
+            "SELECT state, dead_reason FROM outbox WHERE kind = 'final' ORDER BY seq"
+        )
 
 
 async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -> None:
@@ -150,10 +152,10 @@ async def test_after_three_unclear_sends_nothing_more_is_tried(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
-    platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(9)))
+    platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(3)))
     ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
     assert (state, reason) == ("dead", "unclear 3 times: reset")
-    assert len(platform.texts("1")) == 3
+    assert platform.texts("1") == ["x", "x", "x", LOST]
 
 
 async def test_no_unclear_try_is_spent_while_the_platform_is_down(
@@ -173,6 +175,25 @@ async def test_the_last_unclear_try_comes_after_a_long_rest(tmp_path: Path, cloc
     platform.fail("1", *(Ambiguous("502") for _ in range(2)))
     assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
     assert clock.rests[0] < 5 < 20 < clock.rests[1]
+
+
+async def test_the_chat_is_told_once_of_a_reply_with_missing_parts(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", Refused("too odd"), Refused("too odd"))
+    states = await sent(tmp_path, clock, platform, letter("a", "1", "b", "c"))
+    assert [state for state, _ in states] == ["dead", "dead", "sent"]
+    assert platform.texts("1") == ["c", LOST]
+
+
+async def test_a_notice_that_is_refused_is_not_followed_by_another(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", *(Refused("too odd") for _ in range(5)))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("dead", "too odd")]
+    assert [call[2] for call in platform.calls] == ["x", LOST]
 
 
 async def test_what_is_given_up_is_counted_and_told_to_the_owner(
