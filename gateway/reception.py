@@ -48,7 +48,9 @@ class Reception:
                 self.failures[key] = ". ".join(filter(None, (str(error), error.hint)))
                 log.error("%s receives nothing: %s", name, self.failures[key])
                 return
-            self.failures[key] = f"stopped unexpectedly: {error!r}"
+            # A foreign error may quote an address with a token in it; only the log redacts that.
+            kind = type(error).__name__ if error else "it just ended"
+            self.failures[key] = f"stopped unexpectedly ({kind}); the log says more"
             log.error("%s %s", name, self.failures[key], exc_info=error)
             await asyncio.sleep(self._again_after_s)
             del self.failures[key]

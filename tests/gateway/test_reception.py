@@ -69,8 +69,12 @@ async def test_a_channel_with_a_bug_is_started_again() -> None:
         assert works()
 
 
-async def test_while_it_is_down_the_reason_is_known() -> None:
-    async with receiving(Failing(ValueError("a bug"))) as (reception, works):
+async def test_while_it_is_down_the_kind_of_bug_is_shown_and_the_log_has_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with receiving(Failing(ValueError("https://host/bot1:TOKEN"))) as (reception, works):
         await settled(lambda: reception.failures)
-        assert "a bug" in reception.failures[KEY]
+        assert "ValueError" in reception.failures[KEY]
+        assert "TOKEN" not in reception.failures[KEY]
         assert works()
+    assert "bot1:TOKEN" in caplog.text
