@@ -25,6 +25,7 @@ from gateway.desk import Desk
 from gateway.facts import Facts
 from gateway.home import Home
 from gateway.lock import hold
+from gateway.messages import ONCE
 from gateway.reception import Reception
 from gateway.roster import allowed_senders, open_channels, say_who_is_let_in
 from gateway.rules import Rules
@@ -39,8 +40,6 @@ from gateway.workspace import ensure_workspace
 log = logging.getLogger(__name__)
 
 STOP_S = 10.0
-# Lanes of one-shot runs: when their process is gone, nobody waits for the answer.
-ONCE = "cli:local:once-"
 Channels = dict[tuple[str, str], Channel]
 
 

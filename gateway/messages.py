@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from agent.codec import dumps
 
+# Lanes of one-shot runs begin like this: when their process is gone, nobody waits for the answer.
+ONCE = "cli:local:once-"
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -56,7 +59,7 @@ class InboundMessage:
     quoted: str | None = None
     edited: bool = False
     private: bool = True
-    # What the sender chose for this one message: model, permission mode, iterations.
+    # What the sender chose for this one message: model, auto, unattended, cwd, max_iterations.
     options: dict[str, Any] = field(default_factory=dict)
 
     @property

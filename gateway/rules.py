@@ -25,6 +25,8 @@ class Rules:
             return Permissions(policy)
         auto = message.options.get("auto") is True
         policy = DefaultPolicy("local", auto, self.blocked_commands)
+        if message.options.get("unattended") is True:
+            return Permissions(policy)
         return Permissions(policy, self.approvals.approver(message.session_key, session))
 
     def memory(self, message: InboundMessage) -> Path:

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,8 @@ async def _once(order: Order, settings: "Settings", home: Home) -> int:
             if (hint := status.get("model_hint")) and chosen == status.get("model"):
                 print(hint, file=sys.stderr)
             ask = _ask_here(interrupted)
+            if ask is None:
+                order = replace(order, options={**order.options, "unattended": True})
             return await OneTurn(service, order, sys.stdout, sys.stderr, ask).run(interrupted)
 
 

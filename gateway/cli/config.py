@@ -1,6 +1,7 @@
 """`kore config`: is the configuration right, and what does it come to?"""
 
 import argparse
+import os
 from pathlib import Path
 
 from agent.errors import ConfigError
@@ -22,10 +23,12 @@ def _validate(args: argparse.Namespace) -> int:
     from gateway.cli.basis import settings_of
     from gateway.cli.table import print_json
     from gateway.settings import require_model, require_telegram
+    from gateway.settings.models import check_models
 
     try:
         settings = settings_of(args)
         require_model(settings)
+        check_models(settings, os.environ)
         require_telegram(settings)
     except ConfigError as exc:
         if not args.json:

@@ -21,17 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import os
 
-    from agent.providers.routing import resolve
     from gateway.cli.basis import home_of, settings_of
     from gateway.logs import open_logs
     from gateway.settings import require_model, require_telegram
-    from gateway.settings.models import chosen_model, model_list
+    from gateway.settings.models import check_models
 
     home, settings = home_of(args), settings_of(args)
     require_model(settings)
     # A model that cannot be asked is told here, once, and not to everybody who writes.
-    for name in filter(None, (chosen_model(settings, os.environ), settings.agent.fallback)):
-        resolve(name, model_list(settings), os.environ)
+    check_models(settings, os.environ)
     require_telegram(settings)
     home.ensure()
     open_logs(settings, terminal=not args.quiet, default_file=home.logs / "kore.log")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from agent.providers.routing import ModelConfig, default_model
+from agent.providers.routing import ModelConfig, default_model, resolve
 from gateway.settings.schema import ModelEntry, Settings
 
 
@@ -20,6 +20,12 @@ def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
     if wanted != "default" or any(entry.model_name == wanted for entry in settings.model_list):
         return wanted
     return default_model(environ)
+
+
+def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raises `ConfigError` when the chosen model or its fallback could not be asked."""
+    for name in filter(None, (chosen_model(settings, environ), settings.agent.fallback)):
+        resolve(name, model_list(settings), environ)
 
 
 def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:

@@ -11,6 +11,7 @@ from agent.errors import KoreError
 from agent.history import answer_open_calls
 from agent.prompts import load
 from agent.types import Effect, Message, Text, ToolCall, ToolResult
+from gateway.messages import ONCE
 from gateway.store import outbox, sessions
 from gateway.store.inbox import WAITING
 from gateway.store.outbox import Letter
@@ -185,6 +186,8 @@ def replay(connection: Connection, seq: int) -> str:
     if row is None or not row[0]:
         raise KoreError(f"there is no message {seq} to replay")
     lane, state = row
+    if lane.startswith(ONCE):
+        raise KoreError(f"message {seq} came from a one-shot run, which waits for no answer")
     if state in ("running", "waiting"):
         raise KoreError(f"message {seq} is being answered right now")
     connection.execute("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))

@@ -26,6 +26,8 @@ def test_the_console_is_asked_and_others_are_refused() -> None:
     assert verdict(None) == "deny"
     assert rules().permissions(typed("x"), "s").approver is not None
     assert rules().permissions(said("x"), "s").approver is None
+    unattended = typed("x", options={"unattended": True})
+    assert rules().permissions(unattended, "s").approver is None
 
 
 def test_only_a_real_yes_allows_everything() -> None:

@@ -96,7 +96,8 @@ def test_the_stand_in_is_not_announced_where_another_model_was_asked_for(tmp_pat
 def test_a_real_command_needs_an_approval_or_auto(tmp_path: Path) -> None:
     text = '!tool exec {"command": "echo it-ran > proof"}'
     denied = kore(tmp_path / "home", "-m", text)
-    assert "-y" in denied.stderr
+    assert "nobody can be asked" in denied.stdout
+    assert "`-y`" in denied.stderr
     proof = tmp_path / "home" / "workspace" / "proof"
     assert not proof.exists()
     assert kore(tmp_path / "home", "-y", "-m", text).returncode == 0

@@ -79,3 +79,10 @@ def test_show_hides_secrets(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "canary" not in done.stdout
     assert json.loads(done.stdout)["telegram"]["token"] == "**********"
+
+
+def test_a_model_that_nobody_offers_is_not_valid(tmp_path: Path) -> None:
+    environ = {"KORE_AGENT_MODEL": "opnai/gpt-5"}
+    done = kore("config", "validate", home=tmp_path / "h", environ=environ)
+    assert done.returncode == 2
+    assert "did you mean 'openai/gpt-5'?" in done.stderr

@@ -5,9 +5,9 @@ import pytest
 from agent.errors import KoreError
 from agent.history import is_valid
 from agent.types import Effect, ToolCall, ToolResult, assistant
-from gateway.messages import OutboundPart
+from gateway.messages import InboundMessage, OutboundPart, Sender
 from gateway.store import inbox, outbox, sessions, turns
-from gateway.store.inbox import CommandClaim
+from gateway.store.inbox import Arrival, CommandClaim, Entry
 from gateway.store.outbox import Letter
 from tests.gateway.store.test_inbox import LANE, claim, claimed, db, finish, said, take
 
@@ -106,6 +106,14 @@ def test_progress_gives_new_attempts(db: Connection) -> None:
 def test_only_a_message_can_be_replayed(db: Connection, seq: int) -> None:
     with pytest.raises(KoreError, match="no message"):
         turns.replay(db, seq)
+
+
+def test_a_one_shot_message_is_not_replayed(db: Connection) -> None:
+    sender = Sender("0")
+    message = InboundMessage("cli", "local", "once-1", sender, "e", content="x", received_at=1.0)
+    inbox.accept(db, Arrival("cli", "local", 5.0), [Entry(message)])
+    with pytest.raises(KoreError, match="waits for no answer"):
+        turns.replay(db, 1)
 
 
 def test_a_message_is_not_replayed_while_it_is_being_answered(db: Connection) -> None:
