@@ -173,7 +173,8 @@ def make_plain(connection: Connection, seq: int) -> None:
 def make_new(connection: Connection, seq: int) -> None:
     """The message to edit is gone: the part goes out as a new one."""
     connection.execute(
-        "UPDATE outbox SET provider_msg = NULL, state = 'pending', next_at = 0 WHERE seq = ?",
+        "UPDATE outbox SET provider_msg = NULL, state = 'pending', next_at = 0, ambiguous = 0"
+        " WHERE seq = ?",
         (seq,),
     )
 

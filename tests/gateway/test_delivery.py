@@ -7,6 +7,7 @@ import pytest
 from gateway.channels.base import (
     Ambiguous,
     BadFormat,
+    Gone,
     NotSent,
     RateLimited,
     Refused,
@@ -334,6 +335,19 @@ async def test_an_edit_of_a_message_that_is_gone_becomes_a_new_message(
         await _streaming(parts, "77")
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
     assert platform.calls == [("edit", "1", "final"), ("send", "1", "final")]
+
+
+async def test_unclear_edits_do_not_count_against_the_message_that_follows_them(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated()) as parts:
+        await _streaming(parts, "77")
+    unclear = Ambiguous("reset")
+    platform.fail("1", unclear, unclear, unclear, Gone("deleted"), unclear)
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.repeat) == ("final", True)
 
 
 async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping) -> None:
