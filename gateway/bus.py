@@ -241,7 +241,7 @@ class MessageBus:
     def _answer_command(self, connection: Connection, claim: CommandClaim, text: str) -> None:
         message = claim.message
         letter = Letter(
-            delivery_id=f"c{claim.seq}",
+            delivery_id="",  # `finish_command` names it
             route=message.route,
             parts=self._delivery.render(message.route, text),
             event_id=message.event_id,

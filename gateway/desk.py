@@ -92,11 +92,11 @@ class Desk:
             "version": VERSION,
             "pid": os.getpid(),
             **self._facts(),
-            "turns running": self._bus.lanes,
-            "messages waiting": waiting,
-            "taking in nothing": self._bus.obstacle,
-            "routes with mail": self._delivery.routes,
-            "parts given up": self._delivery.given_up,
+            "lanes_busy": self._bus.lanes,
+            "messages_waiting": waiting,
+            "obstacle": self._bus.obstacle,
+            "routes_with_mail": self._delivery.routes,
+            "parts_given_up": self._delivery.given_up,
             "memory_mb": resident_bytes() // 2**20,
         }
 

@@ -32,7 +32,7 @@ async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> 
     async def healthz(request: web.Request) -> web.Response:
         status = await upkeep.status()
         broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
-        if status["taking in nothing"]:
+        if status["obstacle"]:
             broken.append("intake")
         body = {"status": "degraded" if broken else "ok", "broken": broken}
         return web.json_response(body, status=503 if broken else 200)
@@ -78,9 +78,9 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
         yield f"kore_{name}_total {value}"
     gauges = {
         "uptime_seconds": status["uptime_s"],
-        "lanes_busy": status["turns running"],
-        "messages_waiting": status["messages waiting"],
-        "routes_with_mail": status["routes with mail"],
+        "lanes_busy": status["lanes_busy"],
+        "messages_waiting": status["messages_waiting"],
+        "routes_with_mail": status["routes_with_mail"],
         "resident_memory_bytes": resident_bytes(),
     }
     for name, value in gauges.items():

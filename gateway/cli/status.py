@@ -39,7 +39,8 @@ def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         if isinstance(value, Mapping):
             rows += _rows(value, f"{prefix}{name} ")
         elif value is not None:
-            rows.append((prefix + name.removesuffix("_at").removesuffix("_s"), _text(name, value)))
+            words = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
+            rows.append((prefix + words, _text(name, value)))
     return rows
 
 

@@ -224,4 +224,4 @@ class CrashLoop:
 
 async def _is_busy(client: Client) -> bool:
     status = await client.status()
-    return bool(status["turns running"] or status["messages waiting"] or status["routes with mail"])
+    return bool(status["lanes_busy"] or status["messages_waiting"] or status["routes_with_mail"])

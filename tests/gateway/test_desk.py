@@ -79,8 +79,8 @@ async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
     await parts.bus.accept("chat", "bot", Batch([said("long")]))
     await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
     status = await parts.desk.status()
-    assert (status["turns running"], status["messages waiting"]) == (1, 0)
-    assert (status["routes with mail"], status["parts given up"]) == (0, 0)
+    assert (status["lanes_busy"], status["messages_waiting"]) == (1, 0)
+    assert (status["routes_with_mail"], status["parts_given_up"]) == (0, 0)
 
 
 async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:

@@ -15,10 +15,10 @@ from gateway.health import serve_health
 def _well() -> dict[str, Any]:
     return {
         "uptime_s": 5,
-        "turns running": 1,
-        "messages waiting": 2,
-        "routes with mail": 3,
-        "taking in nothing": None,
+        "lanes_busy": 1,
+        "messages_waiting": 2,
+        "routes_with_mail": 3,
+        "obstacle": None,
         "channels": {"telegram:bot": {"state": "polling"}},
     }
 
@@ -61,7 +61,7 @@ async def test_all_is_well_as_long_as_every_channel_receives() -> None:
     ("trouble", "named"),
     [
         ({"channels": {"telegram:bot": {"state": "conflict"}}}, "telegram:bot"),
-        ({"taking in nothing": "the disk is full"}, "intake"),
+        ({"obstacle": "the disk is full"}, "intake"),
     ],
 )
 async def test_what_receives_nothing_is_named(trouble: dict[str, Any], named: str) -> None:

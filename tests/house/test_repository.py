@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files, repository_files
 
 LONGEST_MODULE_LINES = 300
-# The tool runner and the lane, and the database's thread, which hands every error to its caller.
+# The tool runner and the lane; a send, whose bug counts as an unclear end; and the database's
+# thread, which hands every error to its caller.
 BROAD_EXCEPTS = {
     "agent/tools/runner.py",
     "gateway/bus.py",
@@ -75,7 +76,7 @@ def test_no_module_is_longer_than_a_sitting() -> None:
     assert found == []
 
 
-def test_only_three_places_catch_everything() -> None:
+def test_only_named_places_catch_everything() -> None:
     found = [
         str(path.relative_to(ROOT))
         for path in python_files(*PACKAGES)

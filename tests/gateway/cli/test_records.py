@@ -70,7 +70,7 @@ async def test_status_tells_what_runs(place: Place) -> None:
     shown = (await place.kore("status")).stdout
     assert "offline/echo" in shown
     assert "1:02:03" in shown
-    assert " 19" in next(line for line in shown.splitlines() if "last_poll" in line)
+    assert " 19" in next(line for line in shown.splitlines() if "last poll" in line)
     assert "None" not in shown
 
 

@@ -220,7 +220,7 @@ class GatewayProcess:
         except OwnerLost:
             return True
         return bool(
-            status["turns running"] or status["messages waiting"] or status["routes with mail"]
+            status["lanes_busy"] or status["messages_waiting"] or status["routes_with_mail"]
         )
 
     def _environ(self) -> Mapping[str, str]:
