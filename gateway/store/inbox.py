@@ -217,9 +217,9 @@ def waiting_count(connection: Connection) -> int:
 
 def has_work(connection: Connection, lane: str) -> bool:
     (found,) = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ?1 AND state = 'running') OR"
-        f" EXISTS (SELECT 1 FROM inbox WHERE lane = ?1 AND {WAITING})",
-        (lane,),
+        "SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND state = 'running') OR"
+        f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING})",
+        {"lane": lane},
     ).fetchone()
     return bool(found)
 

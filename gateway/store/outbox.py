@@ -185,9 +185,10 @@ def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = Fa
     Returns how many parts were given up.
     """
     return connection.execute(
-        "UPDATE outbox SET state = 'dead', dead_reason = ?1 WHERE seq = ?2 OR (?3 AND lane ="
-        " (SELECT lane FROM outbox WHERE seq = ?2) AND state IN ('pending', 'inflight'))",
-        (reason, seq, whole_lane),
+        "UPDATE outbox SET state = 'dead', dead_reason = :reason WHERE seq = :seq OR"
+        " (:whole_lane AND lane = (SELECT lane FROM outbox WHERE seq = :seq)"
+        " AND state IN ('pending', 'inflight'))",
+        {"reason": reason, "seq": seq, "whole_lane": whole_lane},
     ).rowcount
 
 

@@ -131,9 +131,9 @@ def load_all(connection: Connection, session: str) -> list[Message]:
 def find(connection: Connection, session: str) -> str:
     """The id that `session` is, or begins. Raises `KoreError`."""
     rows = connection.execute(
-        "SELECT id FROM session WHERE substr(id, 1, length(?1)) = ?1"
-        " ORDER BY id = ?1 DESC, id LIMIT 2",
-        (session,),
+        "SELECT id FROM session WHERE substr(id, 1, length(:name)) = :name"
+        " ORDER BY id = :name DESC, id LIMIT 2",
+        {"name": session},
     ).fetchall()
     if not rows or not session:
         raise KoreError(f"no session {session!r}", hint="`kore sessions list` shows them.")

@@ -65,9 +65,9 @@ _LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND ca
 def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
     """What is known of the calls of a turn's last reply, by call id: results, or "unknown"."""
     rows = connection.execute(
-        "SELECT call_id, state, result FROM step WHERE turn_id = ?1 AND state IN ('done',"
-        " 'unknown') AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?1)",
-        (turn,),
+        "SELECT call_id, state, result FROM step WHERE turn_id = :turn AND state IN ('done',"
+        " 'unknown') AND reply = (SELECT max(reply) FROM step WHERE turn_id = :turn)",
+        {"turn": turn},
     )
     known = {}
     for call_id, state, result in rows:
@@ -133,8 +133,8 @@ def finish_command(connection: Connection, seq: int, letter: Letter, now: float)
     """
     turn = connection.execute(
         "INSERT INTO turn (lane, state, created_at, ended_at)"
-        " SELECT lane, 'done', ?1, ?1 FROM inbox WHERE seq = ?2",
-        (now, seq),
+        " SELECT lane, 'done', :now, :now FROM inbox WHERE seq = :seq",
+        {"now": now, "seq": seq},
     ).lastrowid
     assert turn is not None, "an INSERT has a row id"
     connection.execute("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
