@@ -3,13 +3,14 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+FUZZ_S ?= 600
 
 # Without bytecode every start would compile the libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test check format constraints bench crash image-test clean
+.PHONY: help chat test check format constraints bench crash fuzz image-test clean
 
 help:
 	@echo "make chat         talk to Kore in this terminal"
@@ -18,6 +19,7 @@ help:
 	@echo "make format       put the code into its house form"
 	@echo "make bench        measure what the README quotes"
 	@echo "make crash        1,000 kills over 5,000 messages"
+	@echo "make fuzz         ten minutes of odd input for everything that reads some (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
 	@echo "make clean        remove .venv and all that was built"
@@ -47,6 +49,10 @@ bench: $(VENV)/.dev
 crash: $(VENV)/.dev
 	@$(BIN)/python -m tests.crash --kills 1000 --messages 5000
 
+# One part only: make fuzz FUZZ="paths archives"
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_S) $(FUZZ)
+
 image-test: $(VENV)/.dev
 	@$(BIN)/python -m tests.image
 
@@ -63,7 +69,7 @@ constraints:
 	echo "constraints.txt: $$(wc -l < constraints.txt) pinned packages"
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .fuzz dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 
 # A shim that answers "not selected" or a Python that is too old does not count.
 define find_python

@@ -11,23 +11,26 @@ from pathlib import Path
 from agent import events
 from agent.context.moment import moment
 from agent.context.system import Workspace
-from agent.errors import ConfigError, ProviderError, of_code
+from agent.errors import ConfigError, LimitReached, ProviderError, of_code
 from agent.events import Event
 from agent.executor import Executor, Place, Stopped
-from agent.history import History, MemoryHistory, answer_open_calls
+from agent.history import History, MemoryHistory, answer_open_calls, result_message
 from agent.loop import Conversation, Loop, ModelCall
 from agent.outlet import Outlet
 from agent.progress import NoProgress, Progress, Stop
 from agent.prompts import load
 from agent.providers.base import Provider
 from agent.providers.models import Models
-from agent.security.policy import Approver, DefaultPolicy
+from agent.security.policy import Approver
+from agent.security.redaction import Redactor
+from agent.security.taint import NOTHING, PRIVATE, Exposure
 from agent.settings import AgentSettings
 from agent.signals import find_signal
+from agent.spending import Meter, Spent, Tally
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions, Runner
 from agent.tools.toolbox import Toolbox, default_tools
-from agent.types import Message, Result, Stopping, Text, ToolResult, Usage, assistant, user
+from agent.types import Message, Result, Stopping, ToolResult, assistant, user
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,9 @@ class Task:
 
     `messages` end with a user message, or with calls that a restart cut off; `known` are the
     results from before the restart, by call id. `memory` is the memory file of whoever speaks;
-    `root` is where relative paths start. `trimmed` says that older messages exist.
+    `owner` says that it is the owner in private, who may see everything of everybody; `root` is
+    where relative paths start. `trimmed` says that older messages exist. `exposure` is what the
+    session has taken in; it grows with the turn.
     """
 
     session: str
@@ -44,11 +49,14 @@ class Task:
     permissions: Permissions
     memory: Path
     root: Path
+    owner: bool = False
     model: str | None = None
     max_iterations: int | None = None
     known: Mapping[str, ToolResult] = field(default_factory=dict)
     trimmed: bool = False
+    exposure: Exposure = field(default_factory=Exposure)
     progress: Progress = field(default_factory=NoProgress)
+    meter: Meter = field(default_factory=Tally)
     stop: Stop = field(default_factory=Stop)
 
 
@@ -59,7 +67,8 @@ class Agent:
     one, a key in the environment or the offline stand-in decides. `tools` are added to the
     built-in ones. `approve` is asked for calls that need a person's consent; without it they are
     refused; `Permissions` in its place bring a policy of one's own. `workspace` holds the prompt
-    files and is where tools work (default: this folder).
+    files and is where tools work (default: this folder). The model's key and `settings.secrets`
+    leave in no event, result or message.
     """
 
     def __init__(
@@ -74,12 +83,11 @@ class Agent:
     ) -> None:
         self.settings = settings or AgentSettings()
         self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
+        self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self.toolbox = Toolbox([*default_tools(self.settings.tools), *tools])
         self.workspace = Workspace(Path(workspace).expanduser().resolve())
         self._history = history or MemoryHistory()
-        if not isinstance(approve, Permissions):
-            approve = Permissions(DefaultPolicy("local"), approve)
-        self._permissions = approve
+        self._approve = approve
 
     async def run(self, prompt: str, *, session: str | None = None) -> Result:
         """`stream`, collected. Raises the `KoreError` that ended the turn, if one did."""
@@ -102,12 +110,16 @@ class Agent:
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
         asked = user(prompt, moment(datetime.now()))
         messages = await self._history.load(session)
+        memory = self.workspace.owner_memory
+        known = PRIVATE if self.workspace.is_personal(memory) else NOTHING
         task = Task(
             session=session,
             messages=[*messages, asked],
-            permissions=self._permissions,
-            memory=self.workspace.owner_memory,
+            permissions=_permissions(self._approve),
+            memory=memory,
             root=self.workspace.folder,
+            owner=True,
+            exposure=Exposure(known),
         )
         turn = Turn(self, task)
         try:
@@ -159,8 +171,7 @@ class Turn:
         if self._loop is not None:
             return [*self._loop.settled(), *self._closing]
         known = {
-            call_id: Message("tool", (Text(result.for_model),), (), call_id, result.is_error)
-            for call_id, result in self._task.known.items()
+            call_id: result_message(call_id, result) for call_id, result in self._task.known.items()
         }
         return answer_open_calls(self._task.messages, known)
 
@@ -173,9 +184,14 @@ class Turn:
         except Stopped as exc:
             self._closing = (assistant(str(exc)),)
             result = self._result(exc.why)
+        except LimitReached as exc:
+            self._closing = (assistant(str(exc)),)
+            result = replace(self._result("limit"), error_code=exc.code)
         except (ProviderError, ConfigError) as exc:
             result = replace(self._result("error"), error_code=exc.code)
-            return [events.Error(exc.code, str(exc), exc.hint), events.Done(result)]
+            clean = self._agent.redactor.clean
+            hint = exc.hint and clean(exc.hint)
+            return [events.Error(exc.code, clean(str(exc)), hint), events.Done(result)]
         if result.signal is None:
             return [events.Done(result)]
         return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
@@ -183,7 +199,7 @@ class Turn:
     async def _prepare(self) -> Loop:
         agent, task = self._agent, self._task
         opened = agent.models.open(task.model)
-        prompt = agent.workspace.system_prompt(task.memory, task.root)
+        prompt = agent.workspace.system_prompt(task.memory, task.root, owner=task.owner)
         await self._outlet.emit(
             events.SessionStart(task.session, opened.provider.name, opened.model)
         )
@@ -192,17 +208,28 @@ class Turn:
         call = ModelCall(
             provider=opened.provider,
             model=opened.model,
-            system=prompt.text,
+            system=agent.redactor.clean(prompt.text),
             tools=agent.toolbox.specs(),
             window=opened.context_tokens,
             temperature=_first(opened.temperature, agent.settings.temperature),
             max_tokens=opened.max_tokens or agent.settings.max_tokens,
+            redactor=agent.redactor,
+            tariff=opened.tariff,
+            fallback_tariff=opened.fallback_tariff,
         )
-        runner = Runner(agent.toolbox, task.permissions, timeout_s=agent.settings.call_timeout_s)
-        place = Place(task.session, task.root, task.memory)
+        for message in task.messages:
+            task.exposure.take(message)
+        runner = Runner(
+            agent.toolbox,
+            task.permissions,
+            timeout_s=agent.settings.call_timeout_s,
+            exposure=task.exposure,
+            redactor=agent.redactor,
+        )
+        place = Place(task.session, task.root, task.memory, task.owner)
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
         conversation = Conversation(list(task.messages), task.trimmed)
-        return Loop(call, conversation, executor, task.progress, self._outlet)
+        return Loop(call, conversation, executor, task.progress, self._outlet, task.meter)
 
     def _result(self, stopped: Stopping | None) -> Result:
         """What the turn came to; `stopped` names what ended it when it was not the model."""
@@ -211,16 +238,27 @@ class Turn:
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
         text = "\n\n".join(filter(None, texts))
         signal, reason = find_signal(text)
+        spent = self._loop.spent if self._loop else Spent()
         return Result(
             success=bool(text) and stopped is None and signal != "BLOCKED",
             text=text or ("" if stopped else load("empty_reply")),
             session_id=self._task.session,
             messages=tuple(messages),
-            usage=self._loop.usage if self._loop else Usage(),
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
             signal=signal,
             signal_reason=reason,
             stopped=stopped,
         )
+
+
+def _permissions(approve: Approver | Permissions | None) -> Permissions:
+    if isinstance(approve, Permissions):
+        return approve
+    # Here and not above: the gateway brings its own, and needs no engine before a tool is called.
+    from agent.security.engine import DefaultPolicy
+
+    return Permissions(DefaultPolicy(), approve)
 
 
 def _first(chosen: float | None, general: float | None) -> float | None:

@@ -44,6 +44,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
         data["tool_call_id"] = message.tool_call_id
     if message.is_error:
         data["is_error"] = True
+    if message.taint:
+        data["taint"] = sorted(message.taint)
     return data
 
 
@@ -59,6 +61,7 @@ def message_from_json(data: Mapping[str, Any]) -> Message:
             ),
             tool_call_id=data.get("tool_call_id"),
             is_error=bool(data.get("is_error", False)),
+            taint=frozenset(data.get("taint", ())),
         )
     except (KeyError, TypeError) as exc:
         raise KoreError(f"a stored message is damaged: {exc!r}") from exc
@@ -80,7 +83,12 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
         if cls is events.Done:
             return events.Done(result_from_json(data["result"]))
         if cls is events.UsageReport:
-            return events.UsageReport(_of(Usage, data["usage"]))
+            session = data.get("session_usage")
+            usages = {
+                "usage": _of(Usage, data["usage"]),
+                "session_usage": session and _of(Usage, session),
+            }
+            return _of(events.UsageReport, {**data, **usages})
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
         raise KoreError(f"a stored event is damaged: {exc!r}") from exc
@@ -97,6 +105,7 @@ def result_to_json(result: Result) -> dict[str, Any]:
         "signal_reason": result.signal_reason,
         "stopped": result.stopped,
         "error_code": result.error_code,
+        "cost_usd": result.cost_usd,
     }
 
 

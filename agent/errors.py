@@ -9,8 +9,10 @@
     │   ├── ContextTooLong     the request does not fit the model's window
     │   ├── BadReply           the server answered what no client could read
     │   └── Rejected           4xx: key, model name or request refused; a retry will not help
+    ├── LimitReached           the next model call would go beyond a limit that somebody set
     ├── ToolError              the model reads it as the tool's result
-    └── PolicyDenied           a rule or a person said no; the model reads it too
+    ├── PolicyDenied           a rule or a person said no; the model reads it too
+    └── ArchiveRefused         a zip or tar is broken, unsafe or too large; nothing was unpacked
 
 Foreign exceptions are mapped to these once, at the edge, with `from exc`.
 Every error carries a short stable `code` that people can look up in docs/errors.md.
@@ -86,16 +88,32 @@ class Rejected(ProviderError):
     code = "rejected"
 
 
+class LimitReached(KoreError):
+    """A limit on tokens or money: the text says which one, how much, and when it ends."""
+
+    code = "limit"
+
+
 class ToolError(KoreError):
-    """A tool could not do what was asked; its text is written for the model to mend its call."""
+    """A tool could not do what was asked; its text is written for the model to mend its call.
+
+    `untrusted` says that the text quotes strangers' words.
+    """
 
     code = "tool"
+    untrusted = False
 
 
 class PolicyDenied(KoreError):
     """The policy or a person refused a tool call; the text says why."""
 
     code = "denied"
+
+
+class ArchiveRefused(KoreError):
+    """An archive is broken, unsafe or too large; nothing of it was unpacked."""
+
+    code = "archive"
 
 
 def of_code(code: str, message: str, hint: str | None = None) -> KoreError:

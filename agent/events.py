@@ -86,6 +86,8 @@ class ToolResulted:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
+    """`number` tells it apart, `folder` is where a command would run, `sends` what would leave."""
+
     type: ClassVar[str] = "approval_asked"
     nonce: str
     tool: str
@@ -93,6 +95,9 @@ class ApprovalAsked:
     reason: str
     diff: str | None
     expires_s: float
+    number: int = 0
+    folder: str | None = None
+    sends: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class ApprovalAnswered:
     type: ClassVar[str] = "approval_answered"
     nonce: str
     by: str
-    answer: Literal["once", "session", "deny"]
+    answer: Literal["once", "session", "always", "deny"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +135,31 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The last model stream failed; what it had said since `iteration_start` is void."""
+    """The last model stream failed; what it had said since `iteration_start` is void.
+
+    `by_fallback`: the next one is another model's.
+    """
 
     type: ClassVar[str] = "retry"
     reason: str
     attempt: int
     max_attempts: int
     wait_s: float
+    by_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
+    """What the turn has come to by now, and its session where somebody keeps count.
+
+    A cost is None when nobody knows what one of the calls cost.
+    """
+
     type: ClassVar[str] = "usage"
     usage: Usage
+    cost_usd: float | None = None
+    session_usage: Usage | None = None
+    session_cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +199,16 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The last thing a provider yields: the model's whole reply. Never shown to screens."""
+    """The last thing a provider yields: the model's whole reply. Never shown to screens.
+
+    `by_fallback`: the first model could not answer, and the other one has.
+    """
 
     type: ClassVar[str] = "reply"
     message: Message
     usage: Usage | None
     finish_reason: str | None
+    by_fallback: bool = False
 
 
 ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | Notice | Reply

@@ -10,10 +10,12 @@ from typing import Literal
 from agent import events
 from agent.errors import KoreError
 from agent.guard import LoopGuard
-from agent.history import tool_message
+from agent.history import result_message
 from agent.outlet import Outlet
 from agent.progress import Progress
 from agent.prompts import fill, load
+from agent.security.policy import Unanswered
+from agent.security.redaction import Stream
 from agent.tools.base import CallContext
 from agent.tools.runner import Runner
 from agent.types import Message, ToolCall, ToolResult
@@ -23,11 +25,15 @@ PARALLEL_READS = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a turn's tools work: session, folder for relative paths, speaker's memory file."""
+    """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
+
+    `owner`: the owner speaks, in private.
+    """
 
     session: str
     workspace: Path
     memory: Path
+    owner: bool = False
 
 
 class Stopped(KoreError):
@@ -62,7 +68,11 @@ class Executor:
         self._guard = LoopGuard()
 
     async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """The tool messages, in call order. Raises `Stopped` for a model that runs in circles."""
+        """The tool messages, in call order.
+
+        Raises `Stopped` for a model that runs in circles, `Unanswered` when a person has to answer
+        first and will do so later.
+        """
         self.results = {}
         await self._outlet.emit(events.State("executing"))
         for batch in _batches(calls, self._runner):
@@ -75,41 +85,76 @@ class Executor:
         return [self.results[call.id] for call in calls]
 
     async def _run_together(self, batch: Sequence[ToolCall]) -> None:
+        unanswered: list[Unanswered] = []
+
+        async def run(call: ToolCall) -> None:
+            try:
+                await self._run(call)
+            except Unanswered as exc:
+                # What runs beside it comes to its result, and need not run again.
+                unanswered.append(exc)
+
         try:
             async with asyncio.TaskGroup() as group:
                 for call in batch:
-                    group.create_task(self._run(call))
+                    group.create_task(run(call))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from several
+        if unanswered:
+            raise unanswered[0]
 
     async def _run(self, call: ToolCall) -> None:
         known = self._known.get(call.id)
         if known is not None:
             self._guard.judge(call, known)
-            self.results[call.id] = tool_message(call, known.for_model, is_error=known.is_error)
+            self._keep(call, known)
             return
-        await self._outlet.emit(events.ToolStart(call.id, call.name, call.arguments or {}))
         began = time.monotonic()
-        effect = self._runner.effect(call)
-        result = await self._runner.run(
-            self._context(call), lambda: self._progress.start(call, effect)
-        )
+        live = {"stdout": self._runner.redactor.stream(), "stderr": self._runner.redactor.stream()}
+        started = False
+
+        async def start() -> None:
+            nonlocal started
+            await self._progress.start(call, self._runner.effect(call))
+            started = True
+            await self._outlet.emit(started_event)
+
+        # Shown when it really starts: a call that waits for an answer may start much later.
+        started_event = events.ToolStart(call.id, call.name, call.arguments or {})
+        result = await self._runner.run(self._context(call, live), start)
+        if not started:
+            await self._outlet.emit(started_event)
         verdict = self._guard.judge(call, result)
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
         # What has happened is known before it is stored: a stop in between does not forget it.
-        self.results[call.id] = tool_message(call, result.for_model, is_error=result.is_error)
+        self._keep(call, result)
         await self._progress.finish(call, result)
         await self._report(call, result, time.monotonic() - began)
         if verdict == "stop":
             raise Stopped("loop", fill("stopped_loop", tool=call.name))
 
-    def _context(self, call: ToolCall) -> CallContext:
+    def _keep(self, call: ToolCall, result: ToolResult) -> None:
+        message = self.results[call.id] = result_message(call.id, result)
+        self._runner.exposure.take(message)
+
+    def _context(self, call: ToolCall, live: Mapping[str, Stream]) -> CallContext:
         def output(text: str, stream: Literal["stdout", "stderr"]) -> None:
-            self._outlet.offer(events.ToolOutput(call.id, text, stream))
+            # What is held back to the last is in the result.
+            if text := live[stream].feed(text):
+                self._outlet.offer(events.ToolOutput(call.id, text, stream))
 
         place = self._place
-        return CallContext(call, place.session, place.workspace, place.memory, output)
+        return CallContext(
+            call=call,
+            session=place.session,
+            workspace=place.workspace,
+            memory=place.memory,
+            output=output,
+            taint=self._runner.exposure.taint,
+            owner=place.owner,
+            redactor=self._runner.redactor,
+        )
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
         for changed in result.artifacts:

@@ -10,7 +10,7 @@ from typing import Protocol
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.prompts import load
-from agent.types import Message, Text, ToolCall
+from agent.types import Message, Text, ToolCall, ToolResult
 
 
 class History(Protocol):
@@ -91,6 +91,12 @@ def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 
 def tool_message(call: ToolCall, text: str, *, is_error: bool = False) -> Message:
     return Message("tool", (Text(text),), tool_call_id=call.id, is_error=is_error)
+
+
+def result_message(call_id: str, result: ToolResult) -> Message:
+    """A call's result as the conversation keeps it."""
+    text = (Text(result.for_model),)
+    return Message("tool", text, (), call_id, result.is_error, result.taint)
 
 
 def answer_open_calls(messages: Sequence[Message], known: Mapping[str, Message]) -> list[Message]:

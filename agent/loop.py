@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import cast
 
@@ -15,8 +15,12 @@ from agent.outlet import Outlet
 from agent.progress import Progress
 from agent.prompts import fill, load
 from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.security.redaction import Redactor
 from agent.signals import find_signal
-from agent.types import Message, Usage, assistant
+from agent.spending import Meter, Spent, Tariff
+from agent.spoken import Spoken
+from agent.till import Till
+from agent.types import Message, assistant
 
 _REPLY_SHARE = 0.2
 _REPLY_TOKENS = 8_000
@@ -26,7 +30,10 @@ _SHRINKS = 5
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """All of a model request that stays the same during a turn. `window` is in tokens."""
+    """All of a model request that stays the same during a turn. `window` is in tokens.
+
+    `redactor` cleans what the model says.
+    """
 
     provider: Provider
     model: str
@@ -35,6 +42,9 @@ class ModelCall:
     window: int
     temperature: float | None = None
     max_tokens: int | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    tariff: Tariff | None = None
+    fallback_tariff: Tariff | None = None
 
 
 @dataclass(slots=True)
@@ -55,24 +65,31 @@ class Loop:
         executor: Executor,
         progress: Progress,
         outlet: Outlet,
+        meter: Meter | None = None,
     ) -> None:
         self._call = call
         self._conversation = conversation
         self._executor = executor
         self._progress = progress
         self._outlet = outlet
-        self.usage = Usage()
+        tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
+        self._till = Till(tariff, call.fallback_tariff, meter)
         self.said_before = _since_last_user(conversation.messages)
         self._new: list[Message] = []
         self._partial: list[str] = []
-        self._limit_tokens = _limit_tokens(call)
+        self._fixed_tokens = _fixed_tokens(call)
+        self._limit_tokens = _limit_tokens(call, self._fixed_tokens)
         self._sent_tokens = 0
         self._dropped = 0
 
     async def run(self, max_iterations: int) -> None:
-        """Go on until the model is done. Raises `ProviderError` and `Stopped`."""
+        """Go on until the model is done. Raises `ProviderError` and `Stopped`.
+
+        A turn that goes on counts on: neither waiting nor a restart gives it more iterations.
+        """
+        begun = sum(message.role == "assistant" for message in self.said_before)
         await self._execute()
-        for n in range(1, max_iterations + 1):
+        for n in range(begun + 1, max_iterations + 1):
             await self._outlet.emit(events.IterationStart(n, max_iterations))
             reply = await self._plan()
             await self._execute()
@@ -81,6 +98,10 @@ class Loop:
                 await self._outlet.emit(events.State("done"))
                 return
         raise Stopped("max_iterations", fill("max_iterations", n=max_iterations))
+
+    @property
+    def spent(self) -> Spent:
+        return self._till.spent
 
     def settled(self) -> list[Message]:
         """The turn's new messages, made valid: what had been said of an unfinished reply, and a
@@ -95,10 +116,13 @@ class Loop:
     async def _plan(self) -> Message:
         """One model call; its reply is journaled before anything of it runs."""
         await self._outlet.emit(events.State("planning"))
-        reply = await self._ask_within_window()
-        if reply.usage is not None:
-            self.usage += reply.usage
-            await self._outlet.emit(events.UsageReport(self.usage))
+        try:
+            reply = await self._ask_within_window()
+            told = await self._till.after(reply)
+        finally:
+            await self._till.broke_off()
+        for event in told:
+            await self._outlet.emit(event)
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
         if reply.finish_reason == "length":
             await self._outlet.emit(events.Notice("warning", load("reply_cut")))
@@ -123,18 +147,28 @@ class Loop:
     async def _ask(self) -> events.Reply:
         self._partial = []
         request = await self._request()
+        least = (self._fixed_tokens + self._sent_tokens, request.max_tokens or 0)
+        for notice in await self._till.before(*least):
+            await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
+        spoken = Spoken(self._call.redactor)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
-            async for event in stream:
-                match event:
-                    case events.Reply():
-                        return event
-                    case events.TextDelta(text):
-                        self._partial.append(text)
-                    case events.Retry():
-                        self._partial = []
-                await self._outlet.emit(event)
+            async for said in stream:
+                self._till.hear(said)
+                for event in spoken.clean(said):
+                    match event:
+                        case events.Reply():
+                            return event
+                        case events.TextDelta(text):
+                            self._partial.append(text)
+                        case events.Retry(by_fallback=by_fallback):
+                            self._partial = []
+                            await self._till.broke_off()
+                            # The stream rests until it is asked for more: nothing is sent yet.
+                            for notice in await self._till.before_fallback() if by_fallback else ():
+                                await self._outlet.emit(notice)
+                    await self._outlet.emit(event)
         raise BadReply("the model's stream ended without a reply")
 
     async def _request(self) -> ModelRequest:
@@ -171,9 +205,12 @@ def _since_last_user(messages: Sequence[Message]) -> list[Message]:
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]
 
 
-def _limit_tokens(call: ModelCall) -> int:
+def _fixed_tokens(call: ModelCall) -> int:
+    tools = (f"{spec.name}{spec.description}{spec.parameters}" for spec in call.tools)
+    return estimate_text(call.system) + sum(map(estimate_text, tools))
+
+
+def _limit_tokens(call: ModelCall, fixed: int) -> int:
     """How much of the window the conversation may take: what prompt, tools and reply leave."""
     reserve = min(call.max_tokens or _REPLY_TOKENS, int(call.window * _REPLY_SHARE))
-    tools = (f"{spec.name}{spec.description}{spec.parameters}" for spec in call.tools)
-    fixed = estimate_text(call.system) + sum(map(estimate_text, tools))
     return max(call.window - fixed - reserve, _SMALLEST_WINDOW)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.sandbox import Sandbox
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
@@ -10,7 +12,8 @@ class ToolSettings:
 
     `output_limit_bytes` bounds what one result gives the model to read. `blocked_paths` are
     components, or sequences of them, that no path may contain; `off_limits` are files and folders
-    that no file tool opens, wherever it may go otherwise.
+    that no file tool opens, wherever it may go otherwise. Without a `sandbox` commands can do
+    all that the user can; in one they reach `exec_hosts` alone ("*.example.org" for all below it).
     """
 
     exec_timeout_s: float = 60
@@ -19,14 +22,20 @@ class ToolSettings:
     restrict_to_workspace: bool = True
     blocked_paths: tuple[str, ...] = (".git", ".env", "node_modules/.cache")
     off_limits: tuple[Path, ...] = ()
+    sandbox: Sandbox | None = None
+    exec_hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Limits and defaults. `call_timeout_s` bounds one tool call, `max_iterations` model calls."""
+    """Limits and defaults. `call_timeout_s` bounds one tool call, `max_iterations` model calls.
+
+    `secrets` are values that leave in no event, result or message, beside the models' keys.
+    """
 
     max_iterations: int = 50
     temperature: float | None = None
     max_tokens: int | None = None
     call_timeout_s: float = 900
     tools: ToolSettings = field(default_factory=ToolSettings)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)

@@ -10,8 +10,11 @@ from typing import Any, Literal
 Role = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
 Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
-Stopping = Literal["max_iterations", "loop", "cancelled", "error"]
+Stopping = Literal["max_iterations", "loop", "limit", "cancelled", "error"]
 JsonSchema = Mapping[str, Any]
+# What a result brought into the session: text of strangers (web, mail, files that were fetched),
+# or something that is nobody else's business (workspace, memory). See docs/security.md.
+Taint = Literal["untrusted", "private"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a conversation. `tool_call_id` and `is_error` belong to role `tool`."""
+    """One entry of a conversation. `tool_call_id`, `is_error` and `taint` belong to role `tool`."""
 
     role: Role
     content: tuple[Part, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     is_error: bool = False
+    taint: frozenset[Taint] = frozenset()
     # Encodings that a provider has already made of this message, by dialect. A long history is
     # thus serialised once, not at every request.
     wire: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False, init=False)
@@ -105,6 +109,7 @@ class ToolResult:
     is_error: bool = False
     for_user: str | None = None
     artifacts: tuple[Artifact, ...] = ()
+    taint: frozenset[Taint] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,8 @@ class Result:
     """What a turn came to.
 
     `text` is all that the model said to the person in this turn. `stopped` names what ended the
-    turn when it was not the model: a limit, a loop, an interruption or an error.
+    turn when it was not the model: a limit, a loop, an interruption or an error. `cost_usd` is
+    None when nobody knows what a call of this turn cost.
     """
 
     success: bool
@@ -138,3 +144,4 @@ class Result:
     signal_reason: str | None = None
     stopped: Stopping | None = None
     error_code: str | None = None
+    cost_usd: float | None = None

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 _HEAD = ("figure", "median", "p95", "bare", "ratio", "goal", "")
@@ -13,7 +13,8 @@ class Figure:
     """`value` is a median where there were several samples, in `unit`.
 
     `bare` is the same thing done without Kore, measured in the same run. A `goal` is an upper
-    limit, or a lower one with `at_least`. `note` says what else a reader must know.
+    limit, or a lower one with `at_least`. With `imports` it is mostly the loading of libraries, so
+    its goal is taken at this machine's pace. `note` says what else a reader must know.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Figure:
     goal: float | None = None
     goal_p95: float | None = None
     at_least: bool = False
+    imports: bool = False
     note: str = ""
 
     @property
@@ -39,6 +41,13 @@ class Figure:
             return self.value >= self.goal
         late = self.goal_p95 is not None and (self.p95 or 0) > self.goal_p95
         return self.value <= self.goal and not late
+
+    def at_pace(self, pace: float) -> "Figure":
+        """The same figure with the goal for a machine that loads libraries `pace` times as long."""
+        if not self.imports or self.goal is None or pace <= 1:
+            return self
+        note = f"the goal of {_number(self.goal)} {self.unit}, times {pace:.2f} for this machine"
+        return replace(self, goal=self.goal * pace, note=note)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "ratio": self.ratio, "reached": self.reached}

@@ -31,7 +31,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         used_mb, used_pss_mb = running.resident_mb(), running.proportional_mb()
     bare_start = statistics.median(bare_starts)
     return [
-        sampled("start to first poll", "ms", starts, bare=bare_start, goal=600),
+        sampled("start to first poll", "ms", starts, bare=bare_start, goal=600, imports=True),
         Figure("idle, resident", "MB", idle_mb, bare=bare_mb, goal=62),
         Figure("idle, proportional", "MB", idle_pss_mb, bare=bare_pss_mb),
         Figure("after a model call, resident", "MB", used_mb, bare=bare_mb, goal=65),

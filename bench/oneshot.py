@@ -24,4 +24,6 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             if n:
                 taken.append(kore_ms)
                 bare.append(bare_ms)
-    return [sampled("one-shot turn", "ms", taken, bare=statistics.median(bare), goal=450)]
+    return [
+        sampled("one-shot turn", "ms", taken, bare=statistics.median(bare), goal=450, imports=True)
+    ]

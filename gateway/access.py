@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.messages import InboundMessage
@@ -14,23 +14,63 @@ _NAME_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True)
+class Circle:
+    """Who was let in by pairing: (channel, account, sender id), and the owner among them."""
+
+    owner: str | None = None
+    people: frozenset[tuple[str, str, str]] = frozenset()
+
+
+@dataclass(slots=True)
 class Access:
     """`allow` lists sender ids by channel and account; `"*"` is everybody.
 
-    The console is always the owner's: only the owner's user id can open its socket and files.
+    `roles` names a role for a person ("telegram:123"), a chat ("telegram:chat:-100123") or a
+    channel ("telegram"). `circle` is replaced as a whole when somebody is paired or revoked. The
+    console is always the owner's: only the owner's user id can open its socket and files.
     """
 
     owner: str | None
     allow: Mapping[tuple[str, str], Sequence[str]]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    circle: Circle = Circle()
+
+    @property
+    def chief(self) -> str | None:
+        """The owner: the configured one beats the one that pairing has made."""
+        return self.owner or self.circle.owner
 
     def is_allowed(self, message: InboundMessage) -> bool:
-        if message.channel == CONSOLE or message.principal == self.owner:
-            return True
         allowed = self.allow.get((message.channel, message.account), ())
-        return "*" in allowed or message.sender.id in allowed
+        return self.is_owner(message) or self._is_known(message) or "*" in allowed
 
     def is_owner(self, message: InboundMessage) -> bool:
-        return message.channel == CONSOLE or message.principal == self.owner
+        return message.channel == CONSOLE or message.principal == self.chief
+
+    def is_owner_alone(self, message: InboundMessage) -> bool:
+        """The owner, where nobody else reads along."""
+        return message.private and self.is_owner(message)
+
+    def is_stranger(self, message: InboundMessage) -> bool:
+        """Whether what is said here may come from anybody: in a group, from people who are let in
+        like everybody, and in what somebody passes on. Who is known speaks for themselves, in
+        private."""
+        known = self.is_owner(message) or self._is_known(message)
+        return message.forwarded or not (message.private and known)
+
+    def role(self, message: InboundMessage) -> str:
+        """The role of whoever sent it, in groups too: the owner builds everywhere.
+
+        A person's role beats that of the chat, and that one the channel's. Without any, people
+        who were let in by name are `general`, and those who are let in like everybody `guest`.
+        """
+        if self.is_owner(message):
+            return "build"
+        chat = f"{message.channel}:chat:{message.chat_id}"
+        for key in (message.principal, chat, message.channel):
+            if key in self.roles:
+                return self.roles[key]
+        return "general" if self._is_known(message) else "guest"
 
     def memory(self, workspace: Path, message: InboundMessage) -> Path:
         """The memory file for this message.
@@ -39,10 +79,17 @@ class Access:
         read back by everybody there, so a group has its own memory.
         """
         folder = workspace / "memory"
-        if message.private and self.is_owner(message):
+        if self.is_owner_alone(message):
             return folder / "MEMORY.md"
         whose = message.sender.id if message.private else message.chat_id
         return folder / message.channel / _folder_name(whose) / "MEMORY.md"
+
+    def _is_known(self, message: InboundMessage) -> bool:
+        """On the list by number, or paired."""
+        where = message.channel, message.account
+        return message.sender.id in self.allow.get(where, ()) or (
+            (*where, message.sender.id) in self.circle.people
+        )
 
 
 def _folder_name(id_: str) -> str:

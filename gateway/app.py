@@ -10,29 +10,43 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from agent.agent import Agent
+from agent.errors import ConfigError
 from agent.providers.local import ollama_models
 from agent.providers.models import Models
 from agent.providers.routing import OFFLINE
+from agent.sandbox import Sandbox
 from agent.settings import AgentSettings, ToolSettings
 from gateway.access import Access, sole_owner
 from gateway.approvals import Approvals
+from gateway.audit.log import AuditLog
+from gateway.audit.notes import Notes
 from gateway.bus import MessageBus
+from gateway.caps import unenforceable
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
+from gateway.clerk import Clerk
 from gateway.commands.replies import Commands
+from gateway.confinement import choose_sandbox
 from gateway.delivery import Delivery
 from gateway.desk import Desk
+from gateway.door import Door
 from gateway.facts import Facts
 from gateway.home import Home
+from gateway.intake import Intake
 from gateway.lock import hold
 from gateway.messages import ONCE
+from gateway.policies import Policies
 from gateway.reception import Reception
 from gateway.roster import allowed_senders, open_channels, say_who_is_let_in
 from gateway.rules import Rules
+from gateway.secrets import redactor_of, secret_values
 from gateway.settings import Settings
 from gateway.settings.models import chosen_model, model_list
+from gateway.spending import Spending
 from gateway.store import outbox, turns
+from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
+from gateway.store.rekey import discard_copies
 from gateway.turn import Turns
 from gateway.watchers import Watchers
 from gateway.workspace import ensure_workspace
@@ -65,10 +79,13 @@ class App:
         async with AsyncExitStack() as stack:
             what = "kore gateway" if channels else "kore agent"
             unclean = stack.enter_context(hold(home.lock, what))
-            database = Database.open(settings.store.path, check=unclean)
+            cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+            discard_copies(settings.store.path)
+            database = Database.open(settings.store.path, check=unclean, cipher=cipher)
             stack.push_async_callback(database.close)
             await database.run(_recover)
-            agent = await _agent(settings, home)
+            choice = await choose_sandbox(settings, home)
+            agent = await _agent(settings, home, choice.sandbox)
             stack.push_async_callback(agent.aclose)
             watchers = Watchers()
             ways: Channels = {}
@@ -76,28 +93,80 @@ class App:
             if channels:
                 for channel in await open_channels(settings, database, stack):
                     _add(ways, channel)
-                    say_who_is_let_in(channel, settings)
-            app = _assemble(settings, database, agent, watchers, ways)
+            safety = Safety(*await _record(settings, home, stack), str(choice))
+            app = _assemble(settings, database, agent, watchers, ways, safety)
+            await database.run(app.bus.door.pairing.load)
+            await app.bus.notes.carry()
+            say_who_is_let_in(ways, app.bus.door.access)
             async with _running(app, database, watchers), _reachable(app, home):
                 if channels:
                     await stack.enter_async_context(_observable(app, settings))
                 yield app
 
 
+@dataclass(frozen=True, slots=True)
+class Safety:
+    """Who decides, who records it, and what holds commands, in words."""
+
+    policies: Policies
+    audit: AuditLog
+    sandbox: str
+
+
+async def _record(
+    settings: Settings, home: Home, stack: AsyncExitStack
+) -> tuple[Policies, AuditLog]:
+    """The rules, and the open record of what they decide. Raises `ConfigError`, `AuditError`."""
+    policies = Policies.of(settings)
+    redactor = redactor_of(settings, os.environ)
+    audit = AuditLog(home.audit, level=lambda: policies.audit_level, clean=redactor.clean)
+    stack.push_async_callback(audit.close)
+    await audit.open()
+    return policies, audit
+
+
+def _say_what_cannot_hold(settings: Settings, agent: Agent) -> None:
+    """A limit that nobody enforces should surprise nobody."""
+    try:
+        found = unenforceable(settings.limits, agent.models.check(agent.models.default))
+    except ConfigError:
+        return  # said when the model is asked
+    if found:
+        log.warning("%s", found)
+
+
 def _assemble(
-    settings: Settings, database: Database, agent: Agent, watchers: Watchers, ways: Channels
+    settings: Settings,
+    database: Database,
+    agent: Agent,
+    watchers: Watchers,
+    ways: Channels,
+    safety: Safety,
 ) -> App:
     telegram = settings.telegram
     owner = sole_owner(settings.access.owner, telegram.allow_from)
-    access = Access(owner, {key: allowed_senders(settings, key) for key in ways})
-    approvals = Approvals(watchers)
-    delivery = Delivery(database, ways)
-    rules = Rules(access, approvals, settings.agent.workspace, settings.security.blocked_commands)
-    work = Turns(database, agent, delivery, watchers, rules)
+    allow = {key: allowed_senders(settings, key) for key in ways}
+    access = Access(owner, allow, settings.access.roles)
+    delivery = Delivery(database, ways, redactor=redactor_of(settings, os.environ))
+    clerk = Clerk(delivery, access, expires_s=settings.security.approval_timeout_s)
+    approvals = Approvals(database, delivery, watchers, clerk)
+    policies = safety.policies
+    held = agent.settings.tools.sandbox
+    confined = held is not None and held.confines
+    rules = Rules(
+        access, approvals, settings.agent.workspace, policies, confined, audit=safety.audit
+    )
+    spending = Spending(database, delivery, access, settings.limits)
+    _say_what_cannot_hold(settings, agent)
+    work = Turns(database, agent, delivery, watchers, rules, spending)
     reception = Reception(ways)
-    facts = Facts(agent.models.default, settings.agent.workspace, ways, reception, time.monotonic())
-    commands = Commands(agent.models, access, facts.for_chat)
-    bus = MessageBus(database, access, commands, work, delivery)
+    workspace, began = settings.agent.workspace, time.monotonic()
+    hosts = settings.security.exec_hosts if confined else ()
+    facts = Facts(agent.models.default, workspace, ways, reception, began, safety.sandbox, hosts)
+    door = Door(access, delivery.render)
+    commands = Commands(agent.models, door, facts.for_chat, policies.first_mode)
+    intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
+    bus = MessageBus(database, intake, commands, work, approvals)
     desk = Desk(database, bus, delivery, watchers, approvals, facts)
     return App(desk, bus, delivery, reception)
 
@@ -154,7 +223,7 @@ def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[Non
     return serve_health(settings.http.host, settings.http.port, app.desk, counts)
 
 
-async def _agent(settings: Settings, home: Home) -> Agent:
+async def _agent(settings: Settings, home: Home, sandbox: Sandbox) -> Agent:
     models = Models(
         default=await _default_model(settings),
         known=model_list(settings),
@@ -169,6 +238,8 @@ async def _agent(settings: Settings, home: Home) -> Agent:
         restrict_to_workspace=settings.security.restrict_to_workspace,
         blocked_paths=settings.security.blocked_paths,
         off_limits=(*home.own, *settings.files, *settings.store.files),
+        sandbox=sandbox,
+        exec_hosts=settings.security.exec_hosts,
     )
     return Agent(
         models,
@@ -178,6 +249,7 @@ async def _agent(settings: Settings, home: Home) -> Agent:
             temperature=settings.agent.temperature,
             max_tokens=settings.agent.max_tokens,
             tools=tools,
+            secrets=secret_values(settings, os.environ),
         ),
     )
 

@@ -1,83 +1,132 @@
-"""Questions to a person that a running turn waits for."""
+"""Approvals: questions to people that are stored, so that they live through a restart."""
 
 import asyncio
-import json
-import secrets
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.events import ApprovalAnswered, ApprovalAsked
-from agent.security.policy import Answer, ApprovalRequest
+from agent.security.policy import Answer, Answered, ApprovalRequest
+from gateway.channels.base import SendError
+from gateway.clerk import Asking, Clerk, Pressed, Settled
+from gateway.delivery import Delivery, wait_for
+from gateway.journal import Waiting
+from gateway.question import Question
+from gateway.store import approvals
+from gateway.store.database import Database, StoreError
 from gateway.watchers import Watchers
 
-EXPIRES_S = 300.0
+log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    lane: str
-    answer: "asyncio.Future[Answer]"
+# How long the clock sleeps at most: the system's time may jump.
+_LOOK_S = 30.0
+_PAUSE_S = 5.0
 
 
 class Approvals:
-    """The questions that are open now. One that nobody answers in time is a "no"."""
+    """Asks, takes answers, tells who has to know, and says no when the time is over."""
 
-    def __init__(self, watchers: Watchers, *, expires_s: float = EXPIRES_S) -> None:
+    def __init__(
+        self, database: Database, delivery: Delivery, watchers: Watchers, clerk: Clerk
+    ) -> None:
+        self.clerk = clerk
+        self.delivery = delivery
+        self._database = database
         self._watchers = watchers
-        self._expires_s = expires_s
-        self._open: dict[str, _Question] = {}
-        # What a person allowed for a session: the exact arguments, never a tool's name.
-        self._granted: set[tuple[str, str, str]] = set()
+        self._news = asyncio.Event()
+        self._wake: Callable[[str], None] = lambda lane: None
 
-    def approver(self, lane: str, session: str) -> "SessionApprover":
-        return SessionApprover(self, lane, session)
+    def approver(self, asking: Asking) -> "TurnApprover":
+        return TurnApprover(self, asking)
 
-    def answer(self, nonce: str, answer: Answer, by: str) -> bool:
-        """False when the question has expired or was answered already."""
-        question = self._open.get(nonce)
-        if question is None or question.answer.done():
-            return False
-        question.answer.set_result(answer)
-        self._watchers.publish(question.lane, ApprovalAnswered(nonce, by, answer))
-        return True
+    async def run(self, wake: Callable[[str], None]) -> None:
+        """Close what nobody answers in time, until cancelled. `wake` lets a lane go on."""
+        self._wake = wake
+        while True:
+            self._news.clear()
+            try:
+                self.tell(await self._database.run(self.clerk.expire, time.time()))
+                next_at = await self._database.run(approvals.next_expiry)
+            except StoreError as exc:
+                log.error("questions wait: %s", exc)
+                next_at = time.time() + _PAUSE_S
+            if next_at is None:
+                await self._news.wait()
+            else:
+                await wait_for(self._news, min(_LOOK_S, next_at - time.time()))
 
-    async def ask(self, lane: str, session: str, request: ApprovalRequest) -> Answer:
-        key = (session, request.tool, json.dumps(dict(request.arguments), sort_keys=True))
-        if key in self._granted:
-            return "once"
-        if not self._watchers.is_watched(lane):
-            return "deny"
-        nonce = secrets.token_urlsafe(12)
-        question = _Question(lane, asyncio.get_running_loop().create_future())
-        self._open[nonce] = question
-        asked = ApprovalAsked(
-            nonce,
-            request.tool,
-            request.arguments,
-            request.reason,
-            request.diff,
-            self._expires_s,
-        )
-        self._watchers.publish(lane, asked)
+    async def ask(self, asking: Asking, request: ApprovalRequest) -> Answered:
+        """The answer that is stored for this call. Raises `Waiting` when there is none yet, and
+        `KoreError` when nobody can be asked."""
+        found = await self._database.run(self.clerk.ask, asking, request, time.time())
+        if isinstance(found, Question):
+            for lane in {found.lane, found.route.lane}:
+                self.delivery.wake(lane)
+            self._news.set()
+            raise Waiting(f"question {found.number} is open")
+        return found
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        """An answer from a screen of the owner; False when the question is not open any more."""
+        settled = await self._database.run(self.clerk.answer, nonce, answer, by, time.time())
+        self.tell(settled)
+        return any(one.state == answer for one in settled)
+
+    async def open_questions(self, lane: str | None = None) -> Sequence[Question]:
+        return await self._database.run(approvals.open_questions, lane)
+
+    async def announce(self, lane: str) -> None:
+        """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
+        for question in await self.open_questions(lane):
+            for place in {question.lane, question.route.lane}:
+                self._watchers.publish(place, asked_event(question))
+
+    def tell(self, settled: Iterable[Settled]) -> None:
+        """What was settled is on disk: screens, senders and lanes hear of it."""
+        for one in settled:
+            question = one.question
+            answers: tuple[Answer, ...] = ("once", "session", "always")
+            answer: Answer = next((known for known in answers if known == one.state), "deny")
+            answered = ApprovalAnswered(question.nonce, one.by or one.state, answer)
+            for lane in {question.lane, question.route.lane}:
+                self._watchers.publish(lane, answered)
+                self.delivery.wake(lane)
+            self._wake(question.lane)
+
+    async def acknowledge(self, pressed: Pressed) -> None:
+        """Show the presser what came of it, as long as the platform still can."""
+        message = pressed.message
+        channel = self.delivery.asks(message.route)
+        if channel is None:
+            return
         try:
-            async with asyncio.timeout(self._expires_s):
-                answer = await question.answer
-        except TimeoutError:
-            self._watchers.publish(lane, ApprovalAnswered(nonce, "the clock", "deny"))
-            return "deny"
-        finally:
-            del self._open[nonce]
-        if answer == "session":
-            self._granted.add(key)
-        return answer
+            await channel.acknowledge(message.event_id, pressed.sentence)
+        except SendError as exc:
+            log.info("a press could not be acknowledged: %s", exc)
 
 
 @dataclass(frozen=True, slots=True)
-class SessionApprover:
-    """Asks whoever watches a lane."""
+class TurnApprover:
+    """Asks on behalf of one turn; implements `agent.security.policy.Approver`."""
 
     approvals: Approvals
-    lane: str
-    session: str
+    asking: Asking
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        return await self.approvals.ask(self.lane, self.session, request)
+    async def ask(self, request: ApprovalRequest) -> Answered:
+        return await self.approvals.ask(self.asking, request)
+
+
+def asked_event(question: Question) -> ApprovalAsked:
+    """The question as screens see it; the time that is left counts from now."""
+    return ApprovalAsked(
+        nonce=question.nonce,
+        tool=question.tool,
+        arguments=question.arguments,
+        reason=question.reason,
+        diff=question.diff,
+        expires_s=max(0.0, round(question.expires_at - time.time(), 1)),
+        number=question.number,
+        folder=question.folder,
+        sends=question.sends,
+    )

@@ -7,14 +7,14 @@ from contextlib import suppress
 from sqlite3 import Connection
 
 from agent.progress import Stop
-from gateway.access import Access
+from gateway.approvals import Approvals
 from gateway.channels.base import Batch
+from gateway.clerk import Settled
 from gateway.commands import is_command
 from gateway.commands.replies import Commands
 from gateway.compose import compose
-from gateway.delivery import Delivery
 from gateway.intake import Intake
-from gateway.journal import Suspended
+from gateway.journal import Suspended, Waiting
 from gateway.messages import InboundMessage
 from gateway.store import inbox, turns
 from gateway.store.database import Database, StoreError
@@ -49,18 +49,21 @@ class MessageBus:
     def __init__(
         self,
         database: Database,
-        access: Access,
+        intake: Intake,
         commands: Commands,
         turns: Turns,
-        delivery: Delivery,
+        approvals: Approvals,
         *,
         concurrent_turns: int = CONCURRENT_TURNS,
     ) -> None:
         self._database = database
-        self._intake = Intake(database, access, delivery)
+        self._intake = intake
+        self.door = intake.door
+        self.notes = intake.notes
         self._commands = commands
         self._turns = turns
-        self._delivery = delivery
+        self._approvals = approvals
+        self._delivery = approvals.delivery
         self._lanes: dict[str, Lane] = {}
         self._waits_for: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -77,11 +80,17 @@ class MessageBus:
         returned, the channel confirms nothing. Raises `StoreError`; then nothing is stored.
         """
         taken = await self._intake.take(channel, account, batch)
+        if taken.pressed or taken.settled:
+            await self.notes.carry()
         self.accepted += len(batch.messages)
         for lane in taken.lanes:
             self.wake(lane)
         for lane in taken.told:
             self._delivery.wake(lane)
+        self._approvals.tell(taken.settled)
+        for pressed in taken.pressed:
+            if self._group is not None:
+                self._group.create_task(self._approvals.acknowledge(pressed), name="a press")
         for lane in taken.stopped:
             self._request_stop(lane)
 
@@ -107,13 +116,16 @@ class MessageBus:
             try:
                 for lane in await self._database.run(inbox.lanes_with_work):
                     self.wake(lane)
-                await asyncio.Event().wait()
+                await self._approvals.run(self.wake)
             finally:
                 self._group = None
 
     async def stop(self, lane: str) -> bool:
         """Stop the lane's running turn; False when none runs."""
-        stopping = await self._database.run(turns.request_stop, lane, "")
+        stopping, settled = await self._database.run(self._store_stop, lane)
+        if settled:
+            await self.notes.carry()
+        self._approvals.tell(settled)
         self._request_stop(lane)
         return stopping == "running"
 
@@ -131,6 +143,12 @@ class MessageBus:
     def lanes(self) -> int:
         """How many lanes have something to do."""
         return len(self._lanes)
+
+    def _store_stop(
+        self, connection: Connection, lane: str
+    ) -> tuple[turns.Stopping | None, list[Settled]]:
+        stopping = turns.request_stop(connection, lane, "")
+        return stopping, self._approvals.clerk.withdraw(connection, lane, time.time())
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now."""
@@ -159,6 +177,9 @@ class MessageBus:
             return True
         except Suspended:
             return False
+        except Waiting:
+            # A person may have answered before the turn came to rest.
+            return lane.wake.is_set()
         except StoreError as exc:
             log.error("lane %s waits: %s", lane.name, exc)
             lane.broken = broken
@@ -186,32 +207,42 @@ class MessageBus:
         if claim is None:
             return False
         if isinstance(claim, Busy):
-            await self._wait_for(claim.lane, lane)
-        else:
-            lane.claim = claim
-            await self._handle(claim, lane.stop)
-            self.handled += 1
+            return await self._wait_for(claim, lane)
+        lane.claim = claim
+        await self._handle(claim, lane, lane.stop)
+        self.handled += 1
         return True
 
-    async def _wait_for(self, other: str, lane: Lane) -> None:
-        """Wait for another lane's turn in the same session."""
-        self._waits_for.setdefault(other, set()).add(lane.name)
+    async def _wait_for(self, busy: Busy, lane: Lane) -> bool:
+        """Wait for another lane's turn in the same session; False to rest until it is over."""
+        waiting = self._waits_for.setdefault(busy.lane, set())
+        if busy.waits:
+            # Noted before the claim that found it still waiting: whatever ends it wakes us.
+            was_noted = lane.name in waiting
+            waiting.add(lane.name)
+            return not was_noted
+        waiting.add(lane.name)
         # It may have ended just before this was noted.
         with suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_S):
                 await lane.wake.wait()
+        return True
 
-    async def _handle(self, claim: Claim | CommandClaim, stop: Stop) -> None:
+    async def _handle(self, claim: Claim | CommandClaim, lane: Lane, stop: Stop) -> None:
         try:
             if isinstance(claim, CommandClaim):
                 await self._database.run(self._carry_out, claim)
-                self._delivery.wake(claim.message.session_key)
+                await self.notes.carry()
+                for told in (claim.message.session_key, *self.door.told()):
+                    self._delivery.wake(told)
             else:
                 async with self._slots:
                     await self._run_turn(claim, stop)
-        except (Suspended, StoreError):
+        except (Suspended, Waiting, StoreError) as exc:
             if isinstance(claim, Claim):
                 self._turns.histories.forget(claim.session)
+            if isinstance(exc, Waiting):
+                await self._approvals.announce(lane.name)
             raise
 
     async def _apologise(self, claim: Claim | CommandClaim) -> None:

@@ -16,6 +16,7 @@ from agent.errors import KoreError
 from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage
+from gateway.question import Question
 from gateway.service import Opened, SessionInfo, WatchEvent
 from gateway.wire import (
     LINE_LIMIT_BYTES,
@@ -28,6 +29,7 @@ from gateway.wire import (
     inbound_to_json,
     is_own_user,
     opened_from_json,
+    question_from_json,
     session_from_json,
     socket_address,
     watch_event_from_json,
@@ -73,6 +75,9 @@ class Client:
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         return bool(await self._call("answer", nonce=nonce, answer=answer, by=by))
 
+    async def approvals(self) -> Sequence[Question]:
+        return [question_from_json(item) for item in await self._call("approvals")]
+
     async def stop(self, lane: str) -> bool:
         return bool(await self._call("stop", lane=lane))
 
@@ -101,6 +106,23 @@ class Client:
 
     async def backup(self, target: Path) -> int:
         return int(await self._call("backup", target=os.path.join(os.getcwd(), target)))
+
+    async def people(self) -> Mapping[str, Any]:
+        people: Mapping[str, Any] = await self._call("people")
+        return people
+
+    async def approve(self, code: str) -> str:
+        return str(await self._call("approve", code=code))
+
+    async def revoke(self, who: str) -> str:
+        return str(await self._call("revoke", who=who))
+
+    async def grants(self) -> Sequence[Mapping[str, Any]]:
+        grants: Sequence[Mapping[str, Any]] = await self._call("grants")
+        return grants
+
+    async def take_back(self, grant: int | None) -> str:
+        return str(await self._call("take_back", grant=grant))
 
     async def _events(self, reader: asyncio.StreamReader) -> AsyncIterator[WatchEvent]:
         while True:

@@ -66,12 +66,18 @@ class ControlServer:
             "hello": self._hello,
             "submit": self._submit,
             "answer": lambda a: service.answer(a["nonce"], a["answer"], a["by"]),
+            "approvals": self._approvals,
             "stop": lambda a: service.stop(a["lane"]),
             "open_console": self._open_console,
             "sessions": self._sessions,
             "bind": lambda a: service.bind(a["lane"], a["session"]),
             "status": lambda _: service.status(),
             "replay": lambda a: service.replay(int(a["seq"])),
+            "people": lambda _: service.people(),
+            "approve": lambda a: service.approve(a["code"]),
+            "revoke": lambda a: service.revoke(a["who"]),
+            "grants": lambda _: service.grants(),
+            "take_back": lambda a: service.take_back(a["grant"]),
             "backup": lambda a: service.backup(Path(a["target"])),
         }
 
@@ -180,6 +186,9 @@ class ControlServer:
     async def _open_console(self, arguments: Arguments) -> dict[str, Any]:
         opened = await self._service.open_console(arguments["session"], arguments["fresh"])
         return asdict(opened)
+
+    async def _approvals(self, _: Arguments) -> list[dict[str, Any]]:
+        return [asdict(question) for question in await self._service.approvals()]
 
     async def _sessions(self, arguments: Arguments) -> list[dict[str, Any]]:
         return [asdict(session) for session in await self._service.sessions(arguments["limit"])]

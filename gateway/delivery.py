@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
 
+from agent.security.redaction import Redactor
 from gateway.channels.base import (
     Ambiguous,
+    Asks,
     BadFormat,
     Channel,
     Gone,
@@ -52,7 +54,8 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
 class Delivery:
     """One task per route that has mail; only the head of a route is tried.
 
-    `clock` tells Unix time in seconds, `wait` is how a route rests until its next try.
+    `clock` tells Unix time in seconds, `wait` is how a route rests until its next try, and
+    `redactor` cleans what is to be said.
     """
 
     def __init__(
@@ -62,11 +65,13 @@ class Delivery:
         *,
         clock: Callable[[], float] = time.time,
         wait: Wait = wait_for,
+        redactor: Redactor | None = None,
     ) -> None:
         self._database = database
         self._channels = channels
         self._clock = clock
         self._wait = wait
+        self.redactor = redactor or Redactor()
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -101,10 +106,16 @@ class Delivery:
     def channel(self, route: Route) -> Channel | None:
         return self._channels.get((route.channel, route.account))
 
+    def asks(self, route: Route) -> Asks | None:
+        """The route's channel, if people can answer questions there."""
+        channel = self.channel(route)
+        return channel if channel is not None and isinstance(channel, Asks) else None
+
     def render(self, route: Route, markdown: str) -> Sequence[OutboundPart]:
         """The parts for this route; plain text as long as its channel is not running."""
+        text = self.redactor.clean(markdown)
         channel = self.channel(route)
-        return channel.render(markdown) if channel else [OutboundPart(markdown)]
+        return channel.render(text) if channel else [OutboundPart(text)]
 
     async def retry_now(self, lane: str) -> None:
         """Somebody listens on this route again."""
@@ -231,7 +242,7 @@ class Delivery:
 
     def _end(self, connection: Connection, due: Due, reason: str, whole_lane: bool) -> int:
         message = due.message
-        if not whole_lane and message.kind != "notice":
+        if not whole_lane and message.kind == "final":
             notice = Letter(
                 delivery_id=f"{message.delivery_id}.lost",
                 route=message.route,
@@ -244,6 +255,8 @@ class Delivery:
 
     async def _bury(self, due: Due, reason: str, *, whole_lane: bool = False) -> None:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
+        # A platform may quote the address that it was asked at, with the token in it.
+        reason = self.redactor.clean(reason)
         parts = await self._stored(self._end, due, reason, whole_lane)
         self.given_up += parts
         log.error(

@@ -4,24 +4,30 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from itertools import chain, count
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
+from agent.errors import KoreError
 from agent.security.policy import Answer
 from agent.types import Message
 from agent.version import VERSION
 from gateway.access import CONSOLE
-from gateway.approvals import Approvals
+from gateway.approvals import Approvals, asked_event
 from gateway.bus import MessageBus
+from gateway.caps import Day
 from gateway.delivery import Delivery
 from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
+from gateway.question import Question
 from gateway.service import Opened, SessionInfo, WatchEvent
-from gateway.store import inbox, outbox, sessions, turns
-from gateway.store.database import Database
+from gateway.store import grants, inbox, outbox, sessions, spending, turns
+from gateway.store.database import Database, StoreError
 from gateway.watchers import Watchers
+
+P = ParamSpec("P")
 
 _RESERVED_S = 30.0
 _LOCAL, _MAIN = "local", "main"
@@ -54,11 +60,18 @@ class Desk:
     async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         with self._watchers.watch(lane) as watcher:
             self._reserved.pop(lane, None)
+            for question in await self._approvals.open_questions(lane):
+                watcher.put(asked_event(question))
             await self._delivery.retry_now(lane)
             yield aiter(watcher)
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
-        return self._approvals.answer(nonce, answer, by)
+        held = await self._approvals.answer(nonce, answer, by)
+        await self._bus.notes.carry()
+        return held
+
+    async def approvals(self) -> Sequence[Question]:
+        return await self._approvals.open_questions()
 
     async def stop(self, lane: str) -> bool:
         return await self._bus.stop(lane)
@@ -88,16 +101,26 @@ class Desk:
 
     async def status(self) -> Mapping[str, Any]:
         waiting = await self._database.run(inbox.waiting_count)
+        spent = await self._database.run(spending.of_all, Day.of(time.time()).began)
+        questions = await self._approvals.open_questions()
         return {
             "version": VERSION,
             "pid": os.getpid(),
             **self._facts(),
             "lanes_busy": self._bus.lanes,
             "messages_waiting": waiting,
+            "questions_open": len(questions),
             "obstacle": self._bus.obstacle,
             "routes_with_mail": self._delivery.routes,
             "parts_given_up": self._delivery.given_up,
             "memory_mb": resident_bytes() // 2**20,
+            "spent_today": {
+                "cost_usd": spent.known_usd,
+                "input_tokens": spent.usage.input,
+                "output_tokens": spent.usage.output,
+                "calls": spent.calls,
+                "calls_of_unknown_price": spent.unpriced,
+            },
         }
 
     async def replay(self, seq: int) -> str:
@@ -107,6 +130,50 @@ class Desk:
 
     async def backup(self, target: Path) -> int:
         return await self._database.backup(target)
+
+    async def people(self) -> Mapping[str, Any]:
+        return await self._database.run(self._bus.door.people, time.time())
+
+    async def approve(self, code: str) -> str:
+        by = f"{CONSOLE}:{os.getuid()}"
+        return await self._at_door(self._bus.door.approve, code, by, time.time())
+
+    async def revoke(self, who: str) -> str:
+        by = f"{CONSOLE}:{os.getuid()}"
+        return await self._at_door(self._bus.door.revoke, who, by, time.time())
+
+    async def grants(self) -> Sequence[Mapping[str, Any]]:
+        return [asdict(grant) for grant in await self._database.run(grants.grants)]
+
+    async def take_back(self, grant: int | None) -> str:
+        by = f"{CONSOLE}:{os.getuid()}"
+        gone = await self._database.run(grants.revoke, grant, by, time.time())
+        await self._bus.notes.carry()
+        if grant is None:
+            return f"{len(gone)} taken back; from now on you are asked again."
+        if not gone:
+            raise KoreError(f"no grant {grant}", hint="`kore policy grants` lists them")
+        return f"Taken back: {gone[0].title}; from now on you are asked again."
+
+    async def _at_door(
+        self,
+        act: Callable[Concatenate[Connection, P], tuple[bool, str]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> str:
+        """The sentence. Raises `KoreError` with it when nothing was done."""
+        try:
+            done, sentence = await self._database.run(act, *args, **kwargs)
+        except StoreError:
+            # What the door remembers must be what is stored.
+            await self._database.run(self._bus.door.pairing.load)
+            raise
+        await self._bus.notes.carry()
+        for lane in self._bus.door.told():
+            self._delivery.wake(lane)
+        if not done:
+            raise KoreError(sentence)
+        return sentence
 
 
 def _bind(connection: Connection, lane: str, session: str | None) -> str:

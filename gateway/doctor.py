@@ -1,19 +1,25 @@
 """`kore doctor`'s checks: each looks at one thing and says how to mend it."""
 
 import os
+import shlex
 import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 from urllib.parse import quote
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 from agent.providers.routing import OFFLINE, resolve
+from agent.security.sandbox.choice import GET_ONE, choose
+from gateway.caps import has_money_limits, unenforceable
+from gateway.confinement import wishes
 from gateway.home import Home
 from gateway.settings import Settings, require_model, require_telegram
 from gateway.settings.document import private
@@ -22,6 +28,8 @@ from gateway.settings.models import chosen_model, model_list
 DISTRIBUTION = "kore-assistant"
 _LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
 _SKEW_S = 60
+NO_SANDBOX = 'set security.sandbox to "auto"'
+NO_WAY_OUT = "install bubblewrap (apt install bubblewrap), or empty security.exec_hosts"
 # No clock that is right can show an earlier time than this source was written.
 _WRITTEN_AT = 1_780_000_000
 
@@ -47,12 +55,29 @@ def check_home(home: Home) -> Check:
         return Check("home", "warn", f"{home.root} is not there yet", "kore init")
     if not os.access(home.root, os.W_OK | os.X_OK):
         return Check("home", "fail", f"{home.root} cannot be written to", "check who owns it")
-    watched = (home.root, home.config, home.secrets, home.database)
-    for path in (path for path in watched if path.exists()):
-        if not private(path):
-            mode = "700" if path.is_dir() else "600"
-            return Check("home", "warn", f"others can read {path}", f"chmod {mode} {path}")
-    return Check("home", "ok", str(home.root))
+    folders = (home.root, home.logs, home.audit)
+    within = {path for folder in folders for path in folder.glob("*")} - {home.workspace}
+    return _private("home", [home.root, *sorted(within)]) or Check("home", "ok", str(home.root))
+
+
+def check_files(settings: Settings) -> Check:
+    """What was put elsewhere belongs to its owner only, too."""
+    files = [*settings.store.files, *filter(None, [settings.logging.file])]
+    return _private("files", files) or Check("files", "ok", "nobody else can read them")
+
+
+def _private(name: str, paths: Sequence[Path]) -> Check | None:
+    """A warning when others can read one of these; they may come and go meanwhile."""
+    found = []
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if not private(path):
+                found.append(path)
+    if not found:
+        return None
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    fix = f"chmod go= {' '.join(shlex.quote(str(path)) for path in found)}"
+    return Check(name, "warn", f"others can read {found[0]}{more}", fix)
 
 
 def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
@@ -67,9 +92,21 @@ def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
             "model",
             "warn",
             "offline/echo, a stand-in that does not think",
-            "set OPENAI_API_KEY or another vendor's key, then kore init",
+            "set OPENAI_API_KEY or another vendor's key",
         )
     return Check("model", "ok", f"{config.model} at {config.api_base}")
+
+
+def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
+    """Limits on money can hold for the model: its price is known."""
+    try:
+        config = resolve(chosen_model(settings, environ), model_list(settings), environ)
+    except KoreError:
+        return Check("limits", "ok", "not looked at: there is no model")
+    if found := unenforceable(settings.limits, config):
+        sentence, _, fix = found.partition(". ")
+        return Check("limits", "warn", sentence, fix)
+    return Check("limits", "ok", "money" if has_money_limits(settings.limits) else "none on money")
 
 
 def check_telegram(settings: Settings) -> Check:
@@ -90,8 +127,8 @@ def check_telegram(settings: Settings) -> Check:
         return Check(
             "telegram",
             "warn",
-            "allow_from is empty: nobody may use the agent",
-            "write to the bot and put the id that the log then shows into telegram.allow_from",
+            "allow_from is empty: only people who were paired may use the agent",
+            "write to the bot, then `kore pair approve CODE` with the code that it answers",
         )
     return Check("telegram", "ok", f"{len(settings.telegram.allow_from)} may use it")
 
@@ -160,6 +197,30 @@ def check_packages() -> Check:
     return Check("packages", "ok", "agent, gateway and kore are ours alone")
 
 
+def check_sandbox(settings: Settings, home: Home) -> Check:
+    """Commands are confined. Every back end that could be used is tried anew, by real escapes."""
+    folder = home.root if home.root.is_dir() else None
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="kore-doctor-")))
+        try:
+            choice = choose(wishes(settings), folder, afresh=True)
+        except ConfigError as exc:
+            return Check("sandbox", "fail", str(exc), exc.hint)
+    before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())
+    if choice.sandbox.confines:
+        held = f"{choice.sandbox.name}, tried: every escape failed"
+        if hosts := ", ".join(settings.security.exec_hosts):
+            if not choice.sandbox.leads_out:
+                held = f"{choice.sandbox.name} cannot hold commands to {hosts}: they are refused"
+                return Check("sandbox", "warn", held, NO_WAY_OUT)
+            held += f"; commands reach {hosts}"
+        return Check("sandbox", "ok", f"{held} ({before})" if before else held)
+    if settings.security.sandbox == "none":
+        return Check("sandbox", "warn", "none: commands can do all that you can", NO_SANDBOX)
+    return Check("sandbox", "warn", f"none ({before})", GET_ONE)
+
+
 def check_owner(home: Home, running: bool) -> Check:
     if running:
         return Check("owner", "ok", f"Kore is running; it listens at {home.socket}")
@@ -172,10 +233,13 @@ def local_checks(settings: Settings, home: Home, environ: Mapping[str, str]) -> 
     """All that can be looked at without asking anybody."""
     return [
         check_model(settings, environ),
+        check_limits(settings, environ),
         check_telegram(settings),
         check_database(settings.store.path),
+        check_files(settings),
         check_disk(settings.store.path.parent),
         check_packages(),
+        check_sandbox(settings, home),
     ]
 
 

@@ -20,19 +20,24 @@ OFFLINE_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """For /status and `kore status`. `began` is monotonic time in seconds."""
+    """For /status and `kore status`. `began` is monotonic time in seconds; `sandbox` says what
+    commands run in, `exec_hosts` whom they reach out of it."""
 
     model: str
     workspace: Path
     ways: Mapping[tuple[str, str], Channel]
     reception: Reception
     began: float
+    sandbox: str = "none"
+    exec_hosts: tuple[str, ...] = ()
 
     def __call__(self) -> dict[str, Any]:
         return {
             "model": self.model,
             "model_hint": OFFLINE_HINT if self.model == OFFLINE else None,
             "workspace": str(self.workspace),
+            "sandbox": self.sandbox,
+            "exec_hosts": ", ".join(self.exec_hosts) or None,
             "uptime_s": round(time.monotonic() - self.began),
             "channels": {
                 f"{channel.name}:{channel.account}": asdict(status)

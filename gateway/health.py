@@ -1,11 +1,15 @@
-"""The loopback page for supervisors: `/healthz` says whether all is well, `/metrics` counts."""
+"""The loopback page for supervisors: `/healthz` says whether all is well, `/metrics` counts.
 
+It is HTTP/1.0 by hand, as the control socket is (ADR 0005): two small answers are not worth the
+2 MB that a web framework would hold for as long as the gateway lives.
+"""
+
+import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
-
-from aiohttp import web
 
 from agent.errors import ConfigError
 from gateway.facts import resident_bytes
@@ -13,8 +17,22 @@ from gateway.service import Upkeep
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _STATES = {"starting", "polling", "retrying"}
-_PROMETHEUS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+_JSON = "application/json; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_PHRASES = {
+    200: "OK",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+_HEAD_LIMIT_BYTES = 8_192
+_CONNECTIONS = 32
+_REQUEST_S = 5.0
 Counts = Callable[[], Mapping[str, float]]
+# Status, content type and body.
+Page = tuple[int, str, str]
 
 
 @asynccontextmanager
@@ -28,47 +46,90 @@ async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> 
             f"http.host: found {host!r}, expected a loopback address",
             hint="This page has no login. Put a proxy in front, or ask it inside the container.",
         )
+    tasks: set[asyncio.Task[None]] = set()
 
-    async def healthz(request: web.Request) -> web.Response:
-        status = await upkeep.status()
-        broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
-        if status["obstacle"]:
-            broken.append("intake")
-        body = {"status": "degraded" if broken else "ok", "broken": broken}
-        return web.json_response(body, status=503 if broken else 200)
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(tasks) >= _CONNECTIONS:
+            writer.close()
+            return
+        # This block is the parent: it ends every one of these before it ends itself.
+        task = asyncio.get_running_loop().create_task(_serve(reader, writer, upkeep, counts))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
-    async def metrics(request: web.Request) -> web.Response:
-        lines = list(_lines(await upkeep.status(), counts()))
-        return web.Response(body="\n".join(lines).encode() + b"\n", headers=_PROMETHEUS)
-
-    app = web.Application(middlewares=[_own_host_only])
-    app.add_routes([web.get("/healthz", healthz), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as exc:
-            reason = os.strerror(exc.errno) if exc.errno else str(exc)
-            raise ConfigError(
-                f"http.port: {host}:{port} cannot be used: {reason}",
-                hint="Choose another port (KORE_HTTP_PORT), or 0 for any.",
-            ) from None
+        server = await asyncio.start_server(connected, host, port, limit=_HEAD_LIMIT_BYTES)
+    except OSError as exc:
+        reason = os.strerror(exc.errno) if exc.errno else str(exc)
+        raise ConfigError(
+            f"http.port: {host}:{port} cannot be used: {reason}",
+            hint="Choose another port (KORE_HTTP_PORT), or 0 for any.",
+        ) from None
+    try:
         yield
     finally:
-        await runner.cleanup()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
-@web.middleware
-async def _own_host_only(
-    request: web.Request, handler: Callable[[web.Request], Any]
-) -> web.StreamResponse:
+async def _serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upkeep: Upkeep, counts: Counts
+) -> None:
+    """One request, one answer."""
+    try:
+        async with asyncio.timeout(_REQUEST_S):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            status, kind, body = await _page(head, upkeep, counts)
+            content = body.encode()
+            lines = (
+                f"HTTP/1.0 {status} {_PHRASES[status]}",
+                f"Content-Type: {kind}",
+                f"Content-Length: {len(content)}",
+                "Connection: close",
+            )
+            writer.write("\r\n".join((*lines, "", "")).encode())
+            writer.write(b"" if head[0].startswith("HEAD ") else content)
+            await writer.drain()
+    except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
+        pass  # the caller has left, or never finished its request
+    finally:
+        writer.close()
+
+
+async def _page(head: list[str], upkeep: Upkeep, counts: Counts) -> Page:
+    method, _, target = head[0].partition(" ")
+    if method not in ("GET", "HEAD"):
+        return 405, _TEXT, "only GET\n"
+    if not _is_own_host(head[1:]):
+        return 403, _TEXT, "ask by a loopback address\n"
+    match target.split(" ")[0].partition("?")[0]:
+        case "/healthz":
+            return _health(await upkeep.status())
+        case "/metrics":
+            lines = _lines(await upkeep.status(), counts())
+            return 200, _PROMETHEUS, "\n".join(lines) + "\n"
+    return 404, _TEXT, "there are /healthz and /metrics\n"
+
+
+def _health(status: Mapping[str, Any]) -> Page:
+    broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
+    if status["obstacle"]:
+        broken.append("intake")
+    body = {"status": "degraded" if broken else "ok", "broken": broken}
+    return 503 if broken else 200, _JSON, json.dumps(body)
+
+
+def _is_own_host(fields: list[str]) -> bool:
     """A page in somebody's browser must not read this through a name that points here."""
-    host = request.host.rpartition(":")[0] or request.host
-    if host.strip("[]") not in _LOOPBACK:
-        raise web.HTTPForbidden(text="ask by a loopback address\n")
-    response: web.StreamResponse = await handler(request)
-    return response
+    hosts = [line.partition(":")[2].strip() for line in fields if line.lower().startswith("host:")]
+    if len(hosts) != 1:
+        return not hosts
+    name = hosts[0].lower()
+    host = name.partition("]")[0].strip("[") if name.startswith("[") else name.partition(":")[0]
+    return host in _LOOPBACK
 
 
 def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[str]:

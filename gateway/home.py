@@ -47,9 +47,17 @@ class Home:
         return self.root / "audit"
 
     @property
+    def tried(self) -> Path:
+        """What became of trying each sandbox."""
+        return self.root / "sandbox.json"
+
+    @property
     def own(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
-        return (self.config, self.secrets, self.socket, self.lock, self.logs, self.audit)
+        return (
+            *(self.config, self.secrets, self.socket, self.lock),
+            *(self.logs, self.audit, self.tried),
+        )
 
     def ensure(self) -> None:
         """Make the folder and its own parts, for its owner only (0700). Raises `ConfigError`."""

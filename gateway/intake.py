@@ -5,23 +5,28 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sqlite3 import Connection
 
-from gateway.access import Access
+from gateway.audit.notes import Notes
 from gateway.channels.base import Batch
+from gateway.clerk import Clerk, Pressed, Settled
 from gateway.commands import command_of
 from gateway.delivery import Delivery
+from gateway.door import Door
 from gateway.messages import InboundMessage
-from gateway.store import inbox, outbox, turns
+from gateway.petition import is_petition
+from gateway.store import inbox, members, outbox, turns
 from gateway.store.database import Database
-from gateway.store.inbox import Arrival, Entry
+from gateway.store.inbox import DENIED, Arrival, Entry
 from gateway.store.outbox import Letter
 
 log = logging.getLogger(__name__)
 
-_DENIED = "not on the allow-list"
 _STOP = "stop"
+_PRESS = "a button"
+# Strangers that the log has named already; then it starts anew.
+_NAMED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +44,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Lanes with new work, lanes whose turn is to stop, and lanes with an answer to a stop."""
+    """Lanes with new work, lanes whose turn is to stop, and lanes with a letter from here; what
+    became of buttons that were pressed, and of questions that a stop withdrew."""
 
     lanes: set[str]
-    stopped: set[str]
-    told: set[str]
+    stopped: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
+    pressed: list[Pressed] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
 
 
 class Intake:
-    """Decides who may speak, carries out stops, and stores it all in one transaction.
+    """Decides who may speak, carries out stops and presses, stores it all in one transaction.
 
     `obstacle` says why nothing is taken in now; None when all is well.
     """
@@ -55,14 +63,19 @@ class Intake:
     def __init__(
         self,
         database: Database,
-        access: Access,
+        door: Door,
         delivery: Delivery,
+        clerk: Clerk,
+        notes: Notes,
         limits: Limits | None = None,
     ) -> None:
         self.obstacle: str | None = None
+        self.notes = notes
         self._database = database
-        self._access = access
+        self.door = door
         self._delivery = delivery
+        self._clerk = clerk
+        self._named: set[str] = set()
         self._limits = limits or Limits()
 
     async def take(self, channel: str, account: str, batch: Batch) -> Taken:
@@ -78,13 +91,15 @@ class Intake:
         finally:
             self.obstacle = None
         for entry in entries:
-            if entry.dead_reason == _DENIED:
-                _tell_how_to_allow(entry.message)
+            if entry.dead_reason == DENIED:
+                self._tell_how_to_allow(entry.message)
         return taken
 
     def _entry(self, message: InboundMessage) -> Entry:
-        if not self._access.is_allowed(message):
-            return Entry(message, _DENIED)
+        if message.pressed:
+            return Entry(message, _PRESS)
+        if not self.door.access.is_allowed(message):
+            return Entry(message, DENIED)
         return Entry(message, _STOP if command_of(message) == "stop" else None)
 
     async def _try(
@@ -116,22 +131,57 @@ class Intake:
         delivered again stops nothing that came after it. None, when too many wait."""
         if inbox.waiting_count(connection) >= self._limits.waiting:
             return None
-        stops = [
-            entry.message
-            for entry in entries
-            if entry.dead_reason == _STOP and not inbox.is_known(connection, entry.message)
-        ]
-        taken = Taken(inbox.accept(connection, arrival, entries, dead), set(), set())
-        for message in stops:
+        new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
+        taken = Taken(inbox.accept(connection, arrival, entries, dead))
+        strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
+        for message in strangers:
+            self.door.knock(connection, message, arrival.now)
+        if strangers:
+            members.forget_denied(connection)
+        for entry in entries:
+            if entry.dead_reason == _PRESS:
+                # Carrying it out twice is harmless: who presses again is told what was decided.
+                pressed = self._press(connection, entry.message, arrival.now)
+                taken.pressed.append(pressed)
+                taken.settled.extend([pressed.settled] if pressed.settled else [])
+        taken.told.update(self.door.told())
+        for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             lane = message.session_key
             stopping = turns.request_stop(connection, lane, message.event_id)
             if stopping == "running":
                 taken.stopped.add(lane)
+                taken.settled.extend(self._clerk.withdraw(connection, lane, arrival.now))
             else:
                 text = "⏹ Stopped." if stopping else "Nothing is running."
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(lane)
+        for lane in taken.lanes:
+            first = next(e.message for e in entries if e.message.session_key == lane)
+            if self._clerk.tell_waiting(connection, first, arrival.now):
+                taken.told.add(lane)
         return taken
+
+    def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
+        if is_petition(message):
+            return Pressed(message, self.door.press(connection, message, now))
+        return self._clerk.press(connection, message, now)
+
+    def _tell_how_to_allow(self, message: InboundMessage) -> None:
+        """Once for each stranger: their messages are theirs to count, the log is the owner's."""
+        who = f"{message.principal} {message.account}"
+        if who in self._named:
+            return
+        if len(self._named) >= _NAMED:
+            self._named.clear()
+        self._named.add(who)
+        log.warning(
+            "%s: %s is not on the allow-list; in private they get a code for `kore pair approve"
+            " CODE`; or add %s to %s.allow_from",
+            message.channel,
+            message.sender.id,
+            message.sender.id,
+            message.channel,
+        )
 
     def _letter(self, message: InboundMessage, text: str) -> Letter:
         route = message.route
@@ -139,13 +189,3 @@ class Intake:
         return Letter(
             f"stop:{route.lane}:{message.event_id}", route, parts, event_id=message.event_id
         )
-
-
-def _tell_how_to_allow(message: InboundMessage) -> None:
-    log.warning(
-        "%s: %s is not on the allow-list; to let them in, add %s to %s.allow_from",
-        message.channel,
-        message.sender.id,
-        message.sender.id,
-        message.channel,
-    )

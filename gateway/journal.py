@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from agent.history import answer_open_calls, tool_message
+from agent.history import answer_open_calls, result_message
+from agent.security.policy import Unanswered
 from agent.tools.toolbox import Toolbox
-from agent.types import Effect, Message, Text, ToolCall, ToolResult
+from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.store import turns
 from gateway.store.database import Database, to_its_end
 from gateway.store.inbox import Claim
@@ -14,6 +15,10 @@ from gateway.store.inbox import Claim
 
 class Suspended(Exception):
     """The process goes down: the turn rests at its last journaled step and goes on later."""
+
+
+class Waiting(Unanswered):
+    """A person has to answer first: the turn rests and holds nothing; the answer wakes its lane."""
 
 
 class Journal:
@@ -42,9 +47,7 @@ class Journal:
     def recall(self, known: Mapping[str, ToolResult]) -> None:
         """Results from before a restart, by call id."""
         for call_id, result in known.items():
-            self._results[call_id] = Message(
-                "tool", (Text(result.for_model),), (), call_id, result.is_error
-            )
+            self._results[call_id] = result_message(call_id, result)
 
     async def reply(self, message: Message) -> None:
         """A reply without calls is the turn's last: it is stored with the final commit."""
@@ -67,7 +70,7 @@ class Journal:
             await self._database.run(turns.start_call, self._claim.turn, call)
 
     async def finish(self, call: ToolCall, result: ToolResult) -> None:
-        self._results[call.id] = tool_message(call, result.for_model, is_error=result.is_error)
+        self._results[call.id] = result_message(call.id, result)
         await self._database.run(turns.finish_call, self._claim.turn, call, result)
 
     async def _stored(self, work: Coroutine[Any, Any, None], rows: list[Message]) -> None:

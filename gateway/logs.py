@@ -2,12 +2,13 @@
 
 import json
 import logging
-import logging.handlers
+import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from gateway.secrets import redact, secret_values
+from agent.security.redaction import Redactor
 from gateway.settings import Settings
 
 FILE_LIMIT_BYTES = 10_000_000
@@ -18,9 +19,9 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 class JsonLines(logging.Formatter):
     """One JSON object a line: ts (Unix seconds), level, logger, text, and what `extra` gave."""
 
-    def __init__(self, secrets: list[str]) -> None:
+    def __init__(self, redactor: Redactor) -> None:
         super().__init__()
-        self._secrets = secrets
+        self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -32,40 +33,37 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return redact(json.dumps(line, ensure_ascii=True, default=str), self._secrets)
+        return self._redactor.clean(json.dumps(line, ensure_ascii=True, default=str))
 
 
 class Readable(logging.Formatter):
     """What somebody who watches the terminal reads."""
 
-    def __init__(self, secrets: list[str]) -> None:
+    def __init__(self, redactor: Redactor) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
-        self._secrets = secrets
+        self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {name}={value}" for name, value in _extra(record).items())
-        return redact(super().format(record), self._secrets) + redact(facts, self._secrets)
+        return self._redactor.clean(super().format(record) + facts)
 
 
-def open_logs(settings: Settings, *, terminal: bool, default_file: Path | None = None) -> None:
-    """Set up logging for this process, once, from the main program.
+def open_logs(
+    settings: Settings, redactor: Redactor, *, terminal: bool, default_file: Path | None = None
+) -> None:
+    """Set up logging for this process, once, from the main program; `redactor` cleans each line.
 
     The file is `logging.file`, else `default_file`; it is made with mode 0600 and rotated.
     """
-    secrets = secret_values(settings)
     handlers: list[logging.Handler] = []
     file = settings.logging.file or default_file
     if file is not None:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        rotating = logging.handlers.RotatingFileHandler(
-            file, maxBytes=FILE_LIMIT_BYTES, backupCount=FILES_KEPT, encoding="utf-8"
-        )
-        rotating.setFormatter(JsonLines(secrets))
+        rotating = _rotating(file)
+        rotating.setFormatter(JsonLines(redactor))
         handlers.append(rotating)
     if terminal:
         stream = logging.StreamHandler(sys.stderr)
-        stream.setFormatter(Readable(secrets))
+        stream.setFormatter(Readable(redactor))
         handlers.append(stream)
     # A line that cannot be written (a full disk) is left out, and no traceback takes its place.
     logging.raiseExceptions = False
@@ -78,6 +76,20 @@ def open_logs(settings: Settings, *, terminal: bool, default_file: Path | None =
     root.setLevel(logging.WARNING)
     for ours in ("agent", "gateway"):
         logging.getLogger(ours).setLevel(settings.logging.level.upper())
+
+
+def _rotating(file: Path) -> logging.Handler:
+    """A file of mode 0600, and so are those that take its place."""
+    from logging.handlers import RotatingFileHandler
+
+    class Private(RotatingFileHandler):
+        def _open(self) -> TextIOWrapper:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            descriptor = os.open(self.baseFilename, flags, 0o600)
+            return open(descriptor, "a", encoding="utf-8")
+
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Private(file, maxBytes=FILE_LIMIT_BYTES, backupCount=FILES_KEPT)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -59,8 +59,13 @@ class InboundMessage:
     quoted: str | None = None
     edited: bool = False
     private: bool = True
-    # What the sender chose for this one message: model, auto, unattended, cwd, max_iterations.
+    # Somebody else's words, which the sender passes on.
+    forwarded: bool = False
+    # What the sender chose for this one message: model, auto, mode, allowed_tools,
+    # disallowed_tools, unattended, cwd, max_iterations, max_cost_usd. Only the console's count.
     options: dict[str, Any] = field(default_factory=dict)
+    # A button below one of our messages was pressed: `content` is what the button holds.
+    pressed: bool = False
 
     @property
     def route(self) -> Route:
@@ -98,14 +103,23 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
+class Button:
+    """A button below a message; `data` (at most 64 bytes) comes back when it is pressed."""
+
+    label: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
 class OutboundPart:
     """One platform message: already rendered and within the platform's size limit."""
 
     text: str
     entities: tuple[Entity, ...] = ()
+    buttons: tuple[Button, ...] = ()
 
 
-OutboundKind = Literal["final", "notice"]
+OutboundKind = Literal["final", "notice", "approval"]
 
 
 @dataclass(frozen=True, slots=True)

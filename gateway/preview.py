@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -32,28 +33,37 @@ class Shows(Streams, Types, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds before the first text is shown, and between two edits."""
+    """Seconds before the first text is shown, and between two edits; `clean` is what a text goes
+    through before."""
 
     first_after_s: float
     every_s: float
+    clean: Callable[[str], str] = str
 
 
 class Preview:
     """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
+    `said` is what an earlier run of the turn has said.
 
     Its outbox row exists before its first send, and the platform's id of the message is journaled
     as soon as it returns: the final text is an edit of that message, also after a crash.
     """
 
     def __init__(
-        self, database: Database, channel: Shows, turn: int, letter: Letter, pace: Pace
+        self,
+        database: Database,
+        channel: Shows,
+        turn: int,
+        letter: Letter,
+        pace: Pace,
+        said: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._channel = channel
         self._turn = turn
         self._letter = letter
         self._pace = pace
-        self._done_texts: list[str] = []
+        self._done_texts = list(said)
         self._text = ""
         self._changed = asyncio.Event()
         self._closed = asyncio.Event()
@@ -126,7 +136,7 @@ class Preview:
         return await self._database.run(outbox.begin_stream, self._turn, self._letter, time.time())
 
     async def _update(self, text: str, provider_msg: str | None) -> str:
-        letter = self._letter
+        letter, text = self._letter, self._pace.clean(text)
         shown = await self._channel.preview(letter.route, text, provider_msg, letter.reply_to)
         if shown != provider_msg:
             await self._database.run(outbox.set_preview, letter.delivery_id, shown)

@@ -1,9 +1,12 @@
 """The roster: which channels the configuration names, and who may write to them."""
 
 import logging
+import sys
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 
+from gateway.access import CONSOLE, Access
 from gateway.channels.base import Channel
 from gateway.settings import Settings
 from gateway.store import inbox
@@ -18,7 +21,8 @@ async def open_channels(
     """The channels that the configuration names; only these are imported."""
     if not settings.telegram.enabled:
         return []
-    from gateway.channels.telegram.channel import TelegramChannel
+    with _hidden("cryptography"):
+        from gateway.channels.telegram.channel import TelegramChannel
     from gateway.channels.telegram.poll import OFFSET_LIFE_S
     from gateway.channels.telegram.settings import TelegramSettings
     from gateway.gate import Gate
@@ -39,6 +43,23 @@ async def open_channels(
     return opened
 
 
+@contextmanager
+def _hidden(package: str) -> Iterator[None]:
+    """Let an import believe that a package is not installed.
+
+    python-telegram-bot takes cryptography along wherever it finds it, for Telegram Passport alone:
+    8 MB that nothing here uses. Sealed stores import it themselves, before or after.
+    """
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]  # the import system's mark for "absent"
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+
+
 def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:
     """Who may speak on a channel's account."""
     channel, account = way
@@ -48,11 +69,20 @@ def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]
     return named.get(account, settings.telegram.allow_from)
 
 
-def say_who_is_let_in(channel: Channel, settings: Settings) -> None:
+def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: Access) -> None:
     """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
-    allowed = allowed_senders(settings, (channel.name, channel.account))
-    name = f"{channel.name}:{channel.account}"
-    if "*" in allowed:
-        log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
-    elif not allowed:
-        log.warning("%s: allow_from is empty: write to the bot, and look here for your id", name)
+    for channel, account in ways:
+        allowed = access.allow.get((channel, account), ())
+        name = f"{channel}:{account}"
+        if channel == CONSOLE:
+            continue
+        if "*" in allowed:
+            log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
+        elif access.chief is None:
+            log.warning(
+                "%s: nobody owns this Kore yet: write to the bot in private, then let yourself in "
+                "with `kore pair approve CODE` and the code that it answers",
+                name,
+            )
+        elif not allowed:
+            log.info("%s: allow_from is empty: strangers get a code for the owner", name)

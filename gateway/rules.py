@@ -1,33 +1,93 @@
 """What a message may do: permissions, memory and folder of the turn that answers it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agent.security.policy import DefaultPolicy
+from agent.prompts import fill
+from agent.security.audit import AuditSink
+from agent.security.modes import Mode
+from agent.security.policy import Approver, Decision, ToolRequest, tightest_of
 from agent.tools.runner import Permissions
 from gateway.access import CONSOLE, Access
 from gateway.approvals import Approvals
+from gateway.clerk import Asking
 from gateway.messages import InboundMessage
+from gateway.modes import mode_of
+from gateway.policies import Policies
+
+if TYPE_CHECKING:
+    from agent.security.engine import Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The console is the owner at the machine: it is asked. All other channels are remote."""
+    """The console is the owner at the machine; all other channels are remote. Approvals are asked
+    of the owner, wherever that is.
+
+    `confined` says whether a working sandbox holds commands.
+    """
 
     access: Access
     approvals: Approvals
     workspace: Path
-    blocked_commands: tuple[str, ...]
+    policies: Policies
+    confined: bool = False
+    audit: AuditSink | None = None
 
-    def permissions(self, message: InboundMessage, session: str) -> Permissions:
-        if message.channel != CONSOLE:
-            policy = DefaultPolicy("remote", blocked_commands=self.blocked_commands)
-            return Permissions(policy)
-        auto = message.options.get("auto") is True
-        policy = DefaultPolicy("local", auto, self.blocked_commands)
-        if message.options.get("unattended") is True:
-            return Permissions(policy)
-        return Permissions(policy, self.approvals.approver(message.session_key, session))
+    def permissions(
+        self,
+        messages: Sequence[InboundMessage],
+        session: str,
+        mode: str | None = None,
+        *,
+        turn: int,
+    ) -> Permissions:
+        """What the turn that answers these messages may do; `mode` is its conversation's."""
+        approver = self._approver(messages, session, turn)
+        roles = dict.fromkeys(map(self.access.role, messages))
+        policy = SpeakersPolicy(self, tuple(messages), mode)
+        return Permissions(policy, approver, self.audit, role="+".join(roles))
+
+    def _approver(
+        self, messages: Sequence[InboundMessage], session: str, turn: int
+    ) -> Approver | None:
+        """Asks the owner; nobody sits at a console that runs unattended."""
+        last = messages[-1]
+        if last.channel == CONSOLE and last.options.get("unattended") is True:
+            return None
+        # A turn that also answers somebody else is asked for as theirs.
+        asking = next((one for one in messages if not self.access.is_owner(one)), last)
+        return self.approvals.approver(Asking(turn, asking, session, self.root(last)))
+
+    def mode(self, message: InboundMessage, chosen: str | None) -> Mode:
+        """The mode that holds for a message; `chosen` is that of its conversation."""
+        first = self.policies.first_mode(message.channel)
+        return mode_of(message, chosen, first, owner=self.access.is_owner(message))
+
+    def standing(self, message: InboundMessage, mode: str | None) -> "Standing | None":
+        """How whoever sent this stands now; None when the settings give them no known role."""
+        # Until the first call of a tool nobody needs the engine.
+        from agent.security.engine import Standing
+
+        role = self.policies.role(self.access.role(message))
+        if role is None:
+            return None
+        local = message.channel == CONSOLE
+        return Standing(
+            role=role,
+            mode=self.mode(message, mode),
+            trust="local" if local else "remote",
+            confined=self.confined,
+            blocked_commands=self.policies.blocked_commands,
+            only_tools=_tools(message, "allowed_tools") if local else None,
+            without_tools=(local and _tools(message, "disallowed_tools")) or frozenset(),
+        )
+
+    def is_stranger(self, message: InboundMessage) -> bool:
+        """Whether what is said here is untrusted."""
+        return self.access.is_stranger(message)
 
     def memory(self, message: InboundMessage) -> Path:
         return self.access.memory(self.workspace, message)
@@ -38,3 +98,51 @@ class Rules:
         if message.channel == CONSOLE and isinstance(cwd, str):
             return Path(cwd).resolve()
         return self.workspace
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakersPolicy:
+    """Judges a call by each of those whose messages a turn answers: the tightest verdict counts.
+
+    The roles are looked up at each call, so that a changed policy file holds at once.
+    """
+
+    rules: Rules
+    messages: tuple[InboundMessage, ...]
+    mode: str | None
+
+    def decide(self, request: ToolRequest) -> Decision:
+        from agent.security.engine import RolePolicy
+
+        decisions = []
+        seen: list[Standing] = []
+        for message in self.messages:
+            standing = self.rules.standing(message, self.mode)
+            if standing is None:
+                name = self.rules.access.role(message)
+                return Decision("deny", fill("policy/unknown_role", role=name), "unknown-role")
+            if standing not in seen:
+                seen.append(standing)
+                decisions.append(RolePolicy(standing).decide(request))
+        return tightest_of(decisions)
+
+    def hosts(self, tool: str) -> tuple[str, ...] | None:
+        """The hosts that the roles of all who speak let a tool reach; None sets no limit."""
+        from agent.security.engine import RolePolicy
+        from agent.security.hosts import shared_hosts
+
+        found: tuple[str, ...] | None = None
+        for message in self.messages:
+            standing = self.rules.standing(message, self.mode)
+            own = () if standing is None else RolePolicy(standing).hosts(tool)
+            if own is not None:
+                found = own if found is None else shared_hosts(found, own)
+        return found
+
+
+def _tools(message: InboundMessage, option: str) -> frozenset[str] | None:
+    """The tools that an option names; what is no list of names allows none."""
+    if option not in message.options:
+        return None
+    names = message.options[option]
+    return frozenset(names if isinstance(names, list) else ())

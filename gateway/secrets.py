@@ -1,26 +1,34 @@
-"""Which texts are secret, and how they are kept out of everything that is printed."""
+"""Which texts are secret in this process: what the one `Redactor` of every outlet looks for."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import BaseModel, SecretStr
 
+from agent.providers.vendors import PLACEHOLDERS, VENDORS
+from agent.security.redaction import Redactor
 from gateway.settings import Settings
 
-# A shorter one would blot out ordinary words.
-_SHORTEST = 6
+# What stands before the host of an address, wherever in a text that is.
+_LOGIN = re.compile(r"://([^/?#\s]*)@")
 
 
-def secret_values(settings: Settings) -> list[str]:
-    """Every secret in the settings, the longest first, so that none leaves a tail behind."""
-    return sorted({text for text in _walk(settings) if len(text) >= _SHORTEST}, key=len)[::-1]
+def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
+    """For this process: the settings' secrets, secrets.json, and keys in the environment."""
+    return Redactor(secret_values(settings, environ))
 
 
-def redact(text: str, secrets: list[str]) -> str:
-    for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, "***")
-    return text
+def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
+    """Every secret that is known here; of a bot's token also the part behind the number."""
+    variables = [name for vendor in VENDORS.values() for name in vendor.key_variables]
+    if settings.store.encryption_key_env:
+        variables.append(settings.store.encryption_key_env)
+    found = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
+    bots = (settings.telegram.token, *(bot.token for bot in settings.telegram.accounts))
+    found |= {token.get_secret_value().partition(":")[2] for token in bots}
+    return frozenset(text for text in found if text and text.lower() not in PLACEHOLDERS)
 
 
 def describe(settings: Settings) -> dict[str, Any]:
@@ -41,3 +49,7 @@ def _walk(value: Any) -> Iterator[str]:
         case tuple() | list():
             for inner in value:
                 yield from _walk(inner)
+        case str():
+            for name, _, password in (one.partition(":") for one in _LOGIN.findall(value)):
+                yield password or name
+                yield unquote(password or name)

@@ -14,6 +14,7 @@ from agent.events import Event
 from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage, OutboundKind
+from gateway.question import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ WatchEvent = Event | Delivered
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
+    """A session as it is listed; `taint` is what it has taken in, separated by commas."""
+
     id: str
     name: str
     status: Literal["idle", "running"]
@@ -45,6 +48,7 @@ class SessionInfo:
     messages: int
     created_at: float
     last_active_at: float
+    taint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,16 @@ class Talk(Protocol):
         ...
 
     def watch(self, lane: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """What happens on a lane from now on, and what still waits for delivery there."""
+        """What happens on a lane from now on; what still waits for delivery there, and the
+        questions that are open there, come first."""
         ...
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         """Answer an approval; False when it has expired or was answered already."""
+        ...
+
+    async def approvals(self) -> Sequence[Question]:
+        """The approvals that somebody is asked for now, oldest first."""
         ...
 
     async def stop(self, lane: str) -> bool:
@@ -114,5 +123,34 @@ class Upkeep(Protocol):
         ...
 
 
-class Service(Talk, Records, Upkeep, Protocol):
+class Doorkeeping(Protocol):
+    """Who may write to Kore."""
+
+    async def people(self) -> Mapping[str, Any]:
+        """`owner`, `asking` and `paired`; never a code."""
+        ...
+
+    async def approve(self, code: str) -> str:
+        """Let in whom the code was sent to; returns a sentence. Raises `KoreError`."""
+        ...
+
+    async def revoke(self, who: str) -> str:
+        """Take somebody out; returns a sentence. Raises `KoreError`."""
+        ...
+
+
+class Consents(Protocol):
+    """What people allowed for longer than once."""
+
+    async def grants(self) -> Sequence[Mapping[str, Any]]:
+        """Oldest first: id, principal, session ('' for all), title, folder, granted_by,
+        granted_at."""
+        ...
+
+    async def take_back(self, grant: int | None) -> str:
+        """Take back one, or all; returns a sentence. Raises `KoreError` for an unknown one."""
+        ...
+
+
+class Service(Talk, Records, Upkeep, Doorkeeping, Consents, Protocol):
     """All of it."""

@@ -2,13 +2,17 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from agent import events
 from agent.agent import Agent, Task
 from agent.progress import Stop
 from agent.prompts import load
+from agent.security.links import inert
+from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
 from agent.types import Message, Result, assistant
 from gateway.compose import compose
 from gateway.delivery import Delivery
@@ -16,7 +20,8 @@ from gateway.histories import Histories, Window
 from gateway.journal import Journal
 from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace, Preview, Shows
 from gateway.rules import Rules
-from gateway.store import turns
+from gateway.spending import Spending
+from gateway.store import sessions, turns
 from gateway.store.database import Database
 from gateway.store.inbox import Claim
 from gateway.store.outbox import Letter
@@ -52,6 +57,7 @@ class Turns:
         delivery: Delivery,
         watchers: Watchers,
         rules: Rules,
+        spending: Spending,
     ) -> None:
         self.histories = Histories(database)
         self.draining = False
@@ -60,19 +66,22 @@ class Turns:
         self._delivery = delivery
         self._watchers = watchers
         self._rules = rules
+        self._spending = spending
 
     async def run(self, claim: Claim, stop: Stop) -> None:
-        """Run to the final commit. Raises `Suspended` when the process goes down meanwhile."""
+        """Run to the final commit. Raises `Suspended` when the process goes down meanwhile, and
+        `Waiting` when a person has to answer first."""
         window = await self.histories.open(claim.session, compose(claim.messages))
         journal = Journal(
             self._database, claim, window.messages, self._agent.toolbox, lambda: self.draining
         )
-        task = await self._task(claim, window, journal, stop)
-        journal.recall(task.known)
-        if claim.stop_requested:
-            stop.request()
-        ending = await self._watch(task, claim)
-        await self._commit(claim, window, journal, ending)
+        async with self._spending.meter(claim) as meter:
+            task = replace(await self._task(claim, window, journal, stop), meter=meter)
+            journal.recall(task.known)
+            if claim.stop_requested:
+                stop.request()
+            ending = await self._watch(task, claim)
+        await self._commit(claim, window, journal, ending, task.exposure)
 
     async def give_up(self, claim: Claim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
@@ -86,25 +95,35 @@ class Turns:
         known = {}
         if claim.resumed:
             known = await self._database.run(turns.known_results, claim.turn)
+        memory = self._rules.memory(message)
+        taint = PRIVATE if self._agent.workspace.is_personal(memory) else NOTHING
+        if any(map(self._rules.is_stranger, claim.messages)):
+            taint |= UNTRUSTED
+        if not taint <= claim.taint:
+            await self._database.run(sessions.add_taint, claim.session, taint)
         limit = message.options.get("max_iterations")
         model = message.options.get("model")
         return Task(
             session=claim.session,
             messages=window.messages,
-            permissions=self._rules.permissions(message, claim.session),
-            memory=self._rules.memory(message),
+            permissions=self._rules.permissions(
+                claim.messages, claim.session, claim.mode, turn=claim.turn
+            ),
+            memory=memory,
             root=self._rules.root(message),
+            owner=self._rules.access.is_owner_alone(message),
             model=model if isinstance(model, str) else claim.model,
             max_iterations=limit if isinstance(limit, int) else None,
             known=known,
             trimmed=window.trimmed,
+            exposure=Exposure(claim.taint | taint),
             progress=journal,
             stop=stop,
         )
 
     async def _watch(self, task: Task, claim: Claim) -> Ending:
         """Run the agent, and show its events to whoever watches."""
-        preview = self._preview(claim)
+        preview = self._preview(claim, task)
         if preview is None:
             return await self._drain(task, claim, None)
         try:
@@ -129,7 +148,7 @@ class Turns:
                 self._watchers.publish(lane, event)
         return ending
 
-    def _preview(self, claim: Claim) -> Preview | None:
+    def _preview(self, claim: Claim, task: Task) -> Preview | None:
         message = claim.messages[-1]
         channel = self._delivery.channel(message.route)
         if channel is None or not isinstance(channel, Shows):
@@ -138,14 +157,23 @@ class Turns:
         letter = Letter(
             f"t{claim.turn}", message.route, (), "final", _reply_to(claim), message.event_id
         )
-        return Preview(self._database, channel, claim.turn, letter, Pace(FIRST_AFTER_S, every_s))
+        pace = Pace(FIRST_AFTER_S, every_s, lambda text: _harmless(text, task.exposure))
+        said = _said_before(task.messages) if claim.resumed else []
+        return Preview(self._database, channel, claim.turn, letter, pace, said)
 
-    async def _commit(self, claim: Claim, window: Window, journal: Journal, ending: Ending) -> None:
+    async def _commit(
+        self,
+        claim: Claim,
+        window: Window,
+        journal: Journal,
+        ending: Ending,
+        exposure: Exposure,
+    ) -> None:
         """History, outbox and turn in one transaction; then the sender is woken."""
         assert ending.result is not None, "a turn ends with Done"
         rows = [*ending.result.messages[journal.saved :], *_closing(ending)]
         dropped = _whole_rounds(ending.dropped, window.messages)
-        letter = self._letter(claim, _answer(ending))
+        letter = self._letter(claim, _harmless(_answer(ending), exposure))
         outcome = Outcome(rows, [letter], dropped)
         await self._database.run(turns.finish, claim.turn, claim.session, outcome, time.time())
         journal.keep(rows)
@@ -165,12 +193,24 @@ class Turns:
         )
 
 
+def _harmless(markdown: str, exposure: Exposure) -> str:
+    """Without links that could carry something private away."""
+    return inert(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+
+
 def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     """The cause: task groups inside each other wrap it more than once."""
     cause: BaseException = several
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
     return cause
+
+
+def _said_before(messages: Sequence[Message]) -> list[str]:
+    """What this turn said before it was put down."""
+    since = list(takewhile(lambda message: message.role != "user", reversed(messages)))
+    texts = (message.text.strip() for message in reversed(since) if message.role == "assistant")
+    return [text for text in texts if text]
 
 
 def _reply_to(claim: Claim) -> str | None:

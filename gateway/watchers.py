@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from agent.events import State, TextDelta, ThinkingDelta, ToolOutput
+from agent.events import ApprovalAsked, State, TextDelta, ThinkingDelta, ToolOutput
 from gateway.service import WatchEvent
 
 # A watcher this far behind is let go: it reads the session anew.
@@ -16,11 +16,13 @@ OUTPUT_LIMIT = 100
 
 class Watcher:
     """One screen's events. Deltas that it has not read yet are joined, so that none is lost; live
-    tool output may be dropped (the result has it all), and of states the latest stays."""
+    tool output may be dropped (the result has it all), and of states the latest stays. No question
+    is put twice."""
 
     def __init__(self) -> None:
         self._events: deque[WatchEvent] = deque()
         self._outputs = 0
+        self._asked: set[str] = set()
         self._ready = asyncio.Event()
         self._closed = False
 
@@ -40,10 +42,14 @@ class Watcher:
                 self._events[-1] = replace(event, text=last.text + event.text)
             case State(), State():
                 self._events[-1] = event
+            case _, ApprovalAsked(nonce) if nonce in self._asked:
+                return
             case _, ToolOutput() if self._outputs >= OUTPUT_LIMIT:
                 return
             case _:
                 self._outputs += isinstance(event, ToolOutput)
+                if isinstance(event, ApprovalAsked):
+                    self._asked.add(event.nonce)
                 self._events.append(event)
         if len(self._events) > LIMIT:
             self._closed = True

@@ -12,7 +12,8 @@ from typing import Any
 
 from agent.codec import dumps, event_from_json, event_to_json
 from agent.errors import ConfigError, KoreError
-from gateway.messages import InboundMessage, Sender
+from gateway.messages import InboundMessage, Route, Sender
+from gateway.question import Question
 from gateway.service import Delivered, Opened, SessionInfo, WatchEvent
 
 # Raised when two processes of different Kore versions would not understand each other.
@@ -48,6 +49,11 @@ def opened_from_json(data: Mapping[str, Any]) -> Opened:
 
 def session_from_json(data: Mapping[str, Any]) -> SessionInfo:
     return SessionInfo(**_known(SessionInfo, data))
+
+
+def question_from_json(data: Mapping[str, Any]) -> Question:
+    route = Route(**_known(Route, data["route"]))
+    return Question(**{**_known(Question, data), "route": route})
 
 
 def watch_event_to_json(event: WatchEvent) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 It is byte-identical from turn to turn as long as the files are: nothing that moves belongs here.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
-from agent.prompts import fill
+from agent.prompts import fill, load
+from agent.security.beneath import opened_folder
 
 LIMIT_CHARS = 20_000
 _FILES_KEPT = 64
@@ -17,7 +20,7 @@ _FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """The text, and a sentence for each file that was too long to go in whole."""
+    """The text, and a sentence for each file that was left out or cut."""
 
     text: str
     notices: tuple[str, ...] = ()
@@ -38,18 +41,29 @@ class Workspace:
     def owner_memory(self) -> Path:
         return self.folder / "memory" / "MEMORY.md"
 
-    def system_prompt(self, memory: Path, root: Path) -> SystemPrompt:
-        """`memory` is the memory file of whoever speaks, `root` is where relative paths start."""
-        owner = memory == self.owner_memory
+    def system_prompt(self, memory: Path, root: Path, *, owner: bool) -> SystemPrompt:
+        """`memory` is the memory file of whoever speaks, `root` is where relative paths start;
+        `owner` says that it is the owner in private."""
         names = _FILES if owner else tuple(name for name in _FILES if name != "USER.md")
         notices: list[str] = []
         texts = list(self._texts([*(self.folder / name for name in names), memory], notices))
         text = fill("system", files="\n\n".join(texts), root=root).strip()
         return SystemPrompt(text, tuple(notices))
 
+    def is_personal(self, memory: Path) -> bool:
+        """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
+        do not."""
+        profiles = [self.folder / "USER.md"] if memory == self.owner_memory else []
+        return any(_tells(self._read(path)) for path in (*profiles, memory))
+
     def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
         for path in paths:
             text = self._read(path)
+            if self._inside(path) is None:
+                notices.append(
+                    f"{path.name} is a link that leads out of the workspace, so it is not used; "
+                    "put a file in its place."
+                )
             if len(text) > LIMIT_CHARS:
                 notices.append(
                     f"{path.name} is longer than {LIMIT_CHARS:,} characters; only its beginning "
@@ -68,14 +82,36 @@ class Workspace:
             if seen is None or seen[0] != mark:
                 if len(self._seen) >= _FILES_KEPT:
                     del self._seen[next(iter(self._seen))]
-                seen = self._seen[path] = (mark, _beginning(path) if S_ISREG(found.st_mode) else "")
+                real = self._inside(path) if S_ISREG(found.st_mode) else None
+                seen = self._seen[path] = (mark, _beginning(real) if real else "")
         except OSError:
             self._seen.pop(path, None)
             return ""
         return seen[1]
 
+    def _inside(self, path: Path) -> Path | None:
+        """The real path; None for a file of the workspace that is a link out of it."""
+        # A command that may write here and nowhere else must not choose what Kore itself reads.
+        real = Path(os.path.realpath(path))
+        leads_out = not real.is_relative_to(os.path.realpath(self.folder))
+        return None if leads_out and path.is_relative_to(self.folder) else real
 
-def _beginning(path: Path) -> str:
+
+def _tells(text: str) -> bool:
+    """Whether there is more than the starter's headings, its advice and questions left open."""
+    lines = (line.strip() for line in text.splitlines())
+    return any(line and not line.startswith("#") and line not in _blank_lines() for line in lines)
+
+
+@cache
+def _blank_lines() -> frozenset[str]:
+    return frozenset(load("blank_profile").splitlines())
+
+
+def _beginning(real: Path) -> str:
     """As much of the file as may be used, and a little more when there is more."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with opened_folder(real.parent) as folder:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(real.name, flags, dir_fd=folder)
+    with open(fd, encoding="utf-8", errors="replace") as file:
         return file.read(LIMIT_CHARS + 1).strip()

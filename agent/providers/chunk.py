@@ -82,4 +82,4 @@ def _tokens(data: Mapping[str, Any]) -> Usage:
 def _count(value: object) -> int:
     if isinstance(value, float) and not math.isfinite(value):
         return 0
-    return int(value) if isinstance(value, int | float) else 0
+    return max(0, int(value)) if isinstance(value, int | float) else 0

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.providers.base import Provider
+from agent.providers.prices import tariff_of
 from agent.providers.retry import Fallback, Retrying
 from agent.providers.routing import ModelConfig, default_model, open_provider, resolve
-from agent.providers.vendors import CONTEXT_TOKENS
+from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
+from agent.spending import Tariff
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,8 @@ class OpenModel:
     context_tokens: int = CONTEXT_TOKENS
     temperature: float | None = None
     max_tokens: int | None = None
+    tariff: Tariff | None = None
+    fallback_tariff: Tariff | None = None
 
 
 @dataclass(slots=True)
@@ -53,21 +57,31 @@ class Models:
 
     def _connect(self, name: str) -> OpenModel:
         config = self.check(name)
-        fallback = None
+        fallback = fallback_tariff = None
         if self.fallback and self.fallback != name:
             other = self.check(self.fallback)
             fallback = Fallback(open_provider(other), other.model_id)
+            fallback_tariff = tariff_of(other)
         return OpenModel(
             Retrying(open_provider(config), fallback=fallback),
             config.model_id,
             min(config.context_tokens or self.window, self.window),
             config.temperature,
             config.max_tokens,
+            tariff_of(config),
+            fallback_tariff,
         )
 
     def check(self, name: str) -> ModelConfig:
         """What the name stands for. Raises `ConfigError`."""
         return resolve(name, self.known, self.environ)
+
+    def keys(self) -> frozenset[str]:
+        """Every key that could be used: of a configured model, or of a vendor in `environ`."""
+        names = [name for vendor in VENDORS.values() for name in vendor.key_variables]
+        found = {config.api_key or "" for config in self.known}
+        found |= {self.environ.get(name, "") for name in names}
+        return frozenset(found - PLACEHOLDERS)
 
     async def aclose(self) -> None:
         for model in self._open.values():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from agent.errors import ContextTooLong, ProviderError, RateLimited
-from agent.events import ModelEvent, Notice, Retry
+from agent.events import ModelEvent, Notice, Reply, Retry
 from agent.providers.base import ModelRequest, Provider
 
 _BASE_S = 0.5
@@ -62,6 +62,8 @@ class Retrying:
                 # Providers are async generators; closing one ends its connection at once.
                 async with aclosing(cast(AsyncGenerator[ModelEvent, None], stream)):
                     async for event in stream:
+                        if isinstance(event, Reply) and provider is not self._provider:
+                            event = replace(event, by_fallback=True)
                         yield event
                 return
             except ContextTooLong:
@@ -76,7 +78,7 @@ class Retrying:
                 continue
             if fallback is None:
                 raise error
-            yield Retry(str(error), self._attempts + 1, total, 0.0)
+            yield Retry(str(error), self._attempts + 1, total, 0.0, by_fallback=True)
             name = f"{fallback.provider.name}/{fallback.model}"
             yield Notice(
                 "warning", f"{provider.name}/{request.model} failed, asking {name}: {error}"

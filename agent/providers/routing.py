@@ -24,7 +24,8 @@ class ModelConfig:
     """A model by name: as somebody configured it, and after `resolve` with nothing left open.
 
     `model` is `vendor/model`. `transport` picks the HTTP client, `context_tokens` is the size of
-    the window. `temperature` and `max_tokens` are this model's own, if it has any.
+    the window. `temperature` and `max_tokens` are this model's own, if it has any. Prices are in
+    dollars for a million tokens, and win over those that Kore knows.
     """
 
     name: str
@@ -35,6 +36,9 @@ class ModelConfig:
     context_tokens: int | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    price_input_usd: float | None = None
+    price_output_usd: float | None = None
+    price_cached_usd: float | None = None
 
     @property
     def vendor(self) -> str:

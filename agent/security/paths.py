@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
+from agent.security.names import hidden_character, same_names
 
 # What the kernel shows as files: secrets of processes, endless or blocking streams.
 KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
@@ -35,6 +36,7 @@ def resolve(path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str
     for folder in KERNEL_FOLDERS:
         if real.is_relative_to(folder) and not root.is_relative_to(folder):
             raise ToolError(f"{shown(path)} is in {folder}, which holds no ordinary files.")
+    _refuse_hidden(real.relative_to(root) if real.is_relative_to(root) else real, path)
     for candidate in (real, asked):
         if entry := blocked_entry(candidate, root, blocked):
             raise ToolError(f"{shown(path)} is off limits: {entry} is a blocked path.")
@@ -46,12 +48,11 @@ def resolve(path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str
 def blocked_entry(path: Path, root: Path, blocked: Sequence[str]) -> str | None:
     """The entry of `blocked` that `path` contains, below `root` if it is there; both are real."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
-    # Folded, because some file systems find .git under the name .GIT.
-    parts = [part.casefold() for part in inside.parts]
+    parts = inside.parts
     for entry in blocked:
-        wanted = [part.casefold() for part in Path(entry).parts]
+        wanted = Path(entry).parts
         spans = (parts[i : i + len(wanted)] for i in range(len(parts) - len(wanted) + 1))
-        if wanted and wanted in spans:
+        if wanted and any(same_names(span, wanted) for span in spans):
             return entry
     return None
 
@@ -67,10 +68,7 @@ def _spelled(path: str, restrict: bool) -> str:
         raise ToolError("The path is empty; give a path such as notes.md.")
     if "\0" in path:
         raise ToolError("The path holds a NUL character; give a path without it.")
-    try:
-        os.fsencode(path)
-    except UnicodeEncodeError as exc:
-        raise ToolError(f"The path {shown(path)} is not valid text.") from exc
+    _refuse_hidden(Path(path), path)
     if path == "~" or path.startswith("~/"):
         if restrict:
             raise ToolError(
@@ -78,6 +76,15 @@ def _spelled(path: str, restrict: bool) -> str:
             )
         return os.path.expanduser(path)
     return path
+
+
+def _refuse_hidden(path: Path, asked: str) -> None:
+    # Whoever reads a question or a listing would see another name than the one that is opened.
+    if found := hidden_character(str(path)):
+        raise ToolError(
+            f"The path {shown(asked)} holds the character {found}, which cannot be seen; "
+            "rename the file to use it."
+        )
 
 
 def _kind(real: Path) -> str:

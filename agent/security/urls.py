@@ -77,7 +77,7 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Target:
     Raises ToolError when the URL is not http or https, carries a user name, cannot be resolved,
     or when any of its addresses is not public.
     """
-    parsed = _parsed(url)
+    parsed = read_url(url)
     host = parsed.raw_host or ""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -96,16 +96,24 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Target:
     return Target(parsed, addresses)
 
 
-def _parsed(url: "URL | str") -> "URL":
+def read_url(url: "URL | str") -> "URL":
+    """The address as it would be asked; the only reader of one, so that nobody judges another host.
+
+    Raises ToolError when it is not http or https, or carries a user name.
+    """
     from yarl import URL
 
     try:
         parsed = URL(url) if isinstance(url, str) else url
         port = parsed.port
-    except (ValueError, TypeError) as exc:
+    # yarl answers "http://]" with an IndexError.
+    except (ValueError, TypeError, LookupError) as exc:
         raise ToolError("The URL cannot be read; give one like https://example.com/page.") from exc
     if parsed.scheme not in ("http", "https") or not parsed.raw_host or not port:
         raise ToolError("Only http and https URLs with a host can be fetched.")
+    host = parsed.raw_host
+    if not (host.isascii() and host.isprintable()) or " " in host:
+        raise ToolError("The URL holds a host that is no name; give one like https://example.com/.")
     if parsed.user is not None or parsed.password is not None:
         raise ToolError("The URL holds a user name or password; give it without.")
     return parsed

@@ -1,11 +1,19 @@
 """The port to a tool, and what a tool is told about its call."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from agent.types import Effect, JsonSchema, ToolCall, ToolResult
+from agent.security.redaction import Redactor
+from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
+
+# Whether something was let through, why, and what it was; it is on record when this returns.
+Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
+
+
+async def _nowhere(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
+    """For a call that nobody keeps a record of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +21,12 @@ class CallContext:
     """The surroundings of one call.
 
     `workspace` is where relative paths start. `memory` is the long-term memory file of whoever
-    is speaking. `output` reports live output (text, stream) to whoever watches.
+    is speaking. `output` reports live output (text, stream) to whoever watches. `taint` is what
+    the session has taken in before the call. `owner` says that the owner speaks and nobody else
+    can read along: only then are other people's memories shown. `redactor` is for what a tool
+    writes down of its output: the result is cleaned anyway. `hosts` are those that the policy lets
+    the tool reach, None without a limit; `record` is for what a call reaches on its way, and
+    raises `KoreError` when that cannot be kept.
     """
 
     call: ToolCall
@@ -21,19 +34,30 @@ class CallContext:
     workspace: Path
     memory: Path
     output: Callable[[str, Literal["stdout", "stderr"]], None]
+    taint: frozenset[Taint] = frozenset()
+    owner: bool = False
+    redactor: Redactor = field(default_factory=Redactor)
+    hosts: tuple[str, ...] | None = None
+    record: Record = _nowhere
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a call is about to do, told before it does it; the policy and the person judge this.
 
-    `changes` lists files that exist and would be changed, `creates` those that would be new;
-    `command` is the exact shell command; `diff` has 3 lines of context.
+    `reads` lists files and folders that would be shown, `changes` files that exist and would be
+    changed, `creates` those that would be new; `command` is the exact shell command and `folder`
+    where it would run; `hosts` are the machines that would be reached and `sends` the exact text
+    that would leave for them; `diff` has 3 lines of context.
     """
 
+    reads: tuple[Path, ...] = ()
     changes: tuple[Path, ...] = ()
     creates: tuple[Path, ...] = ()
     command: str | None = None
+    folder: Path | None = None
+    hosts: tuple[str, ...] = ()
+    sends: str | None = None
     diff: str | None = None
 
 
@@ -55,6 +79,17 @@ class Tool(Protocol):
     def effect(self) -> Effect: ...
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult: ...
+
+
+@runtime_checkable
+class Brings(Protocol):
+    """Optional ability of a tool: say what its results bring into a session, whatever they hold.
+
+    A tool without it brings both: nobody has looked at where its words come from.
+    """
+
+    @property
+    def brings(self) -> frozenset[Taint]: ...
 
 
 @runtime_checkable

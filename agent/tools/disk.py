@@ -1,7 +1,10 @@
 """Bytes on the disk: opened without following links, written all or nothing.
 
 Every path given here is already resolved, so no component of it is a link. One that has become
-a link since then is an attempt to lead the tool elsewhere, and is refused.
+a link since then is an attempt to lead the tool elsewhere and is refused, see `beneath`.
+
+A file with several names (hard links) may be part of something outside: it is read only when its
+mode lets everybody read it, and never changed in place.
 """
 
 import asyncio
@@ -12,14 +15,13 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from agent.errors import ToolError
+from agent.security.beneath import LISTED, opened_folder, refuse_kernel_view
 
 T = TypeVar("T")
 
-# Linux opens folders for passing through even where they cannot be listed.
-_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -36,30 +38,17 @@ async def in_thread(work: Callable[[], T]) -> T:
         raise
 
 
-@contextmanager
-def opened_folder(path: Path, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the folder `path`, reached without following links."""
-    fd = os.open(path.anchor, _THROUGH)
-    try:
-        for part in path.parts[1:]:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=fd)
-            inner = os.open(part, _THROUGH, dir_fd=fd)
-            os.close(fd)
-            fd = inner
-        yield fd
-    finally:
-        os.close(fd)
-
-
 def read(path: Path, limit_bytes: int) -> bytes:
     """All bytes of an ordinary file. Raises ToolError, also when it is over the limit."""
     with explained(path), opened_folder(path.parent) as folder:
         _regular(path.name, folder)
-        fd = os.open(path.name, os.O_RDONLY | _PLAIN, dir_fd=folder)
-        with open(fd, "rb") as file:
-            info = os.fstat(fd)
+        with open(_opened(path.name, folder, os.O_RDONLY), "rb") as file:
+            info = os.fstat(file.fileno())
+            if info.st_nlink > 1 and not info.st_mode & stat.S_IROTH:
+                raise ToolError(
+                    f"{path} has several names (hard links) and is private; give its content a "
+                    "file of its own to open it."
+                )
             data = file.read(limit_bytes + 1)
             if len(data) > limit_bytes:
                 size = max(info.st_size, len(data))
@@ -69,9 +58,15 @@ def read(path: Path, limit_bytes: int) -> bytes:
             return data
 
 
-def exists(path: Path) -> bool:
-    """Whether there is something at `path`."""
-    return os.path.lexists(path)
+def kind(path: Path) -> Literal["file", "folder"] | None:
+    """What there is at `path`; nothing and things of other kinds are told apart by opening them."""
+    with explained(path):
+        try:
+            with opened_folder(path.parent) as folder:
+                mode = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -96,15 +91,20 @@ def replace(path: Path, data: bytes) -> None:
             # After the rename there is nothing of this name any more.
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
-        _settle(path.parent)
+        _settle(folder)
 
 
 def append(path: Path, data: bytes) -> None:
     """Add `data` at the end of `path`; the file and its parents are created. Raises ToolError."""
     with explained(path), opened_folder(path.parent, create=True) as folder:
         _regular(path.name, folder)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _PLAIN
-        with open(os.open(path.name, flags, 0o666, dir_fd=folder), "ab") as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with open(_opened(path.name, folder, flags), "ab") as file:
+            if os.fstat(file.fileno()).st_nlink > 1:
+                raise ToolError(
+                    f"{path} has several names (hard links), and all of them would change; "
+                    "write_file gives it a file of its own."
+                )
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -124,6 +124,19 @@ def explained(path: Path) -> Iterator[None]:
         raise ToolError(f"{path} cannot be used: {text.lower()}.") from exc
 
 
+def _opened(name: str, folder: int, flags: int) -> int:
+    """A descriptor of the ordinary file `name`; what took its place meanwhile is refused."""
+    fd = os.open(name, flags | _PLAIN, 0o666, dir_fd=folder)
+    try:
+        refuse_kernel_view(fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ToolError(f"{name!r} is not an ordinary file.")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 def _regular(name: str, folder: int) -> os.stat_result | None:
     try:
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -141,13 +154,14 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
     if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
         with suppress(PermissionError):
             os.fchown(fd, old.st_uid, old.st_gid)
-    os.fchmod(fd, stat.S_IMODE(old.st_mode))
+    # New content runs with nobody else's rights.
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
 
 
-def _settle(folder: Path) -> None:
+def _settle(folder: int) -> None:
     # The rename itself is only safe against a power cut once the folder is on the disk.
     with suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(".", LISTED, dir_fd=folder)
         try:
             os.fsync(fd)
         finally:

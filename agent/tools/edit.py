@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.security.marks import carried, is_marked
+from agent.security.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
@@ -14,7 +16,7 @@ from agent.tools.base import CallContext, Plan
 from agent.tools.matching import Edit, apply
 from agent.tools.scope import Scope
 from agent.tools.text import LIMIT_BYTES, Document, decode, diff
-from agent.types import Artifact, Effect, JsonSchema, ToolResult
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 _SINGLE = parameters(
     path="string", old_string="string?", new_string="string?", replace_all="boolean?"
@@ -32,6 +34,7 @@ class EditFile:
 
     name: ClassVar[str] = "edit_file"
     effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = _SCHEMA
 
     def __init__(self, settings: ToolSettings) -> None:
@@ -54,7 +57,8 @@ class EditFile:
 
         def work() -> tuple[Document, Document]:
             before, after = _edited(path, edits)
-            disk.replace(path, after.encode())
+            with carried(path, call.workspace, call.taint):
+                disk.replace(path, after.encode())
             return before, after
 
         before, after = await disk.in_thread(work)
@@ -71,9 +75,12 @@ def _edited(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
         try:
             text = apply(text, edit, str(path))
         except ToolError as exc:
-            if len(edits) == 1:
-                raise
-            raise ToolError(f"Edit {number} of {len(edits)}: {exc} No edit was made.") from exc
+            one = len(edits) == 1
+            words = str(exc) if one else f"Edit {number} of {len(edits)}: {exc} No edit was made."
+            failure = ToolError(words)
+            # It shows the closest lines of the file.
+            failure.untrusted = is_marked(path)
+            raise failure from exc
     if text == before.text:
         raise ToolError(f"The edit leaves {path} as it is; nothing was written.")
     return before, replace(before, text=text)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import fill, load
-from agent.security.urls import Allow, Target, is_public, resolve_public
+from agent.security.taint import UNTRUSTED
+from agent.security.urls import Allow, Target, is_public, read_url, resolve_public
 from agent.settings import ToolSettings
 from agent.tools.arguments import parameters
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, Plan
 from agent.tools.output import Output, spill_folder
 from agent.tools.page import decoded, to_markdown
-from agent.types import Effect, JsonSchema, ToolResult
+from agent.types import Effect, JsonSchema, Taint, ToolResult
 from agent.version import VERSION
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class WebFetch:
 
     name: ClassVar[str] = "web_fetch"
     effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(url="string")
 
     def __init__(
@@ -61,6 +63,11 @@ class WebFetch:
     def description(self) -> str:
         return load("tools/web_fetch")
 
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The address, all of which its host gets to see."""
+        url: str = args["url"].strip()
+        return Plan(hosts=(read_url(url).raw_host or url,), sends=url)
+
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         from aiohttp import ClientError
 
@@ -73,8 +80,8 @@ class WebFetch:
             raise ToolError(f"{url} did not answer within {self._deadline_s:g} s.") from exc
         except (ClientError, OSError, ValueError) as exc:
             raise ToolError(f"{url} could not be fetched: {_reason(exc)}.") from exc
-        with Output(spill_folder(call.workspace), self._limit_bytes) as output:
-            output.feed(text.encode("utf-8", "replace"))
+        with Output(spill_folder(call.workspace), self._limit_bytes, call.workspace) as output:
+            output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
         body = output.text() or "(no text)"
         if page.cut:
             body += f"\n… (only the first {BODY_LIMIT_BYTES:,} bytes were read)"
@@ -150,7 +157,10 @@ def _text(page: _Page) -> str:
 def _location(where: str) -> Any:
     from yarl import URL
 
-    return URL(where)
+    try:
+        return URL(where)
+    except (ValueError, LookupError) as exc:
+        raise ToolError("The page leads on to something that is no address.") from exc
 
 
 def _reason(exc: Exception) -> str:

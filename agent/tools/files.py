@@ -6,13 +6,15 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.security.marks import carried, is_marked
+from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.scope import Scope
 from agent.tools.text import LIMIT_BYTES, Document, Form, decode, diff, lines_of, refuse_binary
-from agent.types import Artifact, Effect, JsonSchema, ToolResult
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 LINE_LIMIT = 2_000
 
@@ -22,6 +24,7 @@ class ReadFile:
 
     name: ClassVar[str] = "read_file"
     effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(
         path="string", line_start="integer?", line_end="integer?"
     )
@@ -48,7 +51,8 @@ class ReadFile:
         body = self._numbered(lines, first, last)
         if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
             body += f"\n… (some bytes are not valid {form.encoding} and are shown as \ufffd)"
-        return ToolResult(body, for_user=f"{path}: lines {first} to {last} of {len(lines)}")
+        shown = f"{path}: lines {first} to {last} of {len(lines)}"
+        return ToolResult(body, for_user=shown, taint=UNTRUSTED if is_marked(path) else NOTHING)
 
     def _numbered(self, lines: list[str], first: int, last: int) -> str:
         width = len(str(last))
@@ -76,6 +80,7 @@ class WriteFile:
 
     name: ClassVar[str] = "write_file"
     effect: ClassVar[Effect] = "idempotent"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
     def __init__(self, settings: ToolSettings) -> None:
@@ -101,7 +106,8 @@ class WriteFile:
         def work() -> tuple[str, int]:
             old = _existing(path)
             data = Document(content, old.form if old else Form()).encode()
-            disk.replace(path, data)
+            with carried(path, call.workspace, call.taint):
+                disk.replace(path, data)
             return diff(args["path"], old.text if old else "", content), len(data)
 
         shown, size = await disk.in_thread(work)
@@ -113,6 +119,7 @@ class AppendFile:
 
     name: ClassVar[str] = "append_file"
     effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
     def __init__(self, settings: ToolSettings) -> None:
@@ -139,7 +146,8 @@ class AppendFile:
             old = _appendable(path)
             form = old.form if old else Form()
             data = form.encode(content)
-            disk.append(path, data)
+            with carried(path, call.workspace, call.taint):
+                disk.append(path, data)
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)
 
@@ -149,9 +157,10 @@ class AppendFile:
 
 def _existing(path: Path) -> Document | None:
     """The text that would be overwritten; a binary or huge file counts as an unnamed one."""
-    if not disk.exists(path):
+    found = disk.kind(path)
+    if found is None:
         return None
-    if path.is_dir():
+    if found == "folder":
         raise ToolError(f"{path} is a folder; give the path of a file in it.")
     try:
         return decode(disk.read(path, LIMIT_BYTES), path)
@@ -160,7 +169,7 @@ def _existing(path: Path) -> Document | None:
 
 
 def _appendable(path: Path) -> Document | None:
-    return decode(disk.read(path, LIMIT_BYTES), path) if disk.exists(path) else None
+    return decode(disk.read(path, LIMIT_BYTES), path) if disk.kind(path) else None
 
 
 def _artifacts(shown: str, path: Path) -> tuple[Artifact, ...]:

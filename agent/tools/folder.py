@@ -7,19 +7,22 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.security.beneath import LISTED, inner_folder, opened_folder
+from agent.security.names import printable
+from agent.security.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
 from agent.tools.scope import Scope
-from agent.types import Effect, JsonSchema, ToolResult
+from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 ENTRIES_PER_FOLDER = 50
 ENTRIES_IN_ALL = 1_000
 MAX_DEPTH = 5
 
 
-Hidden = Callable[["os.DirEntry[str]"], bool]
+Hidden = Callable[[Path, "os.DirEntry[str]"], bool]
 
 
 class ListDir:
@@ -27,6 +30,7 @@ class ListDir:
 
     name: ClassVar[str] = "list_dir"
     effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string?", depth="integer?")
 
     def __init__(self, settings: ToolSettings) -> None:
@@ -44,12 +48,13 @@ class ListDir:
         return ToolResult(text)
 
     def _listing(self, path: Path, depth: int, call: CallContext) -> str:
-        if not path.is_dir():
-            kind = "is a file; use read_file" if path.exists() else "does not exist"
-            raise ToolError(f"{path} {kind}.")
+        if (found := disk.kind(path)) != "folder":
+            what = "is a file; use read_file" if found else "does not exist"
+            raise ToolError(f"{path} {what}.")
         lines: list[str] = []
         room = self._limit_bytes
-        for line in self._walk(path, depth, "", self._scope.hidden(call)):
+        walk = _Walk(self._scope.hidden(call))
+        for line in walk.lines(path, depth):
             room -= len(line.encode("utf-8", "replace")) + 1
             if len(lines) >= ENTRIES_IN_ALL or room < 0:
                 lines.append("… (cut; list a folder further down)")
@@ -57,34 +62,55 @@ class ListDir:
             lines.append(line)
         return "\n".join(lines) if lines else f"{path} is empty."
 
-    def _walk(self, folder: Path, depth: int, indent: str, hidden: Hidden) -> Iterator[str]:
-        with disk.explained(folder), os.scandir(folder) as found:
-            entries = [e for e in found if not hidden(e)]
+
+class _Walk:
+    """Goes down by descriptors: a folder that became a link meanwhile is not entered."""
+
+    def __init__(self, hidden: Hidden) -> None:
+        self._hidden = hidden
+
+    def lines(self, folder: Path, depth: int) -> Iterator[str]:
+        with disk.explained(folder), opened_folder(folder, flags=LISTED) as fd:
+            yield from self._entries(folder, fd, depth, "")
+
+    def _entries(self, folder: Path, fd: int, depth: int, indent: str) -> Iterator[str]:
+        with os.scandir(fd) as found:
+            entries = [entry for entry in found if not self._hidden(folder, entry)]
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
-            # Names may hold line ends and bytes that are no text.
-            name = entry.name.encode("utf-8", "replace").decode().replace("\n", "␤")
+            name = printable(entry.name)
             if not _is_folder(entry):
-                yield f"{indent}{name}{_size(entry)}"
+                yield f"{indent}{name}{_size(entry, fd)}"
                 continue
             yield f"{indent}{name}/"
             if depth > 1:
-                yield from self._walk(Path(entry.path), depth - 1, indent + "  ", hidden)
+                yield from self._inner(folder / entry.name, fd, depth - 1, indent + "  ")
         if (more := len(entries) - ENTRIES_PER_FOLDER) > 0:
             yield f"{indent}... ({more} more)"
+
+    def _inner(self, folder: Path, above: int, depth: int, indent: str) -> Iterator[str]:
+        try:
+            fd = inner_folder(folder.name, above, flags=LISTED)
+        except OSError as exc:
+            yield f"{indent}… (cannot be listed: {(exc.strerror or 'gone').lower()})"
+            return
+        try:
+            yield from self._entries(folder, fd, depth, indent)
+        finally:
+            os.close(fd)
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
     return entry.is_dir(follow_symlinks=False)
 
 
-def _size(entry: "os.DirEntry[str]") -> str:
+def _size(entry: "os.DirEntry[str]", folder: int) -> str:
     try:
         if entry.is_symlink():
-            return " -> " + os.readlink(entry.path).encode("utf-8", "replace").decode()
+            return " -> " + printable(os.readlink(entry.name, dir_fd=folder))
         size = float(entry.stat(follow_symlinks=False).st_size)
-    except FileNotFoundError:
-        # Removed between the listing of its folder and this look at it.
+    except OSError:
+        # Removed or exchanged between the listing of its folder and this look at it.
         return " (gone)"
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:

@@ -1,7 +1,6 @@
 """`remember`: keeps a fact in the long-term memory file of whoever is speaking."""
 
 import fcntl
-import os
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,12 +9,15 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.security.beneath import LISTED, opened_folder
+from agent.security.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
+from agent.tools.scope import Scope
 from agent.tools.text import LIMIT_BYTES, Document, Form, decode
-from agent.types import Effect, JsonSchema, ToolResult
+from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 TEXT_LIMIT_CHARS = 2_000
 # As much as the system prompt holds: what lies beyond would be stored and never read.
@@ -30,10 +32,11 @@ class Remember:
 
     name: ClassVar[str] = "remember"
     effect: ClassVar[Effect] = "idempotent"
+    brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(text="string")
 
     def __init__(self, settings: ToolSettings) -> None:
-        self._settings = settings
+        self._scope = Scope(settings)
 
     @property
     def description(self) -> str:
@@ -47,15 +50,13 @@ class Remember:
             raise ToolError(
                 f"The text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
             )
-        added = await disk.in_thread(lambda: _add(Path(os.path.realpath(call.memory)), text))
+        added = await disk.in_thread(lambda: _add(self._scope.memory(call), text))
         return ToolResult("Remembered." if added else "That is remembered already.")
 
 
 def _add(path: Path, text: str) -> bool:
     line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with disk.explained(path), opened_folder(path.parent, create=True, flags=LISTED) as folder:
         # Two chats of one person may remember at the same moment.
         fcntl.flock(folder, fcntl.LOCK_EX)
         old = _stored(path)
@@ -70,11 +71,9 @@ def _add(path: Path, text: str) -> bool:
             )
         disk.replace(path, Document(whole, old.form).encode())
         return True
-    finally:
-        os.close(folder)
 
 
 def _stored(path: Path) -> Document:
-    if not disk.exists(path):
+    if disk.kind(path) is None:
         return Document("", Form())
     return decode(disk.read(path, LIMIT_BYTES), path)

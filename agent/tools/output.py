@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from agent.errors import ToolError
-from agent.tools.disk import opened_folder
+from agent.security.beneath import LISTED, opened_folder
+from agent.security.marks import mark
 
 LINE_LIMIT = 2_000
 SPILL_LIMIT_BYTES = 64_000_000
@@ -23,13 +23,15 @@ class Output:
     """Takes bytes, keeps at most about `limit_bytes` of them, and writes all to a spill file.
 
     The file is made in `folder` once the limit is passed; before that nothing touches the disk.
+    With `marks` it is marked, as is that workspace: it holds strangers' words.
     `close` is idempotent; `text` may be asked for after it.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int, marks: Path | None = None) -> None:
         self.total_bytes = 0
         self.file: Path | None = None
         self._folder = folder
+        self._marks = marks
         self._limit = max(2, limit_bytes)
         self._head = bytearray()
         self._tail = bytearray()
@@ -86,13 +88,16 @@ class Output:
 
     def _spill(self, data: bytes) -> None:
         # Output that cannot be kept (a full disk, a folder in the way) is still worth showing.
-        with suppress(OSError, ToolError):
+        with suppress(OSError):
             prune(self._folder)
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}.txt"
-            with opened_folder(self._folder, create=True) as folder:
+            with opened_folder(self._folder, create=True, flags=LISTED) as folder:
+                os.fchmod(folder, 0o700)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._sink = open(os.open(name, flags, 0o600, dir_fd=folder), "wb", 0)  # noqa: SIM115
             self.file = self._folder / name
+            if self._marks is not None:
+                mark(self.file, self._marks)
             self._sink.write(data[:SPILL_LIMIT_BYTES])
 
     def _store(self, data: bytes) -> None:
@@ -110,19 +115,20 @@ def spill_folder(workspace: Path) -> Path:
 def prune(folder: Path) -> None:
     """Delete spill files that are older than 7 days, and the oldest beyond the folder's limit."""
     room = SPILL_FOLDER_LIMIT_BYTES
-    for path, info in sorted(_spilled(folder), key=lambda found: -found[1].st_mtime):
-        room -= info.st_size
-        if room < 0 or time.time() - info.st_mtime > SPILL_KEPT_S:
-            with suppress(FileNotFoundError):
-                path.unlink()
+    with suppress(FileNotFoundError), opened_folder(folder, flags=LISTED) as fd:
+        for name, info in sorted(_spilled(fd), key=lambda found: -found[1].st_mtime):
+            room -= info.st_size
+            if room < 0 or time.time() - info.st_mtime > SPILL_KEPT_S:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=fd)
 
 
-def _spilled(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    for path in folder.glob("*.txt"):
+def _spilled(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+    for name in os.listdir(folder):
         with suppress(FileNotFoundError):
-            info = path.lstat()
-            if stat.S_ISREG(info.st_mode):
-                yield path, info
+            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if name.endswith(".txt") and stat.S_ISREG(info.st_mode):
+                yield name, info
 
 
 def _first_lines(data: bytes, limit: int) -> bytes:

@@ -3,23 +3,17 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from io import FileIO
+
+from agent.sandbox import Spawn
 
 DRAIN_S = 0.3
 CHUNK_BYTES = 65_536
-PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-# Standard input is a pipe whose other end only Kore holds. A watcher in the command's group waits
-# for its end: when Kore dies, by whatever signal, the watcher kills the group. PR_SET_PDEATHSIG
-# would reach the shell alone and not what it started, and it fires when the thread that forked
-# ends, not the process. The command itself replaces this shell and reads from /dev/null.
-WATCHED = (
-    'exec 3<&0 </dev/null; (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & exec 3<&-; exec sh -c "$1"'
-)
+# What a supervisor has to end what it started, before it is killed itself.
+SUPERVISED_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +23,8 @@ class Exit:
     code: int | None
 
 
-def environment(whole: Mapping[str, str]) -> dict[str, str]:
-    """What a command sees of Kore's environment: no variable that could hold a secret."""
-    passed = {
-        name: value for name, value in whole.items() if name in PASSED or name.startswith("LC_")
-    }
-    return {"PATH": DEFAULT_PATH, **passed}
-
-
-async def run(
-    command: str, folder: Path, timeout_s: float, on_output: Callable[[bytes], None]
-) -> Exit:
-    """Run `sh -c command` in `folder`; both output streams reach `on_output` in order.
+async def run(spawn: Spawn, timeout_s: float, on_output: Callable[[bytes], None]) -> Exit:
+    """Run what a sandbox prepared; both output streams reach `on_output` in order.
 
     Returns when the command itself has ended: what it left in the background is killed, and a
     process that escaped but holds the pipe is not waited for. The same happens at the time-out
@@ -48,46 +32,81 @@ async def run(
     """
     alive_r, alive_w = os.pipe()
     out_r, out_w = os.pipe()
-    try:
+    with ExitStack() as kept:
+        kept.callback(os.close, out_r)
+        alive = kept.enter_context(os.fdopen(alive_w, "wb", buffering=0))
         try:
             process = await asyncio.create_subprocess_exec(
-                "sh", "-c", WATCHED, "sh", command,
+                *spawn.argv,
                 stdin=alive_r, stdout=out_w, stderr=out_w,
-                cwd=folder, env=environment(os.environ), start_new_session=True,
+                cwd=spawn.cwd, env=spawn.env, pass_fds=spawn.pass_fds, start_new_session=True,
             )  # fmt: skip
         finally:
             os.close(alive_r)
             os.close(out_w)
+        child = _Child(process, alive, spawn.supervised)
         try:
-            return await _attend(process, out_r, timeout_s, on_output)
+            return await _attend(child, out_r, timeout_s, on_output)
         finally:
-            _kill_group(process.pid)
-            await _reaped(process)
-    finally:
-        os.close(alive_w)
-        os.close(out_r)
+            child.end()
+            await child.reaped()
 
 
 async def _attend(
-    process: asyncio.subprocess.Process,
-    fd: int,
-    timeout_s: float,
-    on_output: Callable[[bytes], None],
+    child: "_Child", fd: int, timeout_s: float, on_output: Callable[[bytes], None]
 ) -> Exit:
-    ended = _Reader(fd, on_output)
+    reader = _Reader(fd, on_output)
     try:
         code: int | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                code = await process.wait()
+                code = await child.process.wait()
         if code is None:
-            _kill_group(process.pid)
+            child.end()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                await ended.wait()
+                await reader.wait()
         return Exit(code)
     finally:
-        ended.stop()
+        reader.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """What was started, and the pipe that tells it that Kore lives."""
+
+    process: asyncio.subprocess.Process
+    alive: FileIO
+    supervised: bool
+
+    def end(self) -> None:
+        """Let it die with all that it started."""
+        self.alive.close()
+        if not self.supervised:
+            self._kill()
+
+    async def reaped(self) -> None:
+        """Wait for its end, also while the caller is being cancelled."""
+        ended = asyncio.ensure_future(self._wait())
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            await ended
+            raise
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SUPERVISED_S):
+                await self.process.wait()
+        self._kill()
+        await self.process.wait()
+
+    def _kill(self) -> None:
+        # The group exists as long as its watcher does, so that its number is not somebody else's.
+        if self.supervised and self.process.returncode is not None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class _Reader:
@@ -117,19 +136,3 @@ class _Reader:
         else:
             self.stop()
             self._end.set()
-
-
-def _kill_group(pid: int) -> None:
-    # The group exists as long as its watcher does, so that its number is not somebody else's.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-async def _reaped(process: asyncio.subprocess.Process) -> None:
-    """Wait for the killed command, also while the caller is being cancelled."""
-    ended = asyncio.ensure_future(process.wait())
-    try:
-        await asyncio.shield(ended)
-    except asyncio.CancelledError:
-        await ended
-        raise

@@ -2,14 +2,28 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
-from agent.prompts import load
-from agent.security.policy import ApprovalRequest, Approver, Policy, ToolRequest
-from agent.tools.base import CallContext, Plan, Plans, Tool
+from agent.prompts import fill, load
+from agent.security.audit import AuditEntry, AuditSink
+from agent.security.policy import (
+    ASKED_IN_EVERY_MODE,
+    Answered,
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Narrows,
+    Policy,
+    ToolRequest,
+    tightest_of,
+)
+from agent.security.redaction import Redactor
+from agent.security.taint import BOTH, NOTHING, UNTRUSTED, Exposure, way_out
+from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
 from agent.tools.toolbox import Toolbox
 from agent.types import Effect, ToolCall, ToolResult
 
@@ -19,16 +33,44 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Who decides: the policy first, then the person when the policy says "ask"."""
+    """Who decides: the policy first, then the person when the policy says "ask".
+
+    `audit` records each decision before it takes effect, as one about `agent_id` in `role`.
+    """
 
     policy: Policy
     approver: Approver | None = None
+    audit: AuditSink | None = None
+    role: str = "build"
+    agent_id: str = "main"
+
+
+class _Denied(PolicyDenied):
+    """The text is for the model; `reason` is what the record says."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class Runner:
-    """Runs calls. Whatever goes wrong inside a tool becomes a result that the model reads."""
+    """Runs calls. Whatever goes wrong inside a tool becomes a result that the model reads.
 
-    def __init__(self, toolbox: Toolbox, permissions: Permissions, *, timeout_s: float) -> None:
+    `exposure` is what the session has taken in; it can make a decision stricter. `redactor` cleans
+    what a tool answers and what a person is asked.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        permissions: Permissions,
+        *,
+        timeout_s: float,
+        exposure: Exposure | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.exposure = exposure or Exposure()
+        self.redactor = redactor or Redactor()
         self._toolbox = toolbox
         self._permissions = permissions
         self._timeout_s = timeout_s
@@ -42,15 +84,28 @@ class Runner:
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
         """The call's result. `on_start` is awaited between the permission and the first effect."""
+        return _clean(await self._run(context, on_start), self.redactor)
+
+    async def _run(
+        self, context: CallContext, on_start: Callable[[], Awaitable[None]]
+    ) -> ToolResult:
+        brings = NOTHING
         try:
             tool, args = self._check(context.call)
+            # Even a failure may quote what the tool has seen.
+            brings = tool.brings if isinstance(tool, Brings) else BOTH
+            context = self._bounded(tool, context)
             plan = Plan()
             if isinstance(tool, Plans):
                 plan = await self._within(tool, tool.plan(args, context))
             await self._permit(tool, args, plan, context)
             await on_start()
-            return _checked(tool, await self._within(tool, tool.run(args, context)))
-        except (ToolError, PolicyDenied) as exc:
+            result = _checked(tool, await self._within(tool, tool.run(args, context)))
+            return replace(result, taint=result.taint | brings)
+        except ToolError as exc:
+            quoted = UNTRUSTED if exc.untrusted else NOTHING
+            return ToolResult(str(exc), is_error=True, taint=brings | quoted)
+        except PolicyDenied as exc:
             return ToolResult(str(exc), is_error=True)
 
     async def _within(self, tool: Tool, work: Coroutine[Any, Any, T]) -> T:
@@ -80,33 +135,137 @@ class Runner:
             raise ToolError(f"The arguments of {tool.name} are not a JSON object: {call.raw[:200]}")
         return tool, self._toolbox.validate(tool, call.arguments)
 
+    def _bounded(self, tool: Tool, context: CallContext) -> CallContext:
+        """The call with what it may reach, and with a record of what it does."""
+        policy = self._permissions.policy
+        hosts = policy.hosts(tool.name) if isinstance(policy, Narrows) else None
+
+        async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
+            await self._record(tool, what, context, allowed=allowed, reason=reason)
+
+        return replace(context, hosts=hosts, record=record)
+
     async def _permit(
         self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
     ) -> None:
+        """Raises `PolicyDenied`. What was decided is on record before anything happens."""
+        try:
+            reason = await self._consent(tool, args, plan, context)
+        except _Denied as exc:
+            try:
+                await self._record(tool, args, context, allowed=False, reason=exc.reason)
+            except KoreError as unrecorded:
+                log.error("%s was denied, which could not be recorded: %s", tool.name, unrecorded)
+            raise
+        try:
+            await self._record(tool, args, context, allowed=True, reason=reason)
+        except KoreError as exc:
+            # What cannot be recorded is not done.
+            raise PolicyDenied(f"Not allowed: {exc}") from exc
+
+    async def _record(
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        context: CallContext,
+        *,
+        allowed: bool,
+        reason: str,
+    ) -> None:
+        given = self._permissions
+        if given.audit is None:
+            return
+        entry = AuditEntry(
+            ts=time.time(),
+            agent_id=given.agent_id,
+            role=given.role,
+            tool=tool.name,
+            allowed=allowed,
+            reason=reason,
+            params=args,
+            session_id=context.session,
+        )
+        await given.audit.record(entry)
+
+    async def _consent(
+        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+    ) -> str:
+        """Why the call may run. Raises `_Denied`."""
         request = ToolRequest(
-            tool.name,
-            tool.effect,
-            args,
-            context.workspace,
-            plan.changes,
-            plan.creates,
-            plan.command,
+            tool=tool.name,
+            effect=tool.effect,
+            arguments=args,
+            workspace=context.workspace,
+            reads=plan.reads,
+            changes=plan.changes,
+            creates=plan.creates,
+            command=plan.command,
+            folder=plan.folder,
+            hosts=plan.hosts,
+            sends=plan.sends,
+            taint=self.exposure.taint,
         )
         decision = self._permissions.policy.decide(request)
+        if decision.verdict == "allow" and self.exposure.is_dangerous:
+            quoted = plan.sends is not None and self.exposure.is_quoted(plan.sends)
+            request = replace(request, quoted=quoted)
+        if (objection := way_out(request, silent=_is_silent(tool))) is not None:
+            decision = tightest_of([decision, objection])
+        reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
-            return
+            return reason
         if decision.verdict == "deny":
-            raise PolicyDenied(f"Not allowed: {decision.reason}")
+            raise _Denied(f"Not allowed: {decision.reason}", reason)
         approver = self._permissions.approver
         if approver is None:
-            raise PolicyDenied(load("nobody_to_ask"))
-        question = ApprovalRequest(tool.name, args, decision.reason, plan.command, plan.diff)
+            raise _Denied(_nobody(decision), f"{reason}; there was nobody to ask")
+        question = ApprovalRequest(
+            tool=tool.name,
+            arguments=args,
+            reason=decision.reason,
+            call_id=context.call.id,
+            rule=decision.rule,
+            command=plan.command,
+            folder=plan.folder,
+            sends=plan.sends,
+            diff=plan.diff and self.redactor.clean(plan.diff),
+        )
         try:
-            answer = await approver.ask(question)
+            given = await approver.ask(question)
         except KoreError as exc:
-            raise PolicyDenied(f"Not allowed: {exc}") from exc
-        if answer == "deny":
-            raise PolicyDenied(load("person_said_no"))
+            raise _Denied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
+        if not isinstance(given, Answered):
+            said = "no" if given == "deny" else given
+            given = Answered(given, f"asked, and the answer was {said}")
+        if given.answer == "deny":
+            raise _Denied(load("person_said_no"), f"{reason}; {given.account}")
+        return f"{reason}; {given.account}"
+
+
+def _nobody(decision: Decision) -> str:
+    """Why a question that nobody hears is a no, and what would make it a yes."""
+    if decision.rule in ASKED_IN_EVERY_MODE:
+        return fill("nobody_to_ask_ever", reason=decision.reason)
+    return fill("nobody_to_ask", reason=decision.reason)
+
+
+def _is_silent(tool: Tool) -> bool:
+    """Whether nobody has said if a call leaves: it may ask anybody anything."""
+    if isinstance(tool, Plans):
+        return False
+    return not isinstance(tool, Brings) or "untrusted" in tool.brings
+
+
+def _clean(result: ToolResult, redactor: Redactor) -> ToolResult:
+    if not redactor:
+        return result
+    clean = redactor.clean
+    return replace(
+        result,
+        for_model=clean(result.for_model),
+        for_user=None if result.for_user is None else clean(result.for_user),
+        artifacts=tuple(replace(one, content=clean(one.content)) for one in result.artifacts),
+    )
 
 
 def _checked(tool: Tool, result: object) -> ToolResult:

@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import ToolError
+from agent.security.names import folded_path
 from agent.security.paths import blocked_entry, resolve, shown
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.output import spill_folder
 
 MEMORY_FOLDER = "memory"
-OWNER_MEMORY = "MEMORY.md"
 OWNER_PROFILE = "USER.md"
+OWN_FOLDER = ".kore"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 
-    A call whose memory is `memory/MEMORY.md` comes from the owner, who may see everything, also
-    when tools work in another folder than the workspace that holds the memory.
-    Anybody else sees their own memory file and neither the others' nor the owner's profile.
+    The owner may see everything. Anybody else sees their own memory file and neither the others'
+    nor the owner's profile, and of Kore's own folder only kept outputs whose name they know.
     """
 
     settings: ToolSettings
@@ -39,26 +39,38 @@ class Scope:
             raise ToolError(f"{shown(path)} is off limits: it is part of Kore itself.")
         if _others(call)(real):
             raise ToolError(f"{shown(path)} belongs to somebody else and cannot be used here.")
+        if not call.owner and _is_own(real, call.workspace.resolve()):
+            raise ToolError(f"{shown(path)} is off limits: only the owner uses this folder.")
         return real
 
-    def hidden(self, call: CallContext) -> Callable[["os.DirEntry[str]"], bool]:
-        """A test for entries of real folders: whether the call may not know of them."""
+    def memory(self, call: CallContext) -> Path:
+        """The real memory file of whoever is speaking. Raises ToolError where links lead away."""
+        home = _home(call.memory)
+        real = resolve(
+            str(call.memory.absolute()), home, restrict=self.settings.restrict_to_workspace
+        )
+        linked = real != home.resolve() / call.memory.absolute().relative_to(home)
+        if self._is_closed(real) or (linked and not call.owner):
+            raise ToolError("The memory file is a link to something else and cannot be used.")
+        return real
+
+    def hidden(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:
+        """A test for the entries of a real folder: whether the call may not know of them."""
         root = call.workspace.resolve()
         others = _others(call)
-        # Whoever was told the name of a kept output may read it; only the owner may look around.
-        kept = None if _is_owner(call) else spill_folder(root)
+        closed = None if call.owner else folded_path(root / OWN_FOLDER)
 
-        def is_hidden(entry: "os.DirEntry[str]") -> bool:
-            path = Path(entry.path)
+        def is_hidden(folder: Path, entry: "os.DirEntry[str]") -> bool:
+            path = folder / entry.name
             if not (entry.is_symlink() or entry.is_file() or entry.is_dir()):
                 return True
-            if kept and path.is_relative_to(kept):
+            if closed and folded_path(path).is_relative_to(closed):
                 return True
             if not entry.is_symlink():
                 blocked = blocked_entry(path, root, self.settings.blocked_paths)
                 return bool(blocked) or others(path) or self._is_closed(path)
             try:
-                self.find(entry.path, call)
+                self.find(str(path), call)
             except ToolError:
                 return True
             return False
@@ -66,30 +78,40 @@ class Scope:
         return is_hidden
 
     def _is_closed(self, real: Path) -> bool:
-        return any(real.is_relative_to(os.path.realpath(path)) for path in self.settings.off_limits)
+        return any(
+            real.is_relative_to(closed) or folded_path(real).is_relative_to(folded_path(closed))
+            for closed in map(Path, map(os.path.realpath, self.settings.off_limits))
+        )
 
 
-def _is_owner(call: CallContext) -> bool:
-    memory = call.memory.resolve()
-    return (memory.parent.name, memory.name) == (MEMORY_FOLDER, OWNER_MEMORY)
+def _is_own(real: Path, root: Path) -> bool:
+    """Whether it is in Kore's own folder; whoever was told the random name of a kept output may
+    read that."""
+    if real.parent == spill_folder(root) and real.is_file():
+        return False
+    return folded_path(real).is_relative_to(folded_path(root / OWN_FOLDER))
 
 
 def _others(call: CallContext) -> Callable[[Path], bool]:
     """A test for real paths: whether they hold what another person told Kore."""
-    if _is_owner(call):
+    if call.owner:
         return lambda real: False
-    root = _folded(call.workspace.resolve())
-    memory = _folded(call.memory.resolve())
+    home = _home(call.memory)
+    own = home.resolve() / call.memory.absolute().relative_to(home)
+    root = folded_path(call.workspace.resolve())
+    private = folded_path(root / MEMORY_FOLDER), folded_path(root / OWNER_PROFILE)
 
     def is_private(real: Path) -> bool:
-        real = _folded(real)
-        if real.is_relative_to(root / MEMORY_FOLDER):
-            return real not in (memory, memory.parent)
-        return real == _folded(root / OWNER_PROFILE)
+        if real in (own, own.parent):
+            return False
+        # Some file systems find USER.md under the name user.md.
+        return any(folded_path(real).is_relative_to(path) for path in private)
 
     return is_private
 
 
-def _folded(path: Path) -> Path:
-    """Some file systems find USER.md under the name user.md."""
-    return Path(str(path).casefold())
+def _home(memory: Path) -> Path:
+    """The folder that holds the memory folder which `memory` is in."""
+    memory = memory.absolute()
+    above = [path for path in memory.parents if path.name == MEMORY_FOLDER]
+    return above[0].parent if above else memory.parent

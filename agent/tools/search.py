@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.errors import ToolError
 from agent.prompts import fill, load
+from agent.security.taint import UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.arguments import parameters
-from agent.tools.base import CallContext
-from agent.types import Effect, JsonSchema, ToolResult
+from agent.tools.base import CallContext, Plan
+from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ class WebSearch:
 
     name: ClassVar[str] = "web_search"
     effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(query="string", count="integer?")
 
     def __init__(
@@ -106,6 +108,10 @@ class WebSearch:
     @property
     def description(self) -> str:
         return load("tools/web_search")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The query leaves for a search engine."""
+        return Plan(hosts=("duckduckgo.com",), sends=args["query"])
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         query = " ".join(args["query"].split())

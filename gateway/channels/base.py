@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from gateway.messages import InboundMessage, OutboundMessage, OutboundPart, Route
+from gateway.question import Question
 
 
 class SendError(Exception):
@@ -136,6 +137,19 @@ class Probes(Protocol):
 
     async def probe(self) -> None:
         """Raises `NotSent` when it does not answer."""
+        ...
+
+
+@runtime_checkable
+class Asks(Protocol):
+    """Optional: the platform has buttons that people can answer a question with."""
+
+    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+        """The question as one message with its buttons; `decided` takes their place."""
+        ...
+
+    async def acknowledge(self, event_id: str, sentence: str) -> None:
+        """Tell whoever pressed a button (the event) what came of it. Raises `SendError`."""
         ...
 
 

@@ -6,21 +6,25 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
-from gateway.cli.basis import home_of, settings_of
+from agent.security.modes import MODES
+from gateway.cli.ahead import import_ahead
+from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.once import DONE, INTERRUPTED, Ask, OneTurn, Order
 from gateway.home import Home
 
 if TYPE_CHECKING:
+    from gateway.service import Service
     from gateway.settings import Settings
 
 _STDIN_LIMIT_BYTES = 1_000_000
+SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-r", "--resume", nargs="?", const="", metavar="ID", help="the same, or choose from a list"
     )
     add("--model", metavar="NAME", help="a name from model_list, or vendor/model")
-    add("-y", "--auto", action="store_true", help="approve what would be asked")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")
+    how.add_argument(
+        "--permission-mode", choices=MODES, metavar="MODE", help=f"one of {', '.join(MODES)}"
+    )
+    add("--allowed-tools", metavar="A,B", help="use these tools only")
+    add("--disallowed-tools", metavar="A,B", help="use all tools but these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
-    add("--max-iter", type=_whole, metavar="N", help="at most N model calls in a turn")
+    add("--sandbox", choices=SANDBOXES, help="what commands run in (default: security.sandbox)")
+    add("--max-cost", type=_dollars, metavar="USD", help="stop a turn before it costs more")
+    add("--max-iter", type=whole, metavar="N", help="at most N model calls in a turn")
     add(
         "--output-format",
         choices=("text", "json", "stream-json"),
@@ -51,8 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
     text, options = _text(args), _options(args)
-    settings, home = settings_of(args), home_of(args)
-    _log_to_file(settings, home)
+    home = home_of(args)
+    if home.config.exists():
+        import_ahead("aiohttp")
+    settings = settings_of(args, {"security.sandbox": args.sandbox} if args.sandbox else None)
+    _log_to_file(args, settings, home)
     try:
         if text is None:
             return asyncio.run(_talk(args, options, settings, home))
@@ -63,18 +78,22 @@ def run(args: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _log_to_file(settings: "Settings", home: Home) -> None:
+def _log_to_file(args: argparse.Namespace, settings: "Settings", home: Home) -> None:
     """The terminal is for the conversation; what this process logs goes to a file of its own."""
     from gateway.logs import open_logs
 
     home.ensure()
-    open_logs(settings, terminal=False, default_file=home.logs / "agent.log")
+    open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "agent.log")
 
 
-def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1")
-    return int(text)
+def _dollars(text: str) -> float:
+    try:
+        usd = float(text)
+    except ValueError:
+        usd = -1.0
+    if not 0 <= usd <= 1e9:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected an amount such as 0.50")
+    return usd
 
 
 def _text(args: argparse.Namespace) -> str | None:
@@ -117,6 +136,13 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         options["model"] = args.model
     if args.auto:
         options["auto"] = True
+    if args.permission_mode:
+        options["mode"] = args.permission_mode
+    for option in ("allowed_tools", "disallowed_tools"):
+        if (names := getattr(args, option)) is not None:
+            options[option] = _tools(names, f"--{option.replace('_', '-')}")
+    if args.max_cost is not None:
+        options["max_cost_usd"] = args.max_cost
     if args.max_iter:
         options["max_iterations"] = args.max_iter
     if args.cwd is not None:
@@ -127,12 +153,25 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-async def _once(order: Order, settings: "Settings", home: Home) -> int:
-    from gateway.cli.link import open_service
+def _tools(names: str, flag: str) -> list[str]:
+    """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
+    from agent.security.policy_file import TOOLS
+    from agent.security.policy_node import guess
+    from gateway.policies import tool_name
 
+    found = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        tool = tool_name(name)
+        if tool is None:
+            raise ConfigError(f'{flag}: "{name}" is not a tool{guess(name, TOOLS)}')
+        found.append(tool)
+    return found
+
+
+async def _once(order: Order, settings: "Settings", home: Home) -> int:
     interrupted = asyncio.Event()
     with _interrupts(interrupted):
-        async with open_service(settings, home) as service:
+        async with _service(settings, home) as service:
             status = await service.status()
             chosen = order.options.get("model", status.get("model"))
             if (hint := status.get("model_hint")) and chosen == status.get("model"):
@@ -155,14 +194,29 @@ def _ask_here(interrupted: asyncio.Event) -> Ask | None:
 async def _talk(
     args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: Home
 ) -> int:
-    from gateway.cli.link import open_service
     from gateway.console.repl import Start, converse
 
     session = args.session or args.resume
     fresh = not (session or args.latest or args.resume == "")
     start = Start(session or None, fresh, args.resume == "", options)
-    await converse(lambda: open_service(settings, home), start, home.root)
+    await converse(lambda: _service(settings, home), start, home.root)
     return DONE
+
+
+@asynccontextmanager
+async def _service(settings: "Settings", home: Home) -> "AsyncIterator[Service]":
+    """The service to speak to. Raises `ConfigError` when it lacks the sandbox that is wanted."""
+    from gateway.cli.link import open_service
+
+    async with open_service(settings, home) as service:
+        wanted = settings.security.sandbox
+        used = str((await service.status()).get("sandbox", ""))
+        if wanted not in ("auto", "none") and used != wanted:
+            raise ConfigError(
+                f"sandbox {wanted}: Kore is running already, and its commands run in {used}",
+                hint="stop it, or set security.sandbox and start it again",
+            )
+        yield service
 
 
 @contextmanager

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 
+def whole(text: str) -> int:
+    """A count from 1 on the command line."""
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1")
+    return int(text)
+
+
 def home_of(args: argparse.Namespace) -> Home:
     """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
     return find_home(os.environ, args.home)
@@ -22,7 +29,7 @@ def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = 
 
     Raises `ConfigError`.
     """
-    from gateway.secrets import secret_values
+    from gateway.secrets import redactor_of
     from gateway.settings import load_settings
 
     settings = load_settings(
@@ -32,5 +39,5 @@ def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = 
         environ=os.environ,
         overrides=overrides or {},
     )
-    args.crash.secrets += secret_values(settings)
+    args.crash.redactor = redactor_of(settings, os.environ)
     return settings

@@ -22,6 +22,7 @@ def run(args: argparse.Namespace) -> int:
 def _validate(args: argparse.Namespace) -> int:
     from gateway.cli.basis import settings_of
     from gateway.cli.table import print_json
+    from gateway.policies import Policies
     from gateway.settings import require_model, require_telegram
     from gateway.settings.models import check_models
 
@@ -30,6 +31,7 @@ def _validate(args: argparse.Namespace) -> int:
         require_model(settings)
         check_models(settings, os.environ)
         require_telegram(settings)
+        Policies.of(settings)
     except ConfigError as exc:
         if not args.json:
             raise
@@ -51,5 +53,7 @@ def _show(args: argparse.Namespace) -> int:
     from gateway.cli.table import print_json
     from gateway.secrets import describe
 
-    print_json(describe(settings_of(args)))
+    settings = describe(settings_of(args))
+    # An address may hold a password too.
+    print_json(args.crash.redactor.clean_data(settings))
     return 0

@@ -8,14 +8,15 @@ from types import TracebackType
 from typing import Self
 
 from agent.errors import ConfigError
+from agent.security.redaction import Redactor
 
 
 @dataclass(slots=True)
 class CrashReport:
-    """Takes over `sys.excepthook`. `secrets` are texts that must not reach the file."""
+    """Takes over `sys.excepthook`. `redactor` cleans all that an error says."""
 
     home: Path | None
-    secrets: list[str] = field(default_factory=list, repr=False)
+    redactor: Redactor = field(default_factory=Redactor)
 
     @classmethod
     def install(cls, home: Path | None) -> Self:
@@ -28,9 +29,7 @@ class CrashReport:
     ) -> None:
         import traceback
 
-        text = "".join(traceback.format_exception(kind, error, trace))
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
+        text = self.redactor.clean("".join(traceback.format_exception(kind, error, trace)))
         try:
             path = self._save(text)
         except (OSError, ConfigError) as exc:

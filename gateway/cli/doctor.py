@@ -9,7 +9,8 @@ from agent.errors import ConfigError, KoreError
 from agent.providers.routing import OFFLINE, resolve
 from gateway import doctor
 from gateway.cli.basis import home_of, settings_of
-from gateway.cli.table import clean, print_json
+from gateway.cli.table import clean as printable
+from gateway.cli.table import print_json
 from gateway.client import Client
 from gateway.doctor import Check
 from gateway.home import Home
@@ -27,15 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    checks = asyncio.run(_checks(args))
+    found = asyncio.run(_checks(args))
+    clean = args.crash.redactor.clean_data
+    checks = [Check(**clean(asdict(check))) for check in found]
     worst = "fail" if any(check.state == "fail" for check in checks) else "ok"
     if args.json:
         print_json({"ok": worst == "ok", "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            print(f"{_MARKS[check.state]}  {check.name:<10}{clean(check.detail)}")
+            print(f"{_MARKS[check.state]}  {check.name:<10}{printable(check.detail)}")
             if check.state != "ok" and check.fix:
-                print(f"{'':16}{clean(check.fix)}")
+                print(f"{'':16}{printable(check.fix)}")
     return 1 if worst == "fail" else 0
 
 

@@ -32,7 +32,12 @@ def run(args: argparse.Namespace) -> int:
     check_models(settings, os.environ)
     require_telegram(settings)
     home.ensure()
-    open_logs(settings, terminal=not args.quiet, default_file=home.logs / "kore.log")
+    open_logs(
+        settings,
+        args.crash.redactor,
+        terminal=not args.quiet,
+        default_file=home.logs / "kore.log",
+    )
     asyncio.run(_serve(settings, home))
     return 0
 

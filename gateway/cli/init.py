@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("kore init asks questions, and nobody is there", hint="kore init --yes")
     home.ensure()
     if path.exists():
-        print(f"{path}: exists already, left as it is")
+        print(f"{path}: exists already, left as it is (move it away to begin anew)")
     else:
         content = _ask(home) if asking else starter_config(_found_model(), telegram=False)
         try:

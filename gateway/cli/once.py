@@ -1,7 +1,7 @@
 """One turn without a conversation: the answer on stdout, everything else on stderr."""
 
 import asyncio
-import uuid
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TextIO
@@ -48,7 +48,7 @@ class OneTurn:
         self._out = out
         self._err = err
         self._ask = ask
-        self._speaker = Speaker(f"once-{uuid.uuid4().hex[:8]}", order.options)
+        self._speaker = Speaker(f"once-{os.urandom(4).hex()}", order.options)
         self._message = self._speaker.say(order.text)
         self._answer: list[str] = []
         self._result: Result | None = None
@@ -123,7 +123,8 @@ class OneTurn:
         if self._ask is None:
             self._note(
                 f"{call_line(asked.tool, asked.arguments)} needs an approval ({asked.reason}) and "
-                "was denied: nobody can be asked here. Use -y to approve, or a conversation."
+                "was denied: nobody can be asked here. A conversation in the terminal can answer; "
+                "-y allows what does not need a person in every mode."
             )
         answer = await self._ask(asked) if self._ask else "deny"
         await self._service.answer(asked.nonce, answer, principal())
@@ -161,6 +162,7 @@ class OneTurn:
             "signal_reason": result.signal_reason if result else None,
             "stopped": result.stopped if result else None,
             "usage": asdict(result.usage) if result else None,
+            "cost_usd": result.cost_usd if result else None,
             "error": self._error
             and {
                 "code": self._error.code,
@@ -174,7 +176,8 @@ class OneTurn:
         if result is None:
             return FAILED if self._error else DONE
         if result.stopped is not None:
-            stops = {"max_iterations": LIMIT, "loop": LIMIT, "cancelled": INTERRUPTED}
+            limits = dict.fromkeys(("max_iterations", "loop", "limit"), LIMIT)
+            stops = {**limits, "cancelled": INTERRUPTED}
             failed = USAGE if result.error_code == "config" else FAILED
             return stops.get(result.stopped, failed)
         if result.signal in ("BLOCKED", "DECIDE"):

@@ -4,7 +4,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -40,28 +40,21 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.flush()
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else FAILED
-    except KoreError as exc:
-        return complain(exc)
     except BrokenPipeError:
         # The reader has seen enough; without this the interpreter complains while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BaseExceptionGroup as group:
-        if not _expected(group):
-            raise
-        first = _leaves(group)[0]
-        return complain(first) if isinstance(first, KoreError) else INTERRUPTED
     return code
 
 
-def complain(error: KoreError) -> int:
+def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     """Print an error of ours to stderr; returns the exit code it stands for."""
-    for line in str(error).splitlines() or [""]:
+    for line in clean(str(error)).splitlines() or [""]:
         print(f"kore: {line}", file=sys.stderr)
     if error.hint:
-        print(f"      {error.hint}", file=sys.stderr)
+        print(f"      {clean(error.hint)}", file=sys.stderr)
     return USAGE if isinstance(error, ConfigError) else FAILED
 
 
@@ -102,7 +95,17 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
     args.config = Path(args.config) if args.config else None
     args.home = Path(args.home) if args.home else None
     args.crash = CrashReport.install(args.home)
-    return int(module.run(args))
+    try:
+        return int(module.run(args))
+    except KoreError as exc:
+        return complain(exc, args.crash.redactor.clean)
+    except BaseExceptionGroup as group:
+        if not _expected(group):
+            raise
+        first = _leaves(group)[0]
+        if isinstance(first, KoreError):
+            return complain(first, args.crash.redactor.clean)
+        return INTERRUPTED
 
 
 def _top_parser() -> Parser:

@@ -3,12 +3,12 @@
 import argparse
 import asyncio
 
-from gateway.cli.basis import home_of, settings_of
+from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("seq", type=int, metavar="SEQ", help="its number in the inbox")
+    parser.add_argument("seq", type=whole, metavar="SEQ", help="its number in the inbox")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from agent.codec import dumps, message_to_json
 from agent.errors import KoreError
 from agent.types import Message
-from gateway.cli.basis import home_of, settings_of
+from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
 from gateway.cli.table import clean_lines, moment, print_json, print_table
 from gateway.service import Service, SessionInfo
@@ -21,7 +21,7 @@ _SEARCHED = 10_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|show|export")
     listing = actions.add_parser("list", help="the latest sessions")
-    listing.add_argument("-n", "--limit", type=int, default=50, metavar="N", help="at most N")
+    listing.add_argument("-n", "--limit", type=whole, default=50, metavar="N", help="at most N")
     show = actions.add_parser("show", help="read one")
     export = actions.add_parser("export", help="one session on stdout, for other programs")
     export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
@@ -43,7 +43,7 @@ async def _run(args: argparse.Namespace) -> None:
             return
         messages = await service.messages(args.id)
         if args.action == "show":
-            _show(messages, as_json=args.json)
+            _show(await _info(service, args.id), messages, as_json=args.json)
         elif args.format == "markdown":
             print(markdown(messages))
         else:
@@ -61,19 +61,26 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
     print_table(("id", "status", "messages", "last active", "where", "name"), rows)
 
 
-def _show(messages: Sequence[Message], *, as_json: bool) -> None:
+def _show(info: SessionInfo, messages: Sequence[Message], *, as_json: bool) -> None:
     if as_json:
         print_json([message_to_json(message) for message in messages])
-    else:
-        print(clean_lines(markdown(messages)))
+        return
+    if info.taint:
+        print(f"> taken in so far: {info.taint.replace(',', ', ')}\n")
+    print(clean_lines(markdown(messages)))
 
 
-async def _export(service: Service, wanted: str, messages: Sequence[Message]) -> None:
-    """JSON lines: one with the session's own facts, then its messages."""
+async def _info(service: Service, wanted: str) -> SessionInfo:
     found = [s for s in await service.sessions(_SEARCHED) if s.id.startswith(wanted)]
     info = next((s for s in found if s.id == wanted), found[0] if len(found) == 1 else None)
     if info is None:
         raise KoreError(f"there is no single session that starts with {wanted!r}")
+    return info
+
+
+async def _export(service: Service, wanted: str, messages: Sequence[Message]) -> None:
+    """JSON lines: one with the session's own facts, then its messages."""
+    info = await _info(service, wanted)
     meta = {
         "_type": "meta",
         "title": info.name,
@@ -94,4 +101,6 @@ def markdown(messages: Sequence[Message]) -> str:
         parts += [f"> {call.name} `{call.raw}`" for call in message.tool_calls]
         if message.role == "tool" and message.is_error:
             parts.append(f"> failed: {message.text}")
+        if message.taint:
+            parts.append(f"> brought in: {', '.join(sorted(message.taint))}")
     return "\n\n".join(parts)

@@ -37,7 +37,7 @@ def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            rows += _rows(value, f"{prefix}{name} ")
+            rows += _rows(value, f"{prefix}{name} ".replace("_", " "))
         elif value is not None:
             words = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
             rows.append((prefix + words, _text(name, value)))

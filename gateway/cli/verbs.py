@@ -50,7 +50,33 @@ VERBS = (
             "kore sessions export 20250218_001946 --format markdown > talk.md",
         ),
     ),
+    Verb(
+        "audit",
+        "who was allowed to do what, and whether the record of it is whole",
+        ("kore audit tail --follow", "kore audit search --denied --since 7d", "kore audit verify"),
+    ),
+    Verb(
+        "pair",
+        "who may write to Kore: list, approve, revoke",
+        ("kore pair list", "kore pair approve ABCD-EFGH", "kore pair revoke telegram:123"),
+    ),
+    Verb(
+        "policy",
+        "what would happen to a command, and what was allowed for longer than once",
+        (
+            'kore policy check "git push"',
+            "kore policy check --role general --channel telegram --json ls",
+            "kore policy explain --mode accept-edits 'make test && git push'",
+            "kore policy grants",
+            "kore policy revoke 3",
+        ),
+    ),
     Verb("replay", "queue a message again that was given up on", ("kore replay 42",)),
+    Verb(
+        "store",
+        "seal the stored messages with another key, or none",
+        ("kore store rekey --to NEW_KORE_KEY", "kore store rekey --plain"),
+    ),
     Verb("backup", "copy the database while it is in use", ("kore backup ~/kore-backup.db",)),
 )
 

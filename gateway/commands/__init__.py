@@ -8,13 +8,20 @@ COMMANDS = {
     "new": "start a new conversation",
     "status": "model, conversation and connection",
     "model": "show or choose the model of this conversation",
+    "mode": "how much runs without a question: plan, ask, accept-edits, auto",
+    "plan": "look and answer only, change nothing",
+    "auto": "run without asking (the owner only)",
+    "cost": "what was spent: this conversation, this chat today",
+    "pair": "let people in (the owner only)",
     "stop": "stop the answer that is under way",
     "start": "say hello",
 }
 
 
 def command_of(message: InboundMessage) -> str | None:
-    """The command that a message is, or None."""
+    """The command that a message is, or None: only a sender's own words command."""
+    if message.forwarded:
+        return None
     word = _words(message)[0]
     name, _, _ = word.removeprefix("/").partition("@")
     return name.lower() if word.startswith("/") and name.lower() in COMMANDS else None

@@ -7,9 +7,11 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.providers.models import Models
+from agent.security.modes import Mode
 from agent.version import VERSION
-from gateway.access import Access
-from gateway.commands import COMMANDS, argument_of, command_of
+from gateway.commands import COMMANDS, argument_of, command_of, mode
+from gateway.commands.cost import cost
+from gateway.door import Door
 from gateway.store import sessions
 from gateway.store.inbox import CommandClaim
 
@@ -18,12 +20,14 @@ from gateway.store.inbox import CommandClaim
 class Commands:
     """Carries commands out inside the transaction that also stores their answer.
 
-    `facts` describes the running process for /status; only the owner sees it.
+    `facts` describes the running process for /status; only the owner sees it. `first_mode` is the
+    one that a channel begins with.
     """
 
     models: Models
-    access: Access
+    door: Door
     facts: Callable[[], dict[str, Any]]
+    first_mode: Callable[[str], Mode]
 
     def carry_out(self, connection: Connection, claim: CommandClaim, now: float) -> str:
         """Do it; returns the answer as markdown."""
@@ -38,6 +42,15 @@ class Commands:
                 return self._status(connection, claim)
             case "model":
                 return self._model(connection, claim, now)
+            case "mode":
+                return self._mode(connection, claim, argument_of(message), now)
+            case "plan" | "auto" as wanted:
+                return self._mode(connection, claim, wanted, now)
+            case "cost":
+                owner = self.door.access.is_owner_alone(message)
+                return cost(connection, message, claim.session, now, all_=owner)
+            case "pair":
+                return self.door.command(connection, message, argument_of(message), now)
             case "start":
                 return "Hello, I am Kore. Write to me as you would to a person; /help lists more."
             case _:
@@ -50,9 +63,14 @@ class Commands:
         if session:
             count = sessions.count_messages(connection, session)
             lines.append(f"Conversation: `{session}`, {count} messages")
-        if self.access.is_owner(claim.message):
+        if self.door.access.is_owner(claim.message):
             lines += [f"{name}: {value}" for name, value in self.facts().items()]
         return "\n".join(lines)
+
+    def _mode(self, connection: Connection, claim: CommandClaim, wanted: str, now: float) -> str:
+        first = self.first_mode(claim.message.channel)
+        owner = self.door.access.is_owner(claim.message)
+        return mode.choose(connection, claim, wanted, mode.Bounds(first, owner), now)
 
     def _model(self, connection: Connection, claim: CommandClaim, now: float) -> str:
         message, name = claim.message, argument_of(claim.message)
@@ -61,7 +79,7 @@ class Commands:
             known = ", ".join(f"`{model.name}`" for model in self.models.known)
             more = f" Configured: {known}." if known else ""
             return f"Model: `{chosen}`.{more} `/model NAME` chooses another."
-        if not self.access.is_owner(message) and name not in self._offered():
+        if not self.door.access.is_owner(message) and name not in self._offered():
             return f"Only the owner may choose a model that is not configured. It stays `{chosen}`."
         try:
             self.models.check(name)

@@ -9,37 +9,40 @@ from typing import TextIO
 
 from agent.events import ApprovalAsked
 from agent.security.policy import Answer
+from gateway.console.choice import Choice
 from gateway.console.lines import seconds, visible
+from gateway.visible import exact
 
-CHOICES = "[y] once  [a] for this session  [n] no"
+CHOICES = "[y] once  [s] for this session  [a] always  [n] no"
 _CTRL_C = "\x03"
-# What was typed for another purpose must not approve anything: keys count after this pause.
-PAUSE_S = 0.4
-
-
-def answer_for(key: str) -> Answer | None:
-    """What a key means; None when it means nothing. Escape, Ctrl-C and Enter deny."""
-    if key in ("y", "Y"):
-        return "once"
-    if key in ("a", "A"):
-        return "session"
-    return "deny" if key in ("n", "N", "\x1b", _CTRL_C, "\r", "\n") else None
+_VERDICTS: dict[Answer, str] = {
+    "once": "allowed once",
+    "session": "allowed for this session",
+    "always": "always allowed, exactly this",
+    "deny": "denied",
+}
 
 
 def subject(asked: ApprovalAsked) -> str:
     """Exactly what would happen, every character visible; a diff is shown beside it."""
-    arguments = asked.arguments
+    arguments = {**asked.arguments, **_beside(asked)}
     if isinstance(command := arguments.get("command"), str):
         others = [f"  {name}: {value}" for name, value in arguments.items() if name != "command"]
-        return visible("\n".join([f"{asked.tool}: {command}", *others]))
+        return exact("\n".join([f"{asked.tool}: {command}", *others]))
     if asked.diff is not None and "path" in arguments:
-        return visible(f"{asked.tool}: {arguments['path']}")
+        return exact(f"{asked.tool}: {arguments['path']}")
     told = "\n".join(f"  {name}: {value}" for name, value in arguments.items())
-    return visible(f"{asked.tool}\n{told}" if told else asked.tool)
+    return exact(f"{asked.tool}\n{told}" if told else asked.tool)
+
+
+def _beside(asked: ApprovalAsked) -> dict[str, str]:
+    """What the arguments alone do not tell."""
+    found = {"in": asked.folder, "sends": asked.sends}
+    return {name: text for name, text in found.items() if text}
 
 
 def verdict(answer: Answer) -> str:
-    return {"once": "allowed once", "session": "allowed for this session", "deny": "denied"}[answer]
+    return _VERDICTS[answer]
 
 
 def ask_at_terminal(
@@ -63,13 +66,20 @@ async def _one_answer(terminal: int, deadline_s: float, interrupted: asyncio.Eve
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Answer] = loop.create_future()
 
+    def decide(answer: Answer) -> None:
+        if not found.done():
+            found.set_result(answer)
+
+    choice = Choice(decide)
+    choice.arm()
+
     def on_key() -> None:
         key = _read(terminal)
         if key == _CTRL_C:
             interrupted.set()
-        answer = answer_for(key)
-        if answer is not None and not found.done():
-            found.set_result(answer)
+            decide("deny")
+        elif not choice.press(key):
+            choice.arm()
 
     before = termios.tcgetattr(terminal)
     try:
@@ -81,6 +91,7 @@ async def _one_answer(terminal: int, deadline_s: float, interrupted: asyncio.Eve
     except TimeoutError:
         return "deny"
     finally:
+        choice.take_back()
         loop.remove_reader(terminal)
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 

@@ -18,6 +18,11 @@ CHAT_COMMANDS = (
     ("/new", "begin a new session"),
     ("/status", "session, model and what waits"),
     ("/model", "show or choose the model"),
+    ("/mode", "how much runs without a question: plan, ask, accept-edits, auto"),
+    ("/plan", "look and answer only, change nothing"),
+    ("/auto", "run without asking"),
+    ("/cost", "what was spent"),
+    ("/pair", "who may write to Kore, and who asks to"),
     ("/stop", "stop the running turn"),
 )
 CONSOLE_COMMANDS = (

@@ -9,9 +9,13 @@ _LIMIT_CHARS = 100_000
 
 
 class KeyTaker(Protocol):
-    """Whoever acts on the keys; `answer` returns whether it wanted the key."""
+    """Whoever acts on the keys; `answer` returns whether it wanted the key.
+
+    `take_back` is the letter that it wanted and that begins a word after all.
+    """
 
     def answer(self, key: str) -> bool: ...
+    def take_back(self) -> str: ...
     def send(self, text: str) -> None: ...
     def interrupt(self) -> None: ...
     def typed(self, text: str) -> None: ...
@@ -31,6 +35,8 @@ class TypeAhead:
         if key == "interrupt":
             self._taker.interrupt()
             return
+        if key not in ("enter", "escape"):
+            self.text += self._taker.take_back()
         if self._answered(key, text):
             return
         match key:

@@ -7,25 +7,13 @@ from typing import Any
 
 from agent import events
 from agent.errors import KoreError
+from gateway.visible import visible as visible  # every screen needs it
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_UNSEEN = {
-    code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if code not in (9, 10)
-}
-# What turns the reading order around can make a command look like another one.
-_UNSEEN |= {
-    code: f"\\u{code:04x}"
-    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
 _TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
 _COUNTED = frozenset({"read_file", "list_dir", "web_fetch", "web_search"})
 _SHOWN_LINES = 3
 _LINE_CHARS = 200
-
-
-def visible(text: str) -> str:
-    """Everything in the text that is not plainly visible becomes an escape one can read."""
-    return text.replace("\r\n", "\n").translate(_UNSEEN)
 
 
 def without_ansi(text: str) -> str:

@@ -24,6 +24,8 @@ from gateway.service import Opened, Service
 from gateway.wire import OwnerLost
 
 _LOCKED_S = 30.0
+_TRIES = 4
+_PAUSE_S = 0.5
 _LOCKED_AGAIN_S = 0.3
 Connect = Callable[[], AbstractAsyncContextManager[Service]]
 
@@ -41,8 +43,8 @@ class Start:
 async def converse(connect: Connect, start: Start, folder: Path) -> None:
     """Talk until the person leaves. `folder` keeps the history of what was typed.
 
-    When the owner of the data goes away, its successor is looked for once.
-    Raises `KoreError` when there is none.
+    When the owner of the data goes away, its successor is looked for: several times, because one
+    that is being killed may still let callers in. Raises `KoreError` when there is none.
     """
     screen = Screen(sys.stdout)
     prompt: Prompt | PlainPrompt = (
@@ -58,6 +60,7 @@ async def _converse(
     connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
 ) -> None:
     left: Opened | None = None
+    tries = 0
     while True:
         repl: Repl | None = None
         try:
@@ -67,10 +70,12 @@ async def _converse(
                 await repl.run(greet=left is None)
                 return
         except* OwnerLost as group:
-            if repl is None or (left is not None and not repl.spoke):
+            tries = 1 if repl is not None and repl.spoke else tries + 1
+            if tries > _TRIES or (repl is None and left is None):
                 raise KoreError("Kore stopped and cannot be reached again") from group
         # The same lane again: that is where the answer to an unfinished turn will come.
-        left = repl.place
+        left = repl.place if repl is not None else left
+        await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
         screen.print(Text("! Kore stopped; looking for it again …", "yellow"))
         connect = _patient(connect)

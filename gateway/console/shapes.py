@@ -1,6 +1,7 @@
 """How things look: markdown, diffs, tool calls, questions."""
 
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -49,6 +50,18 @@ class _Markdown(Markdown):
                     token.type = "hardbreak"
 
 
+class _Outcome:
+    """What a call came to, under it: lines that wrap stay indented."""
+
+    def __init__(self, lines: Sequence[str], style: str) -> None:
+        self._text = Text("\n".join(lines))
+        self._style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for n, line in enumerate(self._text.wrap(console, max(options.max_width - 4, 10))):
+            yield Text(("    " if n else "  ⎿ ") + line.plain, self._style)
+
+
 def markdown(text: str) -> RenderableType:
     # A signal is told by a line of its own.
     return _Markdown(visible(_PROMISE.sub("", text)))
@@ -81,9 +94,7 @@ def tool_outcome(started: events.ToolStart | None, result: events.ToolResulted) 
     head = tool_call(result.name, line.removeprefix(result.name).strip())
     if result.is_error:
         head.stylize("red", 0, 1)
-    body = Text(style="red" if result.is_error else "dim")
-    for n, text in enumerate(outcome(result)):
-        body.append(("\n    " if n else "  ⎿ ") + text)
+    body = _Outcome(outcome(result), "red" if result.is_error else "dim")
     return Group(head, body, diff(result.diff)) if result.diff else Group(head, body)
 
 

@@ -3,7 +3,6 @@
 import getpass
 import os
 import time
-import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ class Speaker:
             account=ACCOUNT,
             chat_id=self.chat_id,
             sender=Sender(str(os.getuid()), _login()),
-            event_id=uuid.uuid4().hex,
+            event_id=os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
             options=dict(self.options),

@@ -5,7 +5,6 @@ A turn has the whole screen and the keyboard without echo; between turns the pro
 
 import asyncio
 import signal
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -13,8 +12,9 @@ from dataclasses import replace
 
 from agent import events
 from agent.errors import KoreError
+from agent.security.modes import is_mode
 from agent.security.policy import Answer
-from gateway.console.approvals import PAUSE_S, answer_for
+from gateway.console.choice import Choice
 from gateway.console.commands import CONSOLE_WORDS
 from gateway.console.keys import TypeAhead
 from gateway.console.lines import complaint, visible
@@ -56,7 +56,7 @@ class Stage:
         self._on_stage = False
         self._stop_early = False
         self._settled = asyncio.Event()
-        self._armed_at = 0.0
+        self._choice = Choice(self._decide)
         self.heard = False
         # Commands of the console itself that were typed while a turn ran.
         self.later: deque[str] = deque()
@@ -80,9 +80,9 @@ class Stage:
     async def submit(self, text: str) -> None:
         """Send a message of this console; its turn is shown by `until_idle`."""
         message = self._speaker.say(text)
-        if text.startswith("/model "):
+        if settled := _settled(text):
             # From now on the conversation's own choice counts, not the command line's.
-            options = {k: v for k, v in self._speaker.options.items() if k != "model"}
+            options = {k: v for k, v in self._speaker.options.items() if k not in settled}
             self._speaker = replace(self._speaker, options=options)
         self._waiting[message.event_id] = text
         try:
@@ -117,24 +117,26 @@ class Stage:
 
     def typed(self, text: str) -> None:
         self._view.typed = text
-        self._arm()
+        self._choice.arm()
 
     def answer(self, key: str) -> bool:
         """A key while a question stands. Early keys were meant for something else."""
-        if not self._questions or time.monotonic() < self._armed_at:
-            return False
-        found = answer_for(key)
-        if found is not None:
-            self._group.create_task(self._reply(self._questions[0], found))
-            self._next_question(self._questions[0].nonce)
-        return True
+        return bool(self._questions) and self._choice.press(key)
+
+    def take_back(self) -> str:
+        return self._choice.take_back()
+
+    def _decide(self, answer: Answer) -> None:
+        asked = self._questions[0]
+        self._group.create_task(self._reply(asked, answer))
+        self._next_question(asked.nonce)
 
     def send(self, text: str) -> None:
         self._group.create_task(self._send(text))
 
     def interrupt(self) -> None:
         for asked in list(self._questions):
-            self._group.create_task(self._reply(asked, "deny"))
+            # The stop withdraws it.
             self._next_question(asked.nonce)
         self._group.create_task(self._stop())
 
@@ -209,22 +211,21 @@ class Stage:
 
     def _ask(self) -> None:
         self._view.ask(self._questions[0])
-        self._arm()
-
-    def _arm(self) -> None:
-        self._armed_at = time.monotonic() + PAUSE_S
+        self._choice.arm()
 
     def _next_question(self, nonce: str) -> None:
         first = self._questions[0].nonce if self._questions else None
         self._questions = deque(asked for asked in self._questions if asked.nonce != nonce)
         if first == nonce:
             self._view.asked = None
+            self._choice.take_back()
             if self._questions:
                 self._ask()
 
     def _settle(self, delivered: Delivered) -> None:
         """Take what this delivery closes off the list of what is waited for."""
-        if not delivered.last:
+        beside = delivered.kind == "notice" and delivered.event_id is None
+        if beside or not delivered.last:
             return
         self._foreign = self._stop_early = False
         event_id = delivered.event_id
@@ -262,3 +263,15 @@ class Stage:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+
+
+def _settled(text: str) -> tuple[str, ...]:
+    """The options of the command line whose place a command of the conversation takes."""
+    match text.split():
+        case ["/model", _, *_]:
+            return ("model",)
+        case ["/plan" | "/auto", *_]:
+            return ("mode", "auto")
+        case ["/mode", mode, *_] if is_mode(mode.casefold()):
+            return ("mode", "auto")
+    return ()

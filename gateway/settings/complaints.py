@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.settings.document import kind_of
 from gateway.settings.place import Key, Loc, Missing, Value, dotted, printable
-from gateway.settings.schema import McpServer, ModelEntry, TelegramAccount
+from gateway.settings.schema import AgentFlags, McpServer, ModelEntry, TelegramAccount
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
 # A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
@@ -33,6 +33,7 @@ _INNER: dict[str, type[BaseModel]] = {
     "model_list": ModelEntry,
     "mcp_servers": McpServer,
     "telegram": TelegramAccount,
+    "agents": AgentFlags,
 }
 
 
@@ -57,6 +58,8 @@ def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
 
 def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[Missing]) -> str:
     loc = details["loc"]
+    if loc[-1] == "[key]":
+        loc = loc[:-1]
     for lack in missing:
         if lack.loc == loc[: len(lack.loc)]:
             return str(lack)
@@ -66,6 +69,8 @@ def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[
         return f'{place}: {dotted(loc[:-1])}: the key "{loc[-1]}" is missing'
     if details["type"] == "extra_forbidden":
         return f"{place}: {dotted(loc)}: unknown key{_guess(loc)}"
+    if details["loc"] != loc:
+        return f"{place}: {dotted(loc)}: expected a key like {_expected(details)}"
     found = quote(details["input"], loc, quotable=source is None or source.quotable)
     return f"{place}: {dotted(loc)}: found {found}, expected {_expected(details)}"
 

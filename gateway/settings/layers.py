@@ -21,7 +21,8 @@ from gateway.settings.place import Key, Place, Value, dotted
 from gateway.settings.references import PATHS, References, has_reference
 from gateway.settings.schema import Settings
 
-RESERVED = ("HOME", "CONFIG")
+# No settings: the folder, the file, and the name that docs/secrets.md gives the key of the store.
+RESERVED = ("HOME", "CONFIG", "STORE_KEY")
 # What a folder brings along may set these and no more: nothing that names an address, a key,
 # a program or a rule.
 HARMLESS = {

@@ -69,6 +69,7 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     values = ChainMap(*(layer.values for layer in layers))
     try:
         settings = Settings(*layers, missing=references.missing, files=files)
+        settings.hide(references.hidden)
     except ValidationError as exc:
         found = sentences(exc, values, references.missing)
     else:

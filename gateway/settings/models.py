@@ -44,4 +44,7 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         context_tokens=entry.context_tokens,
         temperature=entry.temperature,
         max_tokens=entry.max_tokens,
+        price_input_usd=entry.price_input_usd,
+        price_output_usd=entry.price_output_usd,
+        price_cached_usd=entry.price_cached_usd,
     )

@@ -19,6 +19,8 @@ PATHS: tuple[Key, ...] = (
 # References in these sections matter only once the model, the bot or the server is used.
 _DEFERRED = ("model_list", "telegram", "mcp_servers")
 _DROPPED = ("api_key", "api_base", "url")
+# Where a reference inside a longer text brings in a password, and no mere name or path.
+_CREDENTIALS = ("api_base", "base_url", "url", "webhook_url", "args")
 _STORE = "sqlite:///"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,7 +30,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class References:
     """Replaces references in strings at any depth and notes those that lead nowhere.
 
-    `complaints` has a line for each that is malformed, or needed whatever is in use.
+    `complaints` has a line for each that is malformed, or needed whatever is in use; `hidden` are
+    texts that nobody may be shown.
     """
 
     environ: Mapping[str, str]
@@ -36,6 +39,10 @@ class References:
     home: Path
     missing: list[Missing] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    hidden: list[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.hidden = list(self.secrets.values())
 
     def expand(self, value: Any, loc: Loc, place: Place) -> Any:
         """The value with its references filled in; one that leads nowhere stays as written.
@@ -79,6 +86,8 @@ class References:
                 self.missing.append(lack := Missing(loc, name, place))
                 if loc[0] not in _DEFERRED:
                     self.complaints.append(str(lack))
+            elif match[0] != text and any(key in _CREDENTIALS for key in loc):
+                self.hidden.append(found)
             return found or match[0]
 
         return _REFERENCE.sub(fill, text)

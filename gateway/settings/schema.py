@@ -4,16 +4,14 @@ Values are strict: a number written as a string is an error, not a guess. Secret
 What each key means to people is docs/configuration.md; `config.example.json` names them all.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -22,12 +20,19 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agent.security.modes import Mode
+from gateway.settings.people import Audience, Principal, RoleName, SenderId
 from gateway.settings.place import Missing
+from gateway.settings.reach import Folder, HostName
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_one = False
+    if not is_one:
         raise ValueError("an address that starts with http:// or https://")
     return text.rstrip("/")
 
@@ -50,26 +55,6 @@ def _vendor_model(text: str) -> str:
     return text
 
 
-def _sender(value: Any) -> Any:
-    """A numeric id, or "*" for everybody; a name can be taken over by somebody else."""
-    if value == "*" or (isinstance(value, int) and not isinstance(value, bool)):
-        return str(value)
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
-        return value
-    raise ValueError('a numeric id (never a name), or "*" for everybody')
-
-
-def _principal(value: Any) -> Any:
-    """An owner given by number alone is a Telegram id."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"telegram:{value}"
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        return f"telegram:{value}"
-    if isinstance(value, str) and value.partition(":")[0] and value.partition(":")[2]:
-        return value
-    raise ValueError('a numeric Telegram id, or "channel:id" such as "telegram:123456"')
-
-
 Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
 Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
@@ -79,8 +64,6 @@ Url = Annotated[str, AfterValidator(_url)]
 BotUrl = Annotated[str, AfterValidator(_bot_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 VendorModel = Annotated[str, AfterValidator(_vendor_model)]
-SenderId = Annotated[str, BeforeValidator(_sender)]
-Principal = Annotated[str, BeforeValidator(_principal)]
 
 
 class Section(BaseModel):
@@ -102,7 +85,10 @@ class AgentSection(Section):
 
 
 class ModelEntry(Section):
-    """One named model; `transport` picks the client, `context_tokens` the size of its window."""
+    """One named model; `transport` picks the client, `context_tokens` the size of its window.
+
+    Prices are in dollars for a million tokens, and win over those that Kore knows.
+    """
 
     model_name: Word
     model: VendorModel
@@ -112,6 +98,9 @@ class ModelEntry(Section):
     context_tokens: Whole | None = None
     temperature: Temperature | None = None
     max_tokens: Whole | None = None
+    price_input_usd: Number | None = None
+    price_output_usd: Number | None = None
+    price_cached_usd: Number | None = None
 
 
 class ProfilesSection(Section):
@@ -153,12 +142,35 @@ class ContextSection(Section):
     max_files_per_dir: Whole = 50
 
 
+ChannelName = Literal["cli", "telegram"]
+
+
+def _first_modes() -> dict[ChannelName, Mode]:
+    return {"cli": "ask"}
+
+
+class AgentFlags(Section):
+    """What a role loses: it changes no files, runs no commands, or asks before each command."""
+
+    allow_write: Flag = True
+    allow_command: Flag = True
+    confirm_before_command: Flag = False
+
+
 class SecuritySection(Section):
     restrict_to_workspace: Flag = True
     sandbox: Literal["auto", "bwrap", "landlock", "container", "none"] = "auto"
+    sandbox_read: tuple[Folder, ...] = ()
+    sandbox_image: Word = "debian:stable-slim"
+    exec_hosts: tuple[HostName, ...] = ()
+    exec_processes: Annotated[Whole, Field(ge=8, le=30_000)] = 256
+    exec_file_mb: Whole = 1000
+    exec_memory_mb: Annotated[Whole, Field(ge=32)] = 4000
     blocked_commands: tuple[Word, ...] = ("rm", "sudo", "shutdown", "format", "del")
     blocked_paths: tuple[Word, ...] = (".git", ".env", "node_modules/.cache")
     policy_file: Path | None = None
+    modes: dict[ChannelName, Mode] = Field(default_factory=_first_modes)
+    approval_timeout_s: Annotated[Number, Field(gt=0)] = 3600
 
 
 class StoreSection(Section):
@@ -191,10 +203,10 @@ class HttpSection(Section):
 
 
 class AccessSection(Section):
-    """`owner` and the keys of `roles` are principals: `channel:id`."""
+    """`owner` is a principal, `channel:id`; `roles` maps people, chats and channels to roles."""
 
     owner: Principal | None = None
-    roles: dict[str, Word] = Field(default_factory=dict)
+    roles: dict[Audience, RoleName] = Field(default_factory=dict)
 
 
 class LoggingSection(Section):
@@ -236,11 +248,13 @@ class Settings(BaseSettings):
     limits: LimitsSection = LimitsSection()
     http: HttpSection = HttpSection()
     access: AccessSection = AccessSection()
+    agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)
     logging: LoggingSection = LoggingSection()
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
 
     _missing: tuple[Missing, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
+    _hidden: tuple[str, ...] = PrivateAttr(default=())
 
     def __init__(
         self,
@@ -271,3 +285,12 @@ class Settings(BaseSettings):
     @property
     def files(self) -> tuple[Path, ...]:
         return self._files
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Secret texts that no field of type `SecretStr` holds: secrets.json, and the like."""
+        return self._hidden
+
+    def hide(self, texts: Sequence[str]) -> None:
+        """What nobody may be shown either; for whoever reads the settings."""
+        self._hidden = tuple(texts)

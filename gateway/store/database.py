@@ -17,7 +17,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from agent.errors import KoreError
+from gateway.store.cipher import Cipher, check_key, install, mark_sealed
+from gateway.store.faults import StoreError as StoreError
+from gateway.store.faults import mapped
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,20 +29,14 @@ BACKUP_PAGES = 256
 _WAITING = 20_000
 # How long a file that another program has locked is waited for.
 _LOCK_S = 1.0
+_LOCKING = "PRAGMA locking_mode=EXCLUSIVE"
 _PRAGMAS = (
-    "PRAGMA locking_mode=EXCLUSIVE",
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
     "PRAGMA trusted_schema=OFF",
     "PRAGMA cache_size=-2000",
 )
-
-
-class StoreError(KoreError):
-    """The database cannot be used; it is never recreated by itself."""
-
-    code = "store"
 
 
 @dataclass(slots=True)
@@ -66,12 +62,13 @@ class Database:
         self._thread.start()
 
     @classmethod
-    def open(cls, path: Path, *, check: bool = False) -> "Database":
+    def open(cls, path: Path, *, check: bool = False, cipher: Cipher | None = None) -> "Database":
         """Open, and migrate when it is older. Raises `StoreError` when it cannot be used.
 
-        `check` verifies the whole file first: for after an unclean exit.
+        `check` verifies the whole file first: for after an unclean exit. `cipher` has the key
+        that stored texts are sealed with.
         """
-        return cls(connect(path, check=check), path.parent)
+        return cls(connect(path, check=check, cipher=cipher), path.parent)
 
     async def run(
         self,
@@ -151,7 +148,7 @@ class Database:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if len(jobs) == 1:
-                jobs[0].error = jobs[0].error or _mapped(exc)
+                jobs[0].error = jobs[0].error or mapped(exc)
                 return
             # One job that is too much for the disk must not fail its neighbours.
             for job in jobs:
@@ -162,7 +159,7 @@ class Database:
         try:
             job.outcome = job.work(self._connection)
         except sqlite3.Error as exc:
-            job.error = _mapped(exc)
+            job.error = mapped(exc)
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
             job.error = exc
 
@@ -216,7 +213,7 @@ def _resolve(jobs: list[_Job]) -> None:
             job.future.set_result(job.outcome)
 
 
-def connect(path: Path, *, check: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) -> sqlite3.Connection:
     """An open, migrated connection. Raises `StoreError`."""
     hint = "Put a backup in its place (`kore backup` makes them), or move the file away."
     # SQLite gives the files beside it the same mode.
@@ -228,7 +225,7 @@ def connect(path: Path, *, check: bool = False) -> sqlite3.Connection:
         )
         with ExitStack() as stack:
             stack.callback(connection.close)
-            _prepare(connection, path, check)
+            _prepare(connection, path, check, cipher)
             stack.pop_all()
     except sqlite3.OperationalError as exc:
         if "locked" in str(exc):
@@ -240,7 +237,13 @@ def connect(path: Path, *, check: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, check: bool) -> None:
+def _prepare(
+    connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
+) -> None:
+    install(connection, cipher)
+    connection.execute(_LOCKING)
+    # Before anything is written: with a wrong key everything stays as it is.
+    check_key(connection, path, cipher)
     for pragma in _PRAGMAS:
         connection.execute(pragma)
     if check:
@@ -248,6 +251,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, check: bool) -> None:
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
     _migrate(connection, path)
+    mark_sealed(connection, cipher)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
@@ -267,10 +271,3 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{script.read_text('utf-8')}\nPRAGMA user_version={number};\nCOMMIT;"
         )
-
-
-def _mapped(exc: sqlite3.Error) -> KoreError:
-    text = str(exc)
-    if "full" in text:
-        return StoreError("the disk is full: nothing more can be stored", hint="Free some space.")
-    return StoreError(f"the database refused: {text}")

@@ -5,15 +5,19 @@ from dataclasses import dataclass
 from itertools import takewhile
 from sqlite3 import Connection
 
-from agent.types import Message
+from agent.types import Message, Taint
 from gateway.messages import InboundMessage
-from gateway.store.sessions import append_messages, chosen_model, create_session
+from gateway.store import approvals, sessions
 
 # More than this many waiting messages of one lane are joined into its next turn.
 LANE_LIMIT = 50
 # A turn that was started this often without a new step is given up.
 ATTEMPTS = 3
+# Why a stranger's message is a tombstone.
+DENIED = "not on the allow-list"
 WAITING = "turn_id IS NULL AND dead_reason IS NULL"
+LIVE = "state IN ('running', 'waiting')"
+_PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,8 @@ class Entry:
 class Claim:
     """A turn to run, for these messages (oldest first; `seq` is the first one's row).
 
-    `resumed`: it goes on after a restart. `exhausted`: it was started `ATTEMPTS` times without
-    getting any further. `model` is the one that its session has chosen.
+    `resumed`: it goes on. `exhausted`: it was started `ATTEMPTS` times without getting any further.
+    `model` is the one that its session has chosen, `taint` what it has taken in.
     """
 
     turn: int
@@ -40,6 +44,8 @@ class Claim:
     stop_requested: bool = False
     exhausted: bool = False
     model: str | None = None
+    mode: str | None = None
+    taint: frozenset[Taint] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,10 @@ class CommandClaim:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The head of the lane must wait for a turn that runs in its session from another lane."""
+    """The lane must wait for its session's turn on another one; `waits`: that turn, too."""
 
     lane: str
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +93,12 @@ def accept(
         if dead_reason is None:
             lanes.add(entry.message.session_key)
     for event_id, reason in dead:
+        key = (arrival.channel, arrival.account, event_id)
         connection.execute(
             "INSERT OR IGNORE INTO inbox (channel, account, event_id, lane, principal, payload,"
-            " received_at, dead_reason) VALUES (?, ?, ?, '', '', '{}', ?, ?)",
-            (arrival.channel, arrival.account, event_id, arrival.now, reason),
+            " received_at, dead_reason)"
+            " VALUES (?, ?, ?, '', '', seal('{}', 'inbox.payload', ?, ?, ?), ?, ?)",
+            (*key, *key, arrival.now, reason),
         )
     if arrival.next_offset is not None:
         connection.execute(
@@ -132,11 +141,13 @@ def claim(
 ) -> Claim | CommandClaim | Busy | None:
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
-    A new turn stores its user message, made by `compose` from the messages that it joins.
+    A new turn stores its user message, made by `compose`. None also while an answer is awaited.
     """
     resumed = _resume(connection, lane)
     if resumed:
         return resumed
+    if approvals.is_awaited(connection, lane):
+        return None
     waiting = _waiting(connection, lane)
     if not waiting:
         return None
@@ -145,12 +156,12 @@ def claim(
     if is_command(message):
         return CommandClaim(seq, message, session)
     if session is None:
-        session = create_session(connection, message.principal, now, lane=lane)
+        session = sessions.create_session(connection, message.principal, now, lane=lane)
     busy = connection.execute(
-        "SELECT lane FROM turn WHERE session = ? AND state IN ('running', 'waiting')", (session,)
+        f"SELECT lane, state = 'waiting' FROM turn WHERE session = ? AND {LIVE}", (session,)
     ).fetchone()
     if busy:
-        return Busy(busy[0])
+        return Busy(busy[0], bool(busy[1]))
     joined = list(takewhile(lambda row: not is_command(row[1]), waiting))
     messages = tuple(message for _, message in joined)
     turn = connection.execute(
@@ -162,8 +173,16 @@ def claim(
     connection.executemany(
         "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
     )
-    append_messages(connection, session, turn, [compose(messages)], now)
-    return Claim(turn, seq, session, messages, model=chosen_model(connection, session))
+    sessions.append_messages(connection, session, turn, [compose(messages)], now)
+    return Claim(
+        turn,
+        seq,
+        session,
+        messages,
+        model=sessions.chosen_model(connection, session),
+        mode=sessions.chosen_mode(connection, session),
+        taint=sessions.taint_of(connection, session),
+    )
 
 
 def _resume(connection: Connection, lane: str) -> Claim | None:
@@ -191,7 +210,7 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         (turn,),
     )
     rows = connection.execute(
-        "SELECT seq, payload FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
+        f"SELECT seq, {_PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
     ).fetchall()
     return Claim(
         turn=turn,
@@ -201,7 +220,9 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         resumed=True,
         stop_requested=bool(stop),
         exhausted=attempts > ATTEMPTS,
-        model=chosen_model(connection, session),
+        model=sessions.chosen_model(connection, session),
+        mode=sessions.chosen_mode(connection, session),
+        taint=sessions.taint_of(connection, session),
     )
 
 
@@ -217,7 +238,7 @@ def waiting_count(connection: Connection) -> int:
 
 def has_work(connection: Connection, lane: str) -> bool:
     (found,) = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND state = 'running') OR"
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE}) OR"
         f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING})",
         {"lane": lane},
     ).fetchone()
@@ -235,27 +256,20 @@ def lanes_with_work(connection: Connection) -> list[str]:
 
 def _insert(connection: Connection, message: InboundMessage, dead_reason: str | None) -> None:
     source = f"{message.chat_id}:{message.message_id}" if message.message_id else None
+    key = (message.channel, message.account, message.event_id)
+    entry = (*key, source, message.session_key, message.principal, message.to_json(), *key)
     connection.execute(
         "INSERT INTO inbox (channel, account, event_id, source_msg, lane, principal, payload,"
-        " received_at, dead_reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            message.channel,
-            message.account,
-            message.event_id,
-            source,
-            message.session_key,
-            message.principal,
-            message.to_json(),
-            message.received_at,
-            dead_reason,
-        ),
+        " received_at, dead_reason)"
+        " VALUES (?, ?, ?, ?, ?, ?, seal(?, 'inbox.payload', ?, ?, ?), ?, ?)",
+        (*entry, message.received_at, dead_reason),
     )
 
 
 def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
     """Replace the text of a message that waits; returns why the edit itself needs no answer."""
     row = connection.execute(
-        "SELECT seq, payload, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
+        f"SELECT seq, {_PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
         " WHERE channel = ? AND account = ? AND source_msg = ? ORDER BY 3 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
     ).fetchone()
@@ -265,7 +279,11 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
     if InboundMessage.from_json(payload).content == edit.content:
         return "edit changes nothing"
     if waits:
-        connection.execute("UPDATE inbox SET payload = ? WHERE seq = ?", (edit.to_json(), seq))
+        connection.execute(
+            "UPDATE inbox SET payload = seal(?, 'inbox.payload', channel, account, event_id)"
+            " WHERE seq = ?",
+            (edit.to_json(), seq),
+        )
         return f"edit of {seq}"
     return None
 
@@ -276,7 +294,7 @@ def _waiting(connection: Connection, lane: str) -> list[tuple[int, InboundMessag
         f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,)
     ).fetchone()
     rows = connection.execute(
-        f"SELECT seq, payload FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
+        f"SELECT seq, {_PAYLOAD} FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
         (lane, max(1, total - LANE_LIMIT + 1)),
     )
     return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]

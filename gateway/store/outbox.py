@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from agent.codec import dumps
-from gateway.messages import Entity, OutboundKind, OutboundMessage, OutboundPart, Route
+from gateway.messages import Button, Entity, OutboundKind, OutboundMessage, OutboundPart, Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class Letter:
     """A whole reply, rendered for its route. `event_id` is the inbound message it answers.
 
     `delivery_id` makes it one delivery: a turn's reply has the same id however often it is tried.
+    With `edits` it takes the place of that delivery's message, once the platform shows that.
     """
 
     delivery_id: str
@@ -23,6 +24,7 @@ class Letter:
     kind: OutboundKind = "final"
     reply_to: str | None = None
     event_id: str | None = None
+    edits: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,15 @@ class Due:
 
 _COLUMNS = (
     "seq, delivery_id, part, last, channel, account, chat, thread, reply_to, event_id, kind,"
-    " body, entities, provider_msg, maybe_dup, attempts, ambiguous, created_at, next_at, state"
+    " body, entities, buttons, provider_msg, maybe_dup, attempts, ambiguous, created_at, next_at"
 )
+_OPENED = _COLUMNS.replace(
+    "body, entities",
+    "unseal(body, 'outbox.body', delivery_id, part),"
+    " unseal(entities, 'outbox.entities', delivery_id, part)",
+)
+# What an edit takes the place of stood in front of it: by now it was sent, or never will be.
+_EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
 
 
 def put(connection: Connection, turn: int | None, letters: Sequence[Letter], now: float) -> None:
@@ -61,8 +70,9 @@ def _put_part(
     route = letter.route
     connection.execute(
         "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
-        " thread, reply_to, event_id, kind, body, entities, state, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
+        " thread, reply_to, event_id, kind, body, entities, buttons, edits, state, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, seal(?, 'outbox.body', ?, ?),"
+        " seal(?, 'outbox.entities', ?, ?), ?, ?, 'pending', ?)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
         " entities = excluded.entities, state = 'pending', next_at = 0 WHERE state = 'streaming'",
         (
@@ -79,7 +89,11 @@ def _put_part(
             letter.event_id,
             letter.kind,
             part.text,
+            *(letter.delivery_id, number),
             dumps([asdict(entity) for entity in part.entities]),
+            *(letter.delivery_id, number),
+            dumps([asdict(button) for button in part.buttons]),
+            letter.edits,
             now,
         ),
     )
@@ -125,19 +139,23 @@ def set_preview_lost(connection: Connection, delivery_id: str) -> None:
 def head(connection: Connection, lane: str, now: float) -> Due | float | None:
     """The first row of a route; or the time at which it is due; or None."""
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight')"
-        " ORDER BY seq LIMIT 1",
+        f"SELECT {_OPENED}, {_EDITED} FROM outbox WHERE lane = ?"
+        " AND state IN ('pending', 'inflight') ORDER BY seq LIMIT 1",
         (lane,),
     ).fetchone()
     if row is None:
         return None
-    next_at = float(row[18])
+    next_at = float(row[19])
     return next_at if next_at > now else _due(row)
 
 
 def take(connection: Connection, seq: int) -> None:
     """The row is in flight: from here on, a crash leaves open whether it has arrived."""
-    connection.execute("UPDATE outbox SET state = 'inflight' WHERE seq = ?", (seq,))
+    connection.execute(
+        "UPDATE outbox SET state = 'inflight', provider_msg = coalesce(provider_msg,"
+        f" {_EDITED}) WHERE seq = ?",
+        (seq,),
+    )
 
 
 def sent(
@@ -166,15 +184,17 @@ def postpone(connection: Connection, seq: int, next_at: float, *, ambiguous: boo
 def make_plain(connection: Connection, seq: int) -> None:
     """The platform refused the formatting: the same text goes out without."""
     connection.execute(
-        "UPDATE outbox SET entities = '[]', state = 'pending', next_at = 0 WHERE seq = ?", (seq,)
+        "UPDATE outbox SET entities = seal('[]', 'outbox.entities', delivery_id, part),"
+        " state = 'pending', next_at = 0 WHERE seq = ?",
+        (seq,),
     )
 
 
 def make_new(connection: Connection, seq: int) -> None:
     """The message to edit is gone: the part goes out as a new one."""
     connection.execute(
-        "UPDATE outbox SET provider_msg = NULL, state = 'pending', next_at = 0, ambiguous = 0"
-        " WHERE seq = ?",
+        "UPDATE outbox SET provider_msg = NULL, edits = NULL, state = 'pending', next_at = 0,"
+        " ambiguous = 0 WHERE seq = ?",
         (seq,),
     )
 
@@ -190,6 +210,29 @@ def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = Fa
         " AND state IN ('pending', 'inflight'))",
         {"reason": reason, "seq": seq, "whole_lane": whole_lane},
     ).rowcount
+
+
+def drop_unsent(connection: Connection, delivery_id: str, reason: str) -> bool:
+    """End a delivery that no try was made to send; False when somebody may have seen it."""
+    unsent = connection.execute(
+        "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
+        " AND state = 'pending' AND attempts = 0 AND NOT maybe_dup",
+        (reason, delivery_id),
+    ).rowcount
+    (alive,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND state != 'dead')",
+        (delivery_id,),
+    ).fetchone()
+    return unsent > 0 or not alive
+
+
+def route_of(connection: Connection, delivery_id: str) -> Route | None:
+    """Where a delivery goes; None when there is none of this name."""
+    row = connection.execute(
+        "SELECT channel, account, chat, thread FROM outbox WHERE delivery_id = ? AND part = 0",
+        (delivery_id,),
+    ).fetchone()
+    return Route(*row) if row else None
 
 
 def due_now(connection: Connection, lane: str) -> None:
@@ -230,17 +273,20 @@ def recover(connection: Connection) -> int:
 
 
 def _due(row: Sequence[Any]) -> Due:
-    data = dict(zip(_COLUMNS.replace(",", "").split(), row, strict=True))
+    *own, edited = row
+    data = dict(zip(_COLUMNS.replace(",", "").split(), own, strict=True))
     message = OutboundMessage(
         delivery_id=data["delivery_id"],
         part=data["part"],
         route=Route(data["channel"], data["account"], data["chat"], data["thread"]),
         content=OutboundPart(
-            data["body"], tuple(Entity(**entity) for entity in json.loads(data["entities"]))
+            data["body"],
+            tuple(Entity(**entity) for entity in json.loads(data["entities"])),
+            tuple(Button(**button) for button in json.loads(data["buttons"])),
         ),
         kind=data["kind"],
         reply_to=data["reply_to"],
-        provider_msg=data["provider_msg"],
+        provider_msg=data["provider_msg"] or edited,
         maybe_duplicate=bool(data["maybe_dup"]),
         event_id=data["event_id"],
         last=bool(data["last"]),

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from sqlite3 import Connection
+from typing import get_args
 
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
-from agent.types import Message
+from agent.types import Message, Taint
 from gateway.service import SessionInfo
 
 _TITLE_CHARS = 50
+_CONTENT = "unseal(content, 'message.content', session, n)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,40 @@ def choose_model(connection: Connection, session: str, model: str | None) -> Non
     )
 
 
+def taint_of(connection: Connection, session: str) -> frozenset[Taint]:
+    """What the session has taken in so far."""
+    (text,) = connection.execute("SELECT taint FROM session WHERE id = ?", (session,)).fetchone()
+    return taint_of_text(text)
+
+
+def add_taint(connection: Connection, session: str, taint: frozenset[Taint]) -> None:
+    old = taint_of(connection, session)
+    if not taint <= old:
+        connection.execute(
+            "UPDATE session SET taint = ? WHERE id = ?", (",".join(sorted(old | taint)), session)
+        )
+
+
+def taint_of_text(text: str) -> frozenset[Taint]:
+    """What a `taint` column holds."""
+    return frozenset(known for known in get_args(Taint) if known in text.split(","))
+
+
+def chosen_mode(connection: Connection, session: str) -> str | None:
+    """The permission mode that somebody chose for this session."""
+    (mode,) = connection.execute(
+        "SELECT metadata ->> 'mode' FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return str(mode) if mode is not None else None
+
+
+def choose_mode(connection: Connection, session: str, mode: str) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.mode', ?) WHERE id = ?",
+        (mode, session),
+    )
+
+
 def append_messages(
     connection: Connection, session: str, turn: int | None, messages: Sequence[Message], now: float
 ) -> int:
@@ -94,9 +130,9 @@ def append_messages(
     ).fetchone()
     connection.executemany(
         "INSERT INTO message (session, n, turn_id, role, content, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, seal(?, 'message.content', ?, ?), ?)",
         [
-            (session, n, turn, message.role, dumps(message_to_json(message)), now)
+            (session, n, turn, message.role, dumps(message_to_json(message)), session, n, now)
             for n, message in enumerate(messages, start=last + 1)
         ],
     )
@@ -115,7 +151,7 @@ def load_window(connection: Connection, session: str) -> Stored:
     """What a turn needs of a session."""
     (head,) = connection.execute("SELECT head FROM session WHERE id = ?", (session,)).fetchone()
     rows = connection.execute(
-        "SELECT content FROM message WHERE session = ? AND n > ? ORDER BY n", (session, head)
+        f"SELECT {_CONTENT} FROM message WHERE session = ? AND n > ? ORDER BY n", (session, head)
     )
     return Stored([message_from_json(json.loads(content)) for (content,) in rows], head > 0)
 
@@ -123,7 +159,8 @@ def load_window(connection: Connection, session: str) -> Stored:
 def load_all(connection: Connection, session: str) -> list[Message]:
     """The whole session; `session` may be an unambiguous prefix of its id."""
     rows = connection.execute(
-        "SELECT content FROM message WHERE session = ? ORDER BY n", (find(connection, session),)
+        f"SELECT {_CONTENT} FROM message WHERE session = ? ORDER BY n",
+        (find(connection, session),),
     )
     return [message_from_json(json.loads(content)) for (content,) in rows]
 
@@ -145,13 +182,15 @@ def find(connection: Connection, session: str) -> str:
 def recent(connection: Connection, limit: int) -> list[SessionInfo]:
     """The sessions used last, newest first; one without a name is called as it began."""
     rows = connection.execute(
-        "SELECT s.id, coalesce(nullif(s.name, ''), (SELECT substr(m.content ->>"
+        f"SELECT s.id, coalesce(nullif(s.name, ''), (SELECT substr({_CONTENT} ->>"
         " '$.content[0].text', 1, 200) FROM message m WHERE m.session = s.id AND m.role = 'user'"
-        " AND m.content ->> '$.content[0].type' = 'text'"
-        " AND m.content ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
-        " EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id AND t.state = 'running'),"
+        f" AND {_CONTENT} ->> '$.content[0].type' = 'text'"
+        f" AND {_CONTENT} ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
+        " EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id"
+        " AND t.state IN ('running', 'waiting')),"
         " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
-        " (SELECT count(*) FROM message m WHERE m.session = s.id), s.created_at, s.last_active_at"
+        " (SELECT count(*) FROM message m WHERE m.session = s.id), s.created_at, s.last_active_at,"
+        " s.taint"
         " FROM session s ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
         (limit,),
     )

@@ -8,12 +8,12 @@ from typing import Literal
 
 from agent.codec import dumps
 from agent.errors import KoreError
-from agent.history import answer_open_calls
+from agent.history import answer_open_calls, result_message
 from agent.prompts import load
-from agent.types import Effect, Message, Text, ToolCall, ToolResult
+from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.messages import ONCE
 from gateway.store import outbox, sessions
-from gateway.store.inbox import WAITING
+from gateway.store.inbox import DENIED, WAITING
 from gateway.store.outbox import Letter
 
 # What a /stop has stopped: the running turn, or messages that had not been begun.
@@ -38,9 +38,9 @@ def add_reply(
     ).fetchone()
     connection.executemany(
         "INSERT INTO step (turn_id, n, reply, call_id, tool, effect, idem_key, args, state)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'planned')",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, seal(?, 'step.args', ?, ?), 'planned')",
         [
-            (turn, i, reply, call.id, call.name, effects[call.id], f"{turn}:{i}", call.raw)
+            (turn, i, reply, call.id, call.name, effects[call.id], f"{turn}:{i}", call.raw, turn, i)
             for i, call in enumerate(messages[-1].tool_calls, start=n + 1)
         ],
     )
@@ -52,10 +52,16 @@ def start_call(connection: Connection, turn: int, call: ToolCall) -> None:
 
 
 def finish_call(connection: Connection, turn: int, call: ToolCall, result: ToolResult) -> None:
+    data = dumps({"text": result.for_model, "is_error": result.is_error})
+    taint = ",".join(sorted(result.taint))
     connection.execute(
-        f"UPDATE step SET state = 'done', result = ? WHERE {_LATEST}",
-        (dumps({"text": result.for_model, "is_error": result.is_error}), turn, turn, call.id),
+        f"UPDATE step SET state = 'done', result = seal(?, 'step.result', turn_id, n),"
+        f" taint = ? WHERE {_LATEST}",
+        (data, taint, turn, turn, call.id),
     )
+    if result.taint:
+        (session,) = connection.execute("SELECT session FROM turn WHERE id = ?", (turn,)).fetchone()
+        sessions.add_taint(connection, session, result.taint)
 
 
 # Some vendors use a call's id again in a later reply: the newest step is meant.
@@ -65,15 +71,18 @@ _LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND ca
 def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
     """What is known of the calls of a turn's last reply, by call id: results, or "unknown"."""
     rows = connection.execute(
-        "SELECT call_id, state, result FROM step WHERE turn_id = :turn AND state IN ('done',"
-        " 'unknown') AND reply = (SELECT max(reply) FROM step WHERE turn_id = :turn)",
+        "SELECT call_id, state, unseal(result, 'step.result', turn_id, n), taint FROM step"
+        " WHERE turn_id = :turn AND state IN ('done', 'unknown')"
+        " AND reply = (SELECT max(reply) FROM step WHERE turn_id = :turn)",
         {"turn": turn},
     )
     known = {}
-    for call_id, state, result in rows:
+    for call_id, state, result, taint in rows:
         if state == "done":
             data = json.loads(result)
-            known[call_id] = ToolResult(data["text"], data["is_error"])
+            known[call_id] = ToolResult(
+                data["text"], data["is_error"], taint=sessions.taint_of_text(taint)
+            )
         else:
             known[call_id] = ToolResult(load("unknown_outcome"), is_error=True)
     return known
@@ -98,6 +107,11 @@ def finish(connection: Connection, turn: int, session: str, outcome: Outcome, no
         )
     connection.execute(
         "UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn)
+    )
+    connection.execute(
+        "UPDATE approval SET state = 'withdrawn', answered_at = ? WHERE turn_id = ?"
+        " AND state = 'open'",
+        (now, turn),
     )
     outbox.put(connection, turn, outcome.letters, now)
 
@@ -147,7 +161,7 @@ def give_up(
     """The turn is dead: its open calls get results, so that the session stays usable."""
     (session,) = connection.execute("SELECT session FROM turn WHERE id = ?", (turn,)).fetchone()
     known = {
-        call_id: Message("tool", (Text(result.for_model),), (), call_id, result.is_error)
+        call_id: result_message(call_id, result)
         for call_id, result in known_results(connection, turn).items()
     }
     history = sessions.load_window(connection, session).messages
@@ -160,7 +174,7 @@ def abandon(connection: Connection, lanes: str, now: float) -> int:
     """End what nobody waits for any more: everything on lanes that begin like this."""
     reason = "its terminal is gone"
     rows = connection.execute(
-        "SELECT id FROM turn WHERE state = 'running' AND lane GLOB ?", (f"{lanes}*",)
+        "SELECT id FROM turn WHERE state IN ('running', 'waiting') AND lane GLOB ?", (f"{lanes}*",)
     ).fetchall()
     for (turn,) in rows:
         give_up(connection, turn, [], reason, now)
@@ -180,12 +194,15 @@ def abandon(connection: Connection, lanes: str, now: float) -> int:
 def replay(connection: Connection, seq: int) -> str:
     """Let an inbox row wait again, however it ended; returns its lane. Raises `KoreError`."""
     row = connection.execute(
-        "SELECT i.lane, t.state FROM inbox i LEFT JOIN turn t ON t.id = i.turn_id WHERE i.seq = ?",
+        "SELECT i.lane, t.state, i.dead_reason FROM inbox i LEFT JOIN turn t ON t.id = i.turn_id"
+        " WHERE i.seq = ?",
         (seq,),
     ).fetchone()
     if row is None or not row[0]:
         raise KoreError(f"there is no message {seq} to replay")
-    lane, state = row
+    lane, state, dead_reason = row
+    if dead_reason == DENIED:
+        raise KoreError(f"message {seq} is from somebody who was not let in")
     if lane.startswith(ONCE):
         raise KoreError(f"message {seq} came from a one-shot run, which waits for no answer")
     if state in ("running", "waiting"):

@@ -12,14 +12,25 @@ from agent.agent import Agent, Task
 from agent.history import History
 from agent.progress import NoProgress, Progress, Stop
 from agent.providers.scripted import Scripted, Step
-from agent.security.policy import DefaultPolicy
+from agent.security.engine import DefaultPolicy
+from agent.security.taint import NOTHING
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.runner import Permissions
-from agent.types import Effect, JsonSchema, Message, Result, ToolCall, ToolResult, assistant, user
+from agent.types import (
+    Effect,
+    JsonSchema,
+    Message,
+    Result,
+    Taint,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
 
 Body = Callable[[Mapping[str, Any], CallContext], Awaitable[ToolResult]]
-FREE = Permissions(DefaultPolicy("local", auto=True))
+FREE = Permissions(DefaultPolicy("auto"))
 ANYTHING: JsonSchema = {"type": "object"}
 
 
@@ -27,6 +38,7 @@ class Handmade:
     """A tool that does what its body does."""
 
     description = "For tests."
+    brings: frozenset[Taint] = NOTHING
 
     def __init__(
         self, name: str, body: Body, effect: Effect = "read", parameters: JsonSchema = ANYTHING
@@ -44,6 +56,7 @@ class Hanging:
     """A tool that never returns; says when it was started and when it was stopped."""
 
     description = "For tests."
+    brings: frozenset[Taint] = NOTHING
     parameters = ANYTHING
 
     def __init__(self, name: str = "hang", effect: Effect = "read") -> None:
@@ -117,6 +130,7 @@ def task(
         FREE,
         agent.workspace.owner_memory,
         folder,
+        owner=True,
         known=known or {},
         progress=progress or NoProgress(),
         stop=stop or Stop(),

@@ -14,18 +14,21 @@ from agent.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Una
 from agent.history import MemoryHistory, is_valid
 from agent.outlet import SIZE
 from agent.progress import Stop
-from agent.prompts import load
+from agent.prompts import fill, load
 from agent.providers.models import Models
 from agent.providers.openai import OpenAI
 from agent.providers.retry import Retrying
 from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Scripted
 from agent.providers.transport import Endpoint
-from agent.security.policy import Answer, ApprovalRequest, DefaultPolicy
+from agent.security.engine import DefaultPolicy
+from agent.security.modes import MODES, Mode
+from agent.security.policy import Answer, ApprovalRequest
+from agent.security.taint import UNTRUSTED
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Plan
 from agent.tools.runner import Permissions
-from agent.types import Message, ToolCall, ToolResult, assistant, user
+from agent.types import Message, Taint, ToolCall, ToolResult, assistant, user
 from tests.agent.props import (
     Handmade,
     Hanging,
@@ -468,7 +471,7 @@ OVERWRITE = calls(call("write_file", path="a.txt", content="new"))
 async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     person = Person("once")
-    permissions = Permissions(DefaultPolicy("local"), person)
+    permissions = Permissions(DefaultPolicy(), person)
     agent, _ = scripted([OVERWRITE, "done"], tmp_path, permissions=permissions)
     await agent.run("go")
     assert (tmp_path / "a.txt").read_text() == "new"
@@ -478,17 +481,55 @@ async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("person", "said"), [(Person("deny"), "person_said_no"), (None, "nobody_to_ask")]
+    ("person", "said"),
+    [
+        (Person("deny"), load("person_said_no")),
+        (None, fill("nobody_to_ask", reason=load("policy/ask_change"))),
+    ],
 )
 async def test_without_a_yes_nothing_is_overwritten(
     tmp_path: Path, person: Person | None, said: str
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
-    permissions = Permissions(DefaultPolicy("local"), person)
+    permissions = Permissions(DefaultPolicy(), person)
     agent, _ = scripted([OVERWRITE, "done"], tmp_path, permissions=permissions)
     result = await agent.run("go")
     assert (tmp_path / "a.txt").read_text() == "old"
-    assert results(result.messages) == [load(said)]
+    assert results(result.messages) == [said]
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+async def test_y_is_not_advised_where_it_does_not_help(tmp_path: Path, mode: Mode) -> None:
+    agent, _ = scripted(
+        [calls(call("exec", command="$X")), "done"],
+        tmp_path,
+        permissions=Permissions(DefaultPolicy(mode)),
+    )
+    (said,) = results((await agent.run("go")).messages)
+    assert "`-y` does not allow it" in said
+    assert "computed" in said
+
+
+async def test_a_tool_that_says_nothing_of_itself_asks_where_it_could_carry_something_out(
+    tmp_path: Path,
+) -> None:
+    class Post(Handmade):
+        brings: frozenset[Taint] = UNTRUSTED
+
+    async def body(args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return ToolResult("sent")
+
+    (tmp_path / "a.txt").write_text("private")
+    person = Person("deny")
+    steps = [calls(call("post")), calls(call("read_file", path="a.txt")), calls(call("post"))]
+    tools = (Post("post", body),)
+    permissions = Permissions(DefaultPolicy("auto"), person)
+    agent, _ = scripted([*steps, "done"], tmp_path, *tools, permissions=permissions)
+    result = await agent.run("go")
+    said = results(result.messages)
+    assert said[0] == "sent"
+    assert said[2] == load("person_said_no")
+    assert [asked.rule for asked in person.asked] == ["taint-way-out"]
 
 
 async def test_an_approver_alone_is_asked_for_a_tool_that_tells_no_plan(tmp_path: Path) -> None:

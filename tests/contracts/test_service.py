@@ -177,7 +177,7 @@ async def test_replay_of_an_unknown_row_is_an_error(service: Service) -> None:
         await service.replay(999_999)
 
 
-ASKS = '!tool exec {"command": "echo one"}'
+ASKS = '!tool exec {"command": "make one"}'
 
 
 async def asked_on(events: AsyncIterator[WatchEvent]) -> ApprovalAsked:
@@ -206,7 +206,11 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
         await service.submit(sent)
         asked = await asked_on(events)
         assert asked.tool == "exec"
+        (question,) = await service.approvals()
+        assert (question.nonce, question.lane) == (asked.nonce, sent.session_key)
+        assert question.route == sent.route
         assert await service.answer(asked.nonce, "deny", "cli:0")
         assert not await service.answer(asked.nonce, "once", "cli:0")
         seen = await until_last(events, sent.event_id)
     assert [e.answer for e in seen if isinstance(e, ApprovalAnswered)] == ["deny"]
+    assert not await service.approvals()

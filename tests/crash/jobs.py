@@ -9,28 +9,38 @@ from pathlib import Path
 from tests.fakes.bot_api import BotApi
 
 REPEAT_MARK = "↻"
+OWNER = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One message: `done N` in its chat answers it. `tool` has an effect that must not repeat."""
+    """One message: `done N` in its chat answers it. `tool` has an effect that must not repeat;
+    with `asks`, the owner has to allow that first."""
 
     number: int
     chat: int
     tool: bool
     slow: bool
+    asks: bool = False
 
     @property
     def text(self) -> str:
-        return f"job {self.number}{' tool' if self.tool else ''}{' slow' if self.slow else ''}"
+        return f"job {self.number}{self._kind}{' slow' if self.slow else ''}"
+
+    @property
+    def _kind(self) -> str:
+        return (" edit" if self.asks else " tool") if self.tool else ""
 
 
 def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
-    """Jobs over several chats: a third with an effect, a few that stream for a while."""
-    return [
-        Job(n, chance.randint(1, chats), chance.random() < 0.35, chance.random() < 0.04)
-        for n in range(1, count + 1)
-    ]
+    """Jobs over several chats: a third with an effect, a third of these asks, a few stream for a
+    while. The owner begins, so that it is known where to ask."""
+    jobs = []
+    for n in range(1, count + 1):
+        chat = chance.randint(1, chats) if n > 1 else OWNER
+        tool, slow = chance.random() < 0.35, chance.random() < 0.04
+        jobs.append(Job(n, chat, tool, slow, asks=tool and n > 1 and chance.random() < 0.3))
+    return jobs
 
 
 class Ledger:
@@ -52,9 +62,11 @@ class Ledger:
 
 @dataclass(slots=True)
 class Account:
-    """What the crash loop found. Everything but `marked`, `unknown` and `kills` must be empty."""
+    """What the crash loop found. Everything but `questions`, `marked`, `unknown` and `kills`
+    must be empty."""
 
     jobs: int
+    questions: int = 0
     kills: int = 0
     kills_at: dict[str, int] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
@@ -81,6 +93,7 @@ class Account:
         points = ", ".join(f"{name} {count}" for name, count in sorted(self.kills_at.items()))
         rows = {
             "messages": self.jobs,
+            "approvals pressed": self.questions,
             "kills": f"{self.kills} ({points})",
             "lost": self.lost or 0,
             "unsafe effects twice": self.repeated_effects or 0,
@@ -136,4 +149,4 @@ def _done(text: str) -> Iterator[int]:
 
 
 def _effects(file: Path) -> int:
-    return len(file.read_text().splitlines()) if file.exists() else 0
+    return file.read_text().splitlines().count(file.name) if file.exists() else 0

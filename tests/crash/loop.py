@@ -9,7 +9,12 @@ The named moments are seen from outside, by the stand-in servers that the gatewa
     effect      a tool's effect is there, its result is perhaps not stored
     sending     an answer has arrived, and the gateway has not heard of it
     sent        the gateway has heard that its answer arrived
+    questioned  the owner is asked and has not answered
+    pressed     a button was pressed, and perhaps nobody has heard of it
     early       the process has only just begun to work
+
+What asks first (a change of a file that is there) is allowed by an owner who takes a moment to
+press, whether the gateway lives or not.
 
 A turn that is cut off three times without a step is given up, as it should be: so every second
 life at least is left to work before it is killed.
@@ -27,14 +32,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.client import Client
-from tests.crash.jobs import Account, Ledger, plan, settle
+from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
 from tests.fakes.bot_api import TOKEN, BotApi
+from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import worker
 
 PATIENCE_S = 60.0
 _LOOK_S = 0.003
 POINTS = ("random", "polled", "confirmed", "asked", "reasked", "effect", "sending", "sent")
+_OF_QUESTIONS = ("questioned", "pressed")
 _EARLY_SHARE = 0.2
 
 
@@ -59,6 +66,7 @@ class CrashLoop:
         self._jobs = plan(order.messages, order.chats, self._chance)
         self._account = Account(order.messages)
         self._asked = 0
+        self._pressed: set[int] = set()
         self._was_early = True
         self._log = folder / "gateway.log"
 
@@ -72,19 +80,26 @@ class CrashLoop:
             self._configure()
             self._spare = await self._prepare()
             try:
-                while self._account.kills < self._order.kills:
-                    # Some write while nobody is there, the others when the moment is near.
-                    await self._ask(0.4)
-                    await self._life(killed=True)
-                await self._ask(1.0)
-                await self._life(killed=False)
+                async with asyncio.TaskGroup() as group:
+                    owner = group.create_task(self._press(), name="the owner presses")
+                    await self._lives()
+                    owner.cancel()
             finally:
                 assert self._spare.stdin is not None, "it is a pipe"
                 self._spare.stdin.close()
                 await self._spare.wait()
             answers = {chat: self._api.answers(chat) for chat in range(1, self._order.chats + 1)}
+        self._account.questions = len(self._pressed)
         settle(self._account, self._jobs, answers, self._effects)
         return self._account
+
+    async def _lives(self) -> None:
+        while self._account.kills < self._order.kills:
+            # Some write while nobody is there, the others when the moment is near.
+            await self._ask(0.4)
+            await self._life(killed=True)
+        await self._ask(1.0)
+        await self._life(killed=False)
 
     def _configure(self) -> None:
         config = {
@@ -104,19 +119,48 @@ class CrashLoop:
                 "allow_from": ["*"],
                 "rate_limits": "none",
             },
+            "access": {"owner": f"telegram:{OWNER}", "roles": {"telegram": "build"}},
             "http": {"port": 0},
         }
         self._home.mkdir(mode=0o700)
+        self._effects.mkdir(parents=True)
+        for job in self._jobs:
+            if job.asks:
+                (self._effects / str(job.number)).write_text("here\n")
         file = self._home / "config.json"
         file.write_text(json.dumps(config))
         file.chmod(0o600)
 
-    async def _ask(self, share: float) -> None:
-        """Send the messages that belong to this life, up to a share of them."""
+    def _next(self, share: float) -> list[Job]:
+        """The jobs that belong to this life and were not asked yet, up to a share of them."""
         quota = self._order.messages * (self._account.kills + share) / max(self._order.kills, 1)
-        for job in self._jobs[self._asked : round(quota)]:
+        return self._jobs[self._asked : round(quota)]
+
+    async def _ask(self, share: float) -> None:
+        """Send them."""
+        for job in self._next(share):
             await self._api.user_says(job.chat, job.text)
             self._asked += 1
+
+    def _unpressed(self) -> list[Shown]:
+        """Questions that the owner sees and has not answered."""
+        return [
+            shown
+            for shown in self._api.chat(OWNER)
+            if shown.from_bot and shown.reply_markup and shown.message_id not in self._pressed
+        ]
+
+    async def _press(self) -> None:
+        """Allow whatever is asked, some time after it is seen."""
+        chance = random.Random(self._order.seed)
+        while True:
+            # One at a time: an answer may take away the buttons of a copy.
+            for shown in self._unpressed()[:1]:
+                once = shown.reply_markup["inline_keyboard"][0][0]["callback_data"]
+                await asyncio.sleep(chance.uniform(0.0, 0.15))
+                self._pressed.add(shown.message_id)
+                await self._api.user_presses(OWNER, shown.message_id, once)
+            await asyncio.sleep(_LOOK_S)
 
     async def _life(self, *, killed: bool) -> None:
         """One process: from its start to its end, by SIGKILL or by a clean stop."""
@@ -173,7 +217,8 @@ class CrashLoop:
         client = await Client.connect(self._home / "kore.sock")
         while client is not None and await _is_busy(client):
             await asyncio.sleep(_LOOK_S)
-        point = self._chance.choice(POINTS)
+        asks = any(job.asks for job in self._next(1.0))
+        point = self._chance.choice([*POINTS, *(_OF_QUESTIONS * 3 if asks else ())])
         reached = self._watch(point)
         await self._ask(1.0)
         wait_s = self._chance.uniform(0.0, 0.4) if point == "random" else 1.0
@@ -188,7 +233,8 @@ class CrashLoop:
         """Whether the moment has come, judged by what has changed from now on."""
         api, model = self._api, self._model
         polls, sends, asked = api.polls_done, len(api.sends), len(model.requests)
-        offset, calls, effects = api.confirmed_offset, len(api.calls), self._count_effects()
+        pressed = len(self._pressed)
+        offset, calls, effects = api.confirmed_offset, len(api.calls), self._effect_bytes()
         watches: Mapping[str, Callable[[], bool]] = {
             "random": lambda: False,
             "polled": lambda: api.polls_done > polls and bool(api.pending_updates),
@@ -197,14 +243,18 @@ class CrashLoop:
             "reasked": lambda: any(
                 request.body["messages"][-1]["role"] == "tool" for request in model.requests[asked:]
             ),
-            "effect": lambda: self._count_effects() > effects,
+            "effect": lambda: self._effect_bytes() > effects,
             "sending": lambda: len(api.sends) > sends,
             "sent": lambda: len(api.sends) > sends and len(api.calls) > calls + 1,
+            "questioned": lambda: bool(self._unpressed()),
+            "pressed": lambda: len(self._pressed) > pressed,
         }
         return watches[point]
 
-    def _count_effects(self) -> int:
-        return len(list(self._effects.iterdir())) if self._effects.exists() else 0
+    def _effect_bytes(self) -> int:
+        # Not what is about to take a file's place: it is gone between two looks.
+        files = (file for file in self._effects.iterdir() if file.name.isdecimal())
+        return sum(file.stat().st_size for file in files)
 
     async def _until(
         self, reached: Callable[[], bool], process: asyncio.subprocess.Process

@@ -144,9 +144,12 @@ class BotApi(LoopbackServer):
         kind, message = bot_inbound.message_update(self.chats, shown, edited=edit_of is not None)
         return self._enqueue({kind: message}, shown.message_id, kind)
 
-    async def user_presses(self, chat_id: int, message_id: int, data: str) -> Said:
+    async def user_presses(
+        self, chat_id: int, message_id: int, data: str, *, user_id: int | None = None
+    ) -> Said:
         """Somebody presses an inline button of the bot's message."""
-        query = bot_inbound.callback_query(self.chats, chat_id, message_id, data)
+        presser = user_id if user_id is not None else abs(chat_id)
+        query = bot_inbound.callback_query(self.chats, chat_id, message_id, data, presser)
         return self._enqueue({"callback_query": query}, message_id, "callback_query")
 
     def _enqueue(

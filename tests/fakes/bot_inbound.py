@@ -26,12 +26,14 @@ def message_update(chats: Chats, shown: Shown, *, edited: bool) -> tuple[str, di
     return ("edited_message" if edited else "message"), message
 
 
-def callback_query(chats: Chats, chat_id: int, message_id: int, data: str) -> dict[str, Any]:
+def callback_query(
+    chats: Chats, chat_id: int, message_id: int, data: str, presser: int
+) -> dict[str, Any]:
     shown = chats.get(chat_id, message_id)
     assert shown is not None, f"no message {message_id} in chat {chat_id}"
     return {
         "id": str(time.time_ns()),
-        "from": person_json(abs(chat_id)),
+        "from": person_json(presser),
         "chat_instance": str(chat_id),
         "data": data,
         "message": chats.message_json(shown) | {"reply_markup": shown.reply_markup},

@@ -31,6 +31,7 @@ from agent.events import (
 from agent.security.policy import Answer
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.messages import InboundMessage
+from gateway.question import Question
 from gateway.service import Delivered, Opened, SessionInfo, WatchEvent
 
 
@@ -58,6 +59,7 @@ class MemoryService:
         self._running: dict[str, asyncio.Event] = {}
         self._queues: dict[str, asyncio.Queue[InboundMessage]] = {}
         self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._open: dict[str, Question] = {}
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> "MemoryService":
@@ -95,11 +97,15 @@ class MemoryService:
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         future = self._asked.pop(nonce, None)
+        self._open.pop(nonce, None)
         if future is None:
             return False
         self.answers.append((nonce, answer, by))
         future.set_result(answer)
         return True
+
+    async def approvals(self) -> Sequence[Question]:
+        return list(self._open.values())
 
     async def stop(self, lane: str) -> bool:
         if lane not in self._running:
@@ -147,6 +153,23 @@ class MemoryService:
         if seq > len(self.submitted):
             raise KoreError(f"no message {seq}", hint="kore status lists them")
         return f"message {seq} is queued again"
+
+    async def people(self) -> Mapping[str, Any]:
+        return {"owner": None, "asking": [], "paired": []}
+
+    async def approve(self, code: str) -> str:
+        raise KoreError("No open request has this code.")
+
+    async def revoke(self, who: str) -> str:
+        raise KoreError("Nobody has this id.")
+
+    async def grants(self) -> Sequence[Mapping[str, Any]]:
+        return []
+
+    async def take_back(self, grant: int | None) -> str:
+        if grant is None:
+            return "0 taken back."
+        raise KoreError(f"no grant {grant}")
 
     async def backup(self, target: Path) -> int:
         return target.write_bytes(b"backup")
@@ -230,12 +253,29 @@ class MemoryService:
         nonce = f"nonce-{next(self._numbers)}"
         future = self._asked[nonce] = asyncio.get_running_loop().create_future()
         arguments = {"command": message.content}
+        now = time.time()
+        self._open[nonce] = Question(
+            nonce=nonce,
+            number=1,
+            title=f"exec {message.content}",
+            tool="exec",
+            arguments=arguments,
+            reason="exec asks",
+            lane=lane,
+            session=self.lanes[lane],
+            asker=message.principal,
+            principal=message.principal,
+            route=message.route,
+            asked_at=now,
+            expires_at=now + 60,
+            command=message.content,
+        )
         self._tell(lane, ApprovalAsked(nonce, "exec", arguments, "exec asks", None, 60.0))
         stopped = self._group.create_task(self._running[lane].wait())
         await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if not future.done():
-            del self._asked[nonce]
+            del self._asked[nonce], self._open[nonce]
             return None
         answer = future.result()
         self._tell(lane, ApprovalAnswered(nonce, "cli:0", answer))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tests.fakes.model_script import Call, ReplyScript
 
 Mind = Callable[[Mapping[str, Any]], ReplyScript]
-JOB = re.compile(r"\bjob (\d+)( tool)?( slow)?\b")
+JOB = re.compile(r"\bjob (\d+)( tool| edit)?( slow)?\b")
 # Kore ends a user message with its moment: "[Monday 2026-01-05 09:00 UTC, ...]".
 MOMENT = re.compile(r"(\n\n\[[A-Z][a-z]+ \d{4}-\d\d-\d\d [^\n]*\])+\Z")
 
@@ -36,13 +36,21 @@ def worker(effects: Path, *, tool: Literal["exec", "append_file"] = "exec") -> M
     """Do the jobs that people ask for, for proofs that count effects.
 
     `job N` is answered with `done N`. `job N tool` first asks for a call that appends a line N:
-    `exec` to the file `effects`, or `append_file` to the file N in the folder `effects`; it is
-    answered once the result is there. `job N slow` streams its answer for over a second. The jobs
-    are those in user messages since the model's last answer; several are done together, one line
+    `exec` to the file `effects`, or `append_file` to the file N in the folder `effects`; `job N
+    edit` puts that line before the line `here` of the file N, by `edit_file`; it is answered
+    once the result is there. `job N slow` streams its answer for over a second. The jobs are
+    those in user messages since the model's last answer; several are done together, one line
     each. A message without a job is echoed.
     """
 
-    def effect(n: str) -> Call:
+    def effect(n: str, kind: str) -> Call:
+        if kind == " edit":
+            change = {
+                "path": str(effects / n),
+                "old_string": "here\n",
+                "new_string": f"{n}\nhere\n",
+            }
+            return Call("edit_file", change, f"job-{n}")
         if tool == "exec":
             command = f"echo {n} >> {shlex.quote(str(effects))}"
             return Call("exec", {"command": command}, f"job-{n}")
@@ -60,9 +68,7 @@ def worker(effects: Path, *, tool: Literal["exec", "append_file"] = "exec") -> M
         if not jobs:
             return echo(body)
         asked = {call["id"] for message in recent for call in message.get("tool_calls") or ()}
-        calls = tuple(
-            effect(n) for n, with_tool, _ in jobs if with_tool and f"job-{n}" not in asked
-        )
+        calls = tuple(effect(n, kind) for n, kind, _ in jobs if kind and f"job-{n}" not in asked)
         if calls:
             return ReplyScript(tool_calls=calls)
         text = "\n".join(f"done {n}" for n, _, _ in jobs)

@@ -14,16 +14,24 @@ from agent.agent import Agent
 from agent.providers.base import Provider
 from agent.providers.models import Models
 from agent.providers.scripted import Scripted, Step
+from agent.security.modes import Mode
 from gateway.access import Access
 from gateway.approvals import Approvals
+from gateway.audit.log import AuditLog
+from gateway.audit.notes import Notes
 from gateway.bus import MessageBus
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
+from gateway.clerk import Clerk
 from gateway.commands.replies import Commands
 from gateway.delivery import Delivery
 from gateway.desk import Desk
+from gateway.door import Door
+from gateway.intake import Intake
 from gateway.messages import InboundMessage, Sender
+from gateway.policies import Policies, PolicySettings
 from gateway.rules import Rules
+from gateway.spending import Spending
 from gateway.store import outbox
 from gateway.store.database import Database
 from gateway.turn import Turns
@@ -89,6 +97,9 @@ async def opened(
     owner: str | None = None,
     delivering: Mapping[str, Any] | None = None,
     concurrent_turns: int = 128,
+    modes: Mapping[str, Mode] | None = None,
+    spending: Mapping[str, Any] | None = None,
+    expires_s: float = 3600.0,
 ) -> AsyncIterator[Parts]:
     """The parts, not yet running."""
     platform = platform or Platform()
@@ -103,21 +114,28 @@ async def opened(
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
     database = Database.open(folder / "kore.db")
+    audit = AuditLog(folder / "audit")
     try:
         await database.run(outbox.recover)
         agent = Agent(models, workspace=workspace)
-        access = Access(owner, dict.fromkeys(ways, allow))
-        approvals = Approvals(watchers)
+        access = Access(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
         delivery = Delivery(database, ways, **(delivering or {}))
-        rules = Rules(access, approvals, workspace, ("rm",))
-        turns = Turns(database, agent, delivery, watchers, rules)
-        commands = Commands(models, access, lambda: {"Uptime": "short"})
+        clerk = Clerk(delivery, access, expires_s=expires_s)
+        approvals = Approvals(database, delivery, watchers, clerk)
+        policies = Policies(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
+        rules = Rules(access, approvals, workspace, policies)
+        meters = Spending(database, delivery, access, **(spending or {}))
+        turns = Turns(database, agent, delivery, watchers, rules, meters)
+        door = Door(access, delivery.render)
+        commands = Commands(models, door, lambda: {"Uptime": "short"}, policies.first_mode)
+        intake = Intake(database, door, delivery, clerk, Notes(database, audit))
         bus = MessageBus(
-            database, access, commands, turns, delivery, concurrent_turns=concurrent_turns
+            database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns
         )
         desk = Desk(database, bus, delivery, watchers, approvals, dict)
         yield Parts(database, bus, delivery, watchers, approvals, turns, desk, platform, workspace)
     finally:
+        await audit.close()
         await database.close()
 
 

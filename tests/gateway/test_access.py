@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.access import Access, sole_owner
+from gateway.commands import is_command
 from gateway.messages import Sender
 from tests.gateway.parts import said, typed
 
@@ -47,6 +48,28 @@ def test_somebody_alone_on_the_list_is_the_owner(
     assert sole_owner(owner, allow) == expected
 
 
+def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:
+    roles = {"chat": "plan", "chat:chat:-100": "writer", "chat:8": "builder", "chat:7": "guest"}
+    access = Access("chat:7", ACCESS.allow, roles)
+
+    def role(sender: str, chat: str = "1", **more: object) -> str:
+        return access.role(said("x", chat, sender=Sender(sender), **more))
+
+    assert role("8", "-100", private=False) == "builder"
+    assert role("9", "-100", private=False) == "writer"
+    assert role("9", "-200", private=False) == "plan"
+    assert role("7", "-100", private=False) == "build"
+    assert access.role(typed("x")) == "build"
+
+
+def test_without_roles_the_ones_let_in_by_name_get_more_than_everybody() -> None:
+    access = Access("chat:7", {("chat", "bot"): ("8", "*")})
+    assert access.role(said("x", sender=Sender("7"))) == "build"
+    assert access.role(said("x", sender=Sender("8"))) == "general"
+    assert access.role(said("x", sender=Sender("9"))) == "guest"
+    assert access.role(said("x", sender=Sender("8"), channel="other")) == "guest"
+
+
 def memory(chat: str = "1", **more: object) -> Path:
     return ACCESS.memory(WORKSPACE, said("x", chat, **more)).relative_to(WORKSPACE / "memory")
 
@@ -57,7 +80,8 @@ def test_the_owner_s_memory_is_for_private_talk_only() -> None:
     assert memory(sender=Sender("8")) == Path("chat/8/MEMORY.md")
 
 
-ids = st.text(max_size=200) | st.text("./\\_-aA%", max_size=12)
+# 7 is the owner, whose memory is another place.
+ids = (st.text(max_size=200) | st.text("./\\_-aA%", max_size=12)).filter(lambda id_: id_ != "7")
 
 
 @given(ids)
@@ -80,3 +104,18 @@ def test_ids_that_look_alike_are_told_apart() -> None:
     alike = ["@bob:x.org", "_bob_x_org", "@bob:x_org", "@bob.x:org", "%40.bob", "a" * 121]
     paths = [memory(sender=Sender(id_)) for id_ in alike]
     assert all(one != other for one, other in itertools.combinations(paths, 2))
+
+
+def test_a_known_person_in_private_is_no_stranger_and_everybody_in_a_group_is() -> None:
+    assert not ACCESS.is_stranger(said("x", sender=Sender("7")))
+    assert not ACCESS.is_stranger(said("x", sender=Sender("8")))
+    assert ACCESS.is_stranger(said("x", sender=Sender("9"), account="open"))
+    assert ACCESS.is_stranger(said("x", sender=Sender("7"), private=False))
+
+
+def test_what_the_owner_passes_on_are_a_stranger_s_words_and_no_command() -> None:
+    passed_on = said("/auto", sender=Sender("7"), forwarded=True)
+    assert ACCESS.is_stranger(passed_on)
+    assert ACCESS.is_allowed(passed_on)
+    assert not is_command(passed_on)
+    assert is_command(said("/auto", sender=Sender("7")))

@@ -1,77 +1,246 @@
+"""Approvals inside one process: what waits, what goes on, and what screens see."""
+
 import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-import pytest
+from agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Done,
+    IterationStart,
+    ToolResulted,
+    ToolStart,
+)
+from agent.providers.scripted import Scripted
+from agent.types import ToolCall, assistant
+from gateway.channels.base import Batch
+from gateway.messages import InboundMessage, OutboundPart, Sender
+from gateway.question import Question, choices
+from gateway.service import WatchEvent
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, running, said, settled, typed
 
-from agent.events import ApprovalAnswered, ApprovalAsked
-from agent.security.policy import Answer, ApprovalRequest
-from gateway.approvals import Approvals
-from gateway.watchers import Watcher, Watchers
-
-LANE = "cli:local:main"
+OWNER = "chat:7"
 
 
-def wish(command: str = "ls") -> ApprovalRequest:
-    return ApprovalRequest("exec", {"command": command}, "it runs a command", command)
+class Asking(Platform):
+    """A platform with buttons."""
+
+    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+        text = decided or f"{question.number} {question.title}"
+        return OutboundPart(text, (), () if decided else choices(question.nonce, whole=True))
+
+    async def acknowledge(self, event_id: str, sentence: str) -> None:
+        self.calls.append(("told", "", sentence))
+        self._tell()
 
 
-@pytest.fixture
-def watchers() -> Watchers:
-    return Watchers()
+def call(id_: str, name: str, **arguments: object) -> ToolCall:
+    return ToolCall(id_, name, arguments, json.dumps(arguments))
 
 
-async def asked(watcher: Watcher) -> ApprovalAsked:
+def change(id_: str, path: str = "a.txt", content: str = "new\n") -> ToolCall:
+    return call(id_, "write_file", path=path, content=content)
+
+
+async def take(parts: Parts, *messages: InboundMessage) -> None:
+    first = messages[0]
+    await parts.bus.accept(first.channel, first.account, Batch(messages))
+
+
+async def question(parts: Parts) -> Question:
+    await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+    (found,) = await parts.desk.approvals()
+    return found
+
+
+def seed(folder: Path) -> Path:
+    file = folder / "workspace" / "a.txt"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("old\n")
+    return file
+
+
+async def until(events: AsyncIterator[WatchEvent], kind: type) -> list[WatchEvent]:
+    seen: list[WatchEvent] = []
     async with asyncio.timeout(10):
-        async for event in watcher:
-            if isinstance(event, ApprovalAsked):
-                return event
-    raise AssertionError("nothing was asked")
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, kind):
+                return seen
+    raise AssertionError(f"no {kind.__name__}: {seen}")
 
 
-async def decided(approvals: Approvals, watcher: Watcher, answer: Answer) -> Answer:
-    asking = asyncio.create_task(approvals.approver(LANE, "s").ask(wish()))
-    question = await asked(watcher)
-    assert approvals.answer(question.nonce, answer, "ann")
-    assert not approvals.answer(question.nonce, answer, "ann")
-    return await asking
+async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = [assistant("", (change("1"),)), "other", "done"]
+    more = {"platform": Asking(), "owner": OWNER, "concurrent_turns": 1}
+    async with running(tmp_path, model, **more) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        await settled(lambda: parts.bus.lanes == 0)
+        await take(parts, said("and me?", "2"))
+        assert await parts.platform.answers("2", 1) == ["other"]
+        assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        assert file.read_text() == "new\n"
+        assert await parts.rows("SELECT attempts FROM turn") == [(1,), (1,)]
+        assert await parts.rows("SELECT state, answered_by FROM approval") == [("once", "cli:0")]
 
 
-async def test_once_is_once(watchers: Watchers) -> None:
-    approvals = Approvals(watchers)
-    with watchers.watch(LANE) as watcher:
-        assert await decided(approvals, watcher, "once") == "once"
-        assert await decided(approvals, watcher, "deny") == "deny"
+async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> None:
+    seed(tmp_path)
+    reads = [call("1", "read_file", path="a.txt"), call("2", "list_dir", path=".")]
+    model = [assistant("", (*reads, change("3"), change("4", "b.txt"))), "done"]
+    (tmp_path / "workspace" / "b.txt").write_text("old\n")
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        first = await question(parts)
+        steps = await parts.rows("SELECT n FROM step WHERE state = 'done'")
+        assert steps == [(1,), (2,)]
+        (tmp_path / "workspace" / "c.txt").write_text("later\n")
+        await parts.desk.answer(first.nonce, "once", "cli:0")
+        await parts.until("SELECT 1 FROM approval WHERE id = 2")
+        second = await question(parts)
+        assert (first.title, second.title) == ("write_file a.txt", "write_file b.txt")
+        await parts.desk.answer(second.nonce, "deny", "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        results = await parts.rows("SELECT result FROM step ORDER BY n")
+        assert "c.txt" not in results[1][0]
+        assert "said no" in results[3][0] or 'is_error":true' in results[3][0]
 
 
-async def test_a_session_s_consent_is_for_the_same_arguments_there(watchers: Watchers) -> None:
-    approvals = Approvals(watchers, expires_s=0.01)
-    with watchers.watch(LANE) as watcher:
-        assert await decided(approvals, watcher, "session") == "session"
-        assert await approvals.ask(LANE, "s", wish()) == "once"
-        assert await approvals.ask(LANE, "s", wish("ls /")) == "deny"
-        assert await approvals.ask(LANE, "other", wish()) == "deny"
+async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> None:
+    seed(tmp_path)
+    message = typed("go")
+    async with running(tmp_path, [assistant("I will.", (change("1"),)), "done"]) as parts:
+        async with parts.desk.watch(message.session_key) as events:
+            await take(parts, message)
+            seen = await until(events, ApprovalAsked)
+            assert not any(isinstance(event, ToolStart) for event in seen)
+            await settled(lambda: parts.bus.lanes == 0)
+        # The screen is closed and opened again: the question is still there.
+        async with parts.desk.watch(message.session_key) as events:
+            (asked,) = await until(events, ApprovalAsked)
+            assert isinstance(asked, ApprovalAsked)
+            assert 0 < asked.expires_s <= 300
+            assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+            assert not await parts.desk.answer(asked.nonce, "once", "cli:0")
+            seen = await until(events, Done)
+    told = [type(e) for e in seen if isinstance(e, ApprovalAnswered | ToolStart | ToolResulted)]
+    assert told == [ApprovalAnswered, ToolStart, ToolResulted]
+    assert not any(isinstance(event, ApprovalAsked) for event in seen)
 
 
-async def test_a_question_that_nobody_answers_is_a_no(watchers: Watchers) -> None:
-    approvals = Approvals(watchers, expires_s=0.01)
-    with watchers.watch(LANE) as watcher:
-        assert await approvals.ask(LANE, "s", wish()) == "deny"
-        question = await asked(watcher)
-        assert not approvals.answer(question.nonce, "once", "ann")
-        watcher.close()
-        rest = [event async for event in watcher]
-    assert rest == [ApprovalAnswered(question.nonce, "the clock", "deny")]
+async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -> None:
+    seed(tmp_path)
+    model = [assistant("", (change("1"),)), "done", "mine"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        await parts.desk.bind("chat:bot:2", asked.session)
+        await take(parts, said("and here?", "2"))
+        await settled(lambda: parts.bus.lanes == 0)
+        assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+        assert await parts.platform.answers("2", 1) == ["mine"]
 
 
-async def test_nobody_is_asked_when_nobody_watches(watchers: Watchers) -> None:
-    assert await Approvals(watchers).ask(LANE, "s", wish()) == "deny"
+async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    async with running(
+        tmp_path, [assistant("", (change("1"),))], owner=OWNER, platform=Asking()
+    ) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        assert await parts.desk.stop(asked.lane)
+        await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
+        assert await parts.rows("SELECT state FROM approval") == [("withdrawn",)]
+        assert file.read_text() == "old\n"
 
 
-async def test_a_turn_that_is_stopped_withdraws_its_question(watchers: Watchers) -> None:
-    approvals = Approvals(watchers)
-    with watchers.watch(LANE) as watcher:
-        asking = asyncio.create_task(approvals.ask(LANE, "s", wish()))
-        question = await asked(watcher)
-        asking.cancel()
-        await asyncio.wait({asking})
-        assert not approvals.answer(question.nonce, "once", "ann")
-        assert not approvals.answer("unknown", "once", "ann")
+async def test_nobody_is_asked_where_nobody_can_be(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),)), "well"], owner=OWNER) as parts:
+        await take(parts, said("go"))
+        assert await parts.platform.answers("1", 1) == ["well"]
+        assert not await parts.rows("SELECT 1 FROM approval")
+
+
+async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = [assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
+    model += [assistant("", (change("3"),)), "c"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        await parts.desk.answer((await question(parts)).nonce, "session", "cli:0")
+        await parts.platform.until(lambda: "a" in parts.platform.texts("1"))
+        file.write_text("old\n")
+        await take(parts, said("go"))
+        await parts.platform.until(lambda: "b" in parts.platform.texts("1"))
+        file.write_text("old\n")
+        await take(parts, said("/new"), said("go"))
+        assert (await question(parts)).title == "write_file a.txt"
+
+
+async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = [assistant("", (change("1"),)), "done"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        for number in range(1, 6):
+            await parts.until("SELECT 1 FROM approval WHERE id = ?", number)
+            asked = await question(parts)
+            file.write_text(f"version {number}\n")
+            await parts.desk.answer(asked.nonce, "once", "cli:0")
+        await parts.until("SELECT 1 FROM approval WHERE id = 6")
+        await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        assert file.read_text() == "new\n"
+        assert await parts.rows("SELECT attempts FROM turn") == [(1,)]
+
+
+async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = Scripted([assistant("", (change(str(n), content=f"{n}\n"),)) for n in range(5)])
+    async with running(tmp_path, model) as parts:
+        with parts.watchers.watch("cli:local:main") as seen:
+            await parts.bus.submit(typed("go", options={"max_iterations": 2}))
+            for _ in range(2):
+                assert await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+            events = await until(seen, Done)
+        starts = [(e.n, e.max) for e in events if isinstance(e, IterationStart)]
+        assert starts == [(1, 2), (2, 2)]
+        done = events[-1]
+        assert isinstance(done, Done)
+        assert done.result.stopped == "max_iterations"
+        assert file.read_text() == "1\n"
+        assert len(model.requests) == 2
+
+
+async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = ["hello", assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
+    other = {"chat": "8", "sender": Sender("8", "Bob")}
+
+    async def let_in(parts: Parts, heard: int) -> None:
+        await take(parts, said("hello?", **other))
+        letters = await parts.platform.answers("8", heard)
+        await parts.desk.approve(letters[-1].split("`")[1])
+
+    async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:
+        parts.bus.door.access.roles = {"chat:8": "build"}
+        await take(parts, said("hi", "7"))
+        await parts.platform.until(lambda: "hello" in parts.platform.texts("7"))
+        await let_in(parts, 1)
+        await take(parts, said("go", **other))
+        await parts.desk.answer((await question(parts)).nonce, "always", "cli:0")
+        await parts.platform.until(lambda: "a" in parts.platform.texts("8"))
+        await parts.desk.revoke("chat:8")
+        await parts.rows("DELETE FROM pairing")
+        await let_in(parts, len(parts.platform.texts("8")) + 1)
+        file.write_text("old\n")
+        await take(parts, said("go", **other))
+        assert (await question(parts)).title == "write_file a.txt"
+        assert file.read_text() == "old\n"

@@ -1,3 +1,4 @@
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -101,3 +102,26 @@ async def test_a_port_that_is_taken_is_a_sentence() -> None:
         with pytest.raises(ConfigError, match=f"{port} cannot be used"):
             async with serve_health("127.0.0.1", port, Running(), dict):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (b"POST /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.0 405"),
+        (b"GET /other HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", b"HTTP/1.0 404"),
+        (b"GET /healthz HTTP/1.0\r\n\r\n", b"HTTP/1.0 200"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nhost: evil\r\n\r\n", b"HTTP/1.0 403"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost.evil\r\n\r\n", b"HTTP/1.0 403"),
+        (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n\r\n", b""),
+        (b"\xff\r\n\r\n", b"HTTP/1.0 405"),
+    ],
+)
+async def test_odd_requests_get_one_answer_or_none(request_: bytes, answer: bytes) -> None:
+    async with asked(Running()) as (_, url):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(request_)
+        try:
+            assert (await reader.read(12)).startswith(answer)
+        except ConnectionResetError:
+            assert answer == b""
+        writer.close()

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.security.redaction import Redactor
 from gateway.logs import open_logs
+from gateway.secrets import redactor_of
 from tests.gateway.settings.loading import load
 
 CANARY = "123456:canary-token"
@@ -25,7 +27,8 @@ def _restored() -> Iterator[None]:
 def test_no_sink_gets_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "logs" / "kore.log"
     settings = load(tmp_path, {"telegram": {"token": CANARY}})
-    open_logs(settings, terminal=True, default_file=file)
+    redactor = redactor_of(settings, {})
+    open_logs(settings, redactor, terminal=True, default_file=file)
     log = logging.getLogger("gateway.test")
     try:
         raise ValueError(f"https://host/bot{CANARY}/getMe")
@@ -43,8 +46,21 @@ def test_no_sink_gets_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_the_level_is_ours_and_others_stay_quiet(tmp_path: Path) -> None:
     file = tmp_path / "k.log"
-    open_logs(load(tmp_path, {"logging": {"level": "info", "file": str(file)}}), terminal=False)
+    settings = load(tmp_path, {"logging": {"level": "info", "file": str(file)}})
+    open_logs(settings, Redactor(), terminal=False)
     logging.getLogger("gateway.x").info("ours")
     logging.getLogger("gateway.x").debug("too much")
     logging.getLogger("somebody.else").info("theirs")
     assert [json.loads(line)["text"] for line in file.read_text().splitlines()] == ["ours"]
+
+
+def test_files_that_take_over_are_private_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.logs.FILE_LIMIT_BYTES", 200)
+    open_logs(load(tmp_path, {}), Redactor(), terminal=False, default_file=tmp_path / "k.log")
+    for n in range(10):
+        logging.getLogger("gateway.x").info("line %d", n)
+    files = list(tmp_path.glob("k.log*"))
+    assert len(files) > 2
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}

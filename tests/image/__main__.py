@@ -4,6 +4,7 @@ Prints one line a step and ends with 0, or with 1 and the sentence that says wha
 """
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -21,6 +22,7 @@ from tests.image.machine import build_settings, engine
 CONTEXT = Path(__file__).parents[2]
 PERSON = 4711
 SESSION_ID = re.compile(r"\b\d{8}_\d{6}\w*")
+DATABASE, STRAY = "/home/kore/.kore/kore.db", "/home/kore/.kore/stray.txt"
 READY_S = 60.0
 ANSWER_S = 30.0
 STOP_S = 30.0
@@ -102,6 +104,17 @@ class Scenario:
         expect(bool(ids), "kore sessions list names no session", listed.output)
         return ids
 
+    async def confines_commands(self) -> None:
+        """A command reaches the workspace and not what lies beside it, with no flag set."""
+        status = await self._engine.inside("kore", "status", "--json")
+        expect('"landlock' in status.output, "Landlock is not what holds commands", status.output)
+        command = f"echo made > here.txt; cat here.txt {DATABASE}; echo x > {STRAY}; echo end"
+        call = f"!tool exec {json.dumps({'command': command})}"
+        ended = await self._engine.inside("kore", "agent", "-y", "-m", call)
+        expect("made" in ended.output and "end" in ended.output, "exec does not run", ended.output)
+        expect(ended.output.count("ermission denied") > 1, "exec got outside", ended.output)
+        expect("SQLite" not in ended.output, "exec read the database", ended.output)
+
     async def kill_with_a_message_waiting(self, text: str) -> None:
         await self._engine.send(signal.SIGKILL)
         await self._api.user_says(PERSON, text)
@@ -136,6 +149,8 @@ async def play(used: Engine, base: str, work: Path) -> None:
         await scenario.start()
         await scenario.is_answered("first-words")
         before = await scenario.sessions()
+        step("running a command in its sandbox")
+        await scenario.confines_commands()
         step("kill -9")
         await scenario.kill_with_a_message_waiting("sent-while-down")
         step("restarting on the same volume")

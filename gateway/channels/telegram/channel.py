@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from gateway.channels.base import Accept, ChannelStatus
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
+from gateway.channels.telegram.question import show
 from gateway.channels.telegram.render import render
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.gate import Gate
 from gateway.messages import OutboundMessage, OutboundPart, Route
+from gateway.question import Question
 
 
 class TelegramChannel:
-    """One bot: a `Channel` that also `Streams`, `Types`, `Probes`, is `Paced` and `Reports`.
+    """One bot: a `Channel` that also `Streams`, `Types`, `Asks`, `Probes`, `Reports`, is `Paced`.
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
@@ -64,6 +66,14 @@ class TelegramChannel:
         """Shows the first message's worth of `text`. Raises `SendError`; after `Ambiguous`
         on a new message a stray one may stand in the chat."""
         return await self._sender.preview(route, text, provider_msg, reply_to)
+
+    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+        """The question with what would happen in a code block, cut to one message."""
+        return show(question, decided)
+
+    async def acknowledge(self, event_id: str, sentence: str) -> None:
+        """Shows the presser a short sentence. Raises `SendError`, also when it is too late."""
+        await self._sender.acknowledge(event_id, sentence)
 
     async def typing(self, route: Route) -> None:
         """Shows "typing" for five seconds, when the gate has room. Raises `SendError`."""

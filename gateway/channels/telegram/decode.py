@@ -16,6 +16,8 @@ _MEDIA = (
     *("animation", "photo", "video", "video_note", "voice", "audio", "sticker"),
     *("document", "location", "venue", "contact", "poll", "dice"),
 )
+# Fields of messages that carry somebody else's words: https://core.telegram.org/bots/api#message
+_PASSED_ON = ("forward_origin", "forward_date", "external_reply")
 _COMMAND = re.compile(r"/(\w{1,64})(?:@(\w+))?(?=\s|\Z)")
 
 
@@ -31,26 +33,16 @@ class Bot:
     username: str
 
 
-@dataclass(frozen=True, slots=True)
-class Press:
-    """A button under one of our messages was pressed."""
-
-    id: str
-    chat_id: str
-    sender: Sender
-    data: str
-
-
 def decode(
     update: Mapping[str, Any], bot: Bot, account: str, received_at: float
-) -> InboundMessage | Press | None:
+) -> InboundMessage | None:
     """None for what is not meant for us: service messages, and group talk without our name.
 
     Raises `Undecodable` for an update that no version of the Bot API would send.
     """
     try:
         if "callback_query" in update:
-            return _press(update["callback_query"])
+            return _press(update["callback_query"], account, received_at)
         edited = "edited_message" in update
         message = update.get("edited_message" if edited else "message")
         if message is None:
@@ -60,10 +52,28 @@ def decode(
         raise Undecodable(f"{type(exc).__name__} while reading it: {exc}") from exc
 
 
-def _press(query: Mapping[str, Any]) -> Press:
-    chat = query.get("message", {}).get("chat", {"id": ""})
-    data = mend(str(query.get("data", "")))
-    return Press(str(query["id"]), str(chat["id"]), _person(query["from"]), data)
+def _press(query: Mapping[str, Any], account: str, received_at: float) -> InboundMessage:
+    """A button was pressed; its message may be too old to be told, or sent by another bot."""
+    sender = _person(query["from"])
+    message = query.get("message") or {}
+    chat = message.get("chat") or {"id": sender.id, "type": "private"}
+    return InboundMessage(
+        channel="telegram",
+        account=account,
+        chat_id=str(int(chat["id"])),
+        sender=sender,
+        event_id=str(query["id"]),
+        content=mend(str(query.get("data", ""))),
+        received_at=received_at,
+        thread_id=_topic(message),
+        private=chat["type"] == "private",
+        pressed=True,
+    )
+
+
+def _topic(message: Mapping[str, Any]) -> str | None:
+    thread = message.get("message_thread_id")
+    return str(int(thread)) if thread and message.get("is_topic_message") else None
 
 
 def _person(user: Mapping[str, Any]) -> Sender:
@@ -107,6 +117,7 @@ class _Reading:
             quoted=self._quoted(),
             edited=edited,
             private=self._private,
+            forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
         )
 
     def _sender(self) -> Sender | None:
@@ -120,8 +131,7 @@ class _Reading:
 
     def _thread(self) -> str | None:
         """Only a forum topic is a place of its own; replies carry a thread id, too."""
-        thread = self._message.get("message_thread_id")
-        return str(int(thread)) if thread and self._message.get("is_topic_message") else None
+        return _topic(self._message)
 
     def _content(self, edited: bool) -> str | None:
         text = self._addressed(self._text)

@@ -14,7 +14,7 @@ from telegram.error import TelegramError
 from agent.errors import ConfigError, KoreError
 from gateway.channels.base import Accept, Batch, ChannelStatus
 from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
-from gateway.channels.telegram.decode import Bot, Press, Undecodable, decode
+from gateway.channels.telegram.decode import Bot, Undecodable, decode
 from gateway.channels.telegram.request import Lost, Refusal, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.messages import InboundMessage
@@ -134,7 +134,7 @@ class Poller:
             except Undecodable as exc:
                 dead.append((f"update:{update['update_id']}", str(exc)))
                 continue
-            if decoded is not None and not isinstance(decoded, Press):
+            if decoded is not None:
                 messages.append(decoded)
         if next_offset == self._offset:
             raise Lost("a poll brought no updates but something else")

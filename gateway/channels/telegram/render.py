@@ -21,7 +21,7 @@ _PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
 # As much source as can show up in one message; the rest of a long answer is not parsed again
 # and again while it streams.
 _PREVIEW_CHARS = 3 * LIMIT_UNITS
-_LOOSE_END = re.compile(r"(?:!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}|[*_~|`]{1,3})\Z")
+_LOOSE_END = re.compile(r"(?:!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}|[*_~|]{1,3}|(?<!\S)`{1,3})\Z")
 _LINKS = re.compile(r"(?:https?|tg|mailto|tel|ftp):", re.IGNORECASE)
 _EXTRAS = ("url", "language", "custom_emoji_id")
 # What a parser raises when it meets input that its authors did not think of.
@@ -53,7 +53,7 @@ def mark_repeat(part: OutboundPart) -> OutboundPart:
         note = REPEAT_NOTE[0] + "\n"
     shift = units(note)
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in part.entities)
-    return OutboundPart(note + part.text, moved)
+    return replace(part, text=note + part.text, entities=moved)
 
 
 def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:

@@ -6,7 +6,13 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TypeVar
 
-from telegram import LinkPreviewOptions, MessageEntity, ReplyParameters
+from telegram import (
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    LinkPreviewOptions,
+    MessageEntity,
+    ReplyParameters,
+)
 from telegram.error import TelegramError
 
 from gateway.channels.base import (
@@ -28,6 +34,7 @@ from gateway.messages import OutboundMessage, OutboundPart, Route
 
 _T = TypeVar("_T")
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+_TOAST_CHARS = 200
 
 # Telegram words its refusals for people; these phrases have been stable for years.
 _UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
@@ -97,6 +104,18 @@ class Sender:
                 ),
             )
 
+    async def acknowledge(self, query_id: str, sentence: str) -> None:
+        """Answer a pressed button; it passes no gate, for nothing is written to the chat.
+
+        https://core.telegram.org/bots/api#answercallbackquery
+        """
+        try:
+            await self._bot.answer_callback_query(query_id, mend(sentence[:_TOAST_CHARS]))
+        except TelegramError as exc:
+            raise send_error(exc) from exc
+        except (LookupError, TypeError, ValueError) as exc:
+            raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
+
     async def _pass_gate(self, route: Route) -> None:
         if not self._admitted[route.chat_id]:
             await self.admit(route)
@@ -116,6 +135,7 @@ class Sender:
                 entities=_entities(part),
                 message_thread_id=_thread(route),
                 reply_parameters=reply,
+                reply_markup=_keyboard(part),
                 link_preview_options=_NO_PREVIEW,
             ),
         )
@@ -127,6 +147,7 @@ class Sender:
             chat_id=int(route.chat_id),
             message_id=int(provider_msg),
             entities=_entities(part),
+            reply_markup=_keyboard(part),
             link_preview_options=_NO_PREVIEW,
         )
         with suppress(_Unchanged):
@@ -177,6 +198,13 @@ def _entities(part: OutboundPart) -> list[MessageEntity] | None:
         MessageEntity(entity.type, entity.offset, entity.length, **entity.extra)
         for entity in part.entities
     ] or None
+
+
+def _keyboard(part: OutboundPart) -> InlineKeyboardMarkup | None:
+    """Two buttons a row; an edit without any takes those away that are shown."""
+    buttons = [InlineKeyboardButton(b.label, callback_data=b.data) for b in part.buttons]
+    rows = [buttons[i : i + 2] for i in range(0, len(buttons), 2)]
+    return InlineKeyboardMarkup(rows) if rows else None
 
 
 def _thread(route: Route) -> int | None:

@@ -21,7 +21,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def prompt(workspace: Workspace) -> str:
-    return workspace.system_prompt(workspace.owner_memory, workspace.folder).text
+    return workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True).text
 
 
 def test_the_prompt_holds_the_files_in_their_order(workspace: Workspace) -> None:
@@ -66,7 +66,7 @@ def test_missing_empty_and_odd_files_are_fine(tmp_path: Path) -> None:
     (tmp_path / "AGENT.md").mkdir()
     (tmp_path / "SOUL.md").symlink_to(tmp_path / "nowhere")
     workspace = Workspace(tmp_path)
-    made = workspace.system_prompt(workspace.owner_memory, tmp_path)
+    made = workspace.system_prompt(workspace.owner_memory, tmp_path, owner=True)
     assert str(tmp_path) in made.text
     assert made.notices == ()
     assert made.text == made.text.strip()
@@ -81,7 +81,7 @@ def test_a_pipe_in_place_of_a_file_blocks_nothing(tmp_path: Path) -> None:
 def test_a_huge_file_is_cut_with_a_notice(workspace: Workspace) -> None:
     path = workspace.folder / "USER.md"
     path.write_text("start " + "x" * LIMIT_CHARS + "END")
-    made = workspace.system_prompt(workspace.owner_memory, workspace.folder)
+    made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
     assert "start xxx" in made.text
     assert "END" not in made.text
     (notice,) = made.notices
@@ -98,7 +98,7 @@ def test_others_are_told_nothing_of_the_owner(workspace: Workspace) -> None:
     guest = workspace.folder / "memory" / "telegram" / "7" / "MEMORY.md"
     guest.parent.mkdir(parents=True)
     guest.write_text("The guest likes tea.")
-    text = workspace.system_prompt(guest, workspace.folder).text
+    text = workspace.system_prompt(guest, workspace.folder, owner=False).text
     assert "I am SOUL.md." in text
     assert "The guest likes tea." in text
     assert "USER.md" not in text
@@ -117,7 +117,27 @@ def test_the_memories_of_very_many_people_are_all_read_and_do_not_pile_up(
     try:
         for _ in range(2):
             for number, path in enumerate(people):
-                assert f"- number {number} " in workspace.system_prompt(path, path).text
+                made = workspace.system_prompt(path, path, owner=False)
+                assert f"- number {number} " in made.text
         assert tracemalloc.get_traced_memory()[0] < 900_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_file_that_is_a_link_out_of_the_workspace_is_not_told(
+    workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A sandboxed command may write the workspace and nothing else; Kore reads more."""
+    outside = tmp_path_factory.mktemp("outside") / "secrets.json"
+    outside.write_text("canary")
+    soul = workspace.folder / "SOUL.md"
+    soul.unlink()
+    soul.symlink_to(outside)
+    made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
+    assert "canary" not in made.text
+    (notice,) = made.notices
+    assert "SOUL.md is a link" in notice
+    (workspace.folder / "mine.md").write_text("A link inside is fine.")
+    soul.unlink()
+    soul.symlink_to("mine.md")
+    assert "A link inside is fine." in prompt(workspace)

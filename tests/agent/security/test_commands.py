@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.security.commands import blocked_word
+from agent.security.commands import blocked_word, classify
+from agent.security.shell import parse
 
 BLOCKED = ("rm", "sudo", "shutdown", "format", "del")
 
@@ -71,3 +74,100 @@ def test_any_text_gets_an_answer(command: str) -> None:
 @given(st.text(alphabet=" ax;|&1-\n", max_size=20))
 def test_a_blocked_last_command_is_always_found(before: str) -> None:
     assert blocked_word(before + "\nrm x", BLOCKED) == "rm"
+
+
+HARMLESS = Path(__file__).with_name("harmless_commands.txt")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    root = tmp_path / "workspace"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.py").write_text("x = 1\n")
+    (tmp_path / "outside").mkdir()
+    (root / "link").symlink_to(tmp_path / "outside")
+    return root
+
+
+def kind_of(command: str, workspace: Path, folder: str = ".") -> str:
+    return classify(parse(command), (workspace / folder).resolve(), workspace)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -la src", "cat src/a.py | head -n 5", "git status", "git log --oneline | cat",
+        "rg x src", "find . -name '*.py' -not -path './x/*'", "sed -n '1,3p;/x/p' src/a.py",
+        "grep -rn '/' src", "awk -F, '$1 > 3 {print $2}' src/a.py", "sort -t, -k2,2n src/a.py",
+        "cat < src/a.py 2>/dev/null", "ls > /dev/null 2>&1", "echo $HOME $(date)",
+        "x=1; echo $((x+1))", "timeout 5 ls", "cd src && ls", "[ -z \"$(ls)\" ] && echo empty",
+        "diff <(ls) <(ls src)", "/usr/bin/wc -l src/a.py", "env A=1 ls",
+        "for f in src/a.py README; do wc -l \"$f\"; done", "if test -f a; then cat a; fi",
+        "cat <<E\nhello\nE", "git branch -a", "git remote -v", "command -v python3",
+    ],
+)  # fmt: skip
+def test_commands_that_only_look_are_reads(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == "reads"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest -q", "make test", "python3 -c 'print(1)'", "npm run build", "go test ./...",
+        "touch a", "echo x > a", "cat a >> src/b", "tee a < b", "sed -i s/a/b/ a", "sort -o a a",
+        "mkdir -p a/b", "cp a b && mv b c", "./run.sh", "sh run.sh",
+        "git add . && git commit -m 'x; y'", "tar czf a.tgz src", "find . -name x -exec cat {} +",
+        "cat src/*", "git branch new", "sqlite3 a.db 'select 1'", "ls & make",
+        "cd src && git log", "git -C src status", "chmod +x run.sh", "cat a 2> log", "uniq a b",
+    ],
+)  # fmt: skip
+def test_commands_that_build_test_or_edit_are_works(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == "works"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "", "x", "rm a", "curl x", "cat /etc/passwd", "cat ../x", "cat ~/x", "cat link/x",
+        "cat $X", "ls $(cat a)", "cat src/../../x", "cd .. && ls", "cd && ls", "cd link && ls",
+        "cd src; cat ../a", "echo x > /x", "echo x > $X", "cat < ../x", "LD_PRELOAD=a ls",
+        "PATH=. ls", "GIT_DIR=x git log", "export PATH=.", 'export "PATH=."', "git -c a=b log",
+        "git push", "pip install x", "ls | sh", "ls; x", "make && curl x", "xargs cat < a",
+        "f() { ls; }; f", "alias ls=x", "cat .env", "cat .git/x", "python3 -m pip install x",
+        "make -f /x", "dd if=/x", "tee /x", "grep -ne x ../y", "sed 's/a/b/e' a",
+        "awk -v a=b 'BEGIN{system(\"x\")}'", "find . -delete", "rg --pre x y", "npx x ../y",
+        "cat 'a\0b'", "cat .*", "ls .?/x", "env", "time -o a ls", "git diff --output=a",
+        "echo x > .git/hooks/y",
+    ],
+)  # fmt: skip
+def test_everything_else_is_unknown(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == ("reads" if command == "" else "unknown")
+
+
+def test_paths_are_seen_from_the_folder_of_the_command(workspace: Path) -> None:
+    assert kind_of("cat ../README.md", workspace, "src") == "reads"
+    assert kind_of("cat ../../x", workspace, "src") == "unknown"
+    assert kind_of(f"cat {workspace}/src/a.py", workspace, "src") == "reads"
+    assert kind_of("ls", workspace, "..") == "unknown"
+
+
+def test_looking_at_a_repository_that_runs_programs_is_work(workspace: Path) -> None:
+    config = workspace / ".git" / "config"
+    config.parent.mkdir()
+    config.write_text("[core]\n\tbare = false\n")
+    assert kind_of("git status", workspace) == "reads"
+    config.write_text("[core]\n\tfsmonitor = touch x\n")
+    assert kind_of("git status", workspace) == "works"
+    assert kind_of("git diff", workspace, "src") == "works"
+
+
+def test_a_folder_laid_out_as_a_bare_repository_is_not_trusted(workspace: Path) -> None:
+    (workspace / "src" / "objects").mkdir()
+    (workspace / "src" / "HEAD").write_text("ref: refs/heads/main\n")
+    assert kind_of("git log", workspace, "src") == "works"
+
+
+def test_nine_in_ten_harmless_commands_need_no_question(workspace: Path) -> None:
+    lines = HARMLESS.read_text("utf-8").splitlines()
+    asked = [line for line in lines if line and kind_of(line, workspace) == "unknown"]
+    assert len(asked) < len(lines) / 10, "\n".join(asked)

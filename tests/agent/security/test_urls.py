@@ -47,7 +47,7 @@ async def test_every_spelling_of_a_local_address_is_refused(host: str) -> None:
     ["file:///etc/passwd", "ftp://8.8.8.8/", "gopher://8.8.8.8", "//8.8.8.8/", "8.8.8.8", "",
      "http://", "http://user@8.8.8.8/", "http://user:pw@8.8.8.8/", "http://:pw@8.8.8.8/",
      "http://8.8.8.8:99999/", "http://[::1", "javascript:alert(1)", "http://\ud800/",
-     "http://a..b/", "http://8.8.8.8:0/"],
+     "http://a..b/", "http://8.8.8.8:0/", "http://\x1b/", "http://a\x7fb/", "http://a b/", "http://]"],
 )  # fmt: skip
 async def test_other_urls_are_refused_in_a_sentence(url: str) -> None:
     with pytest.raises(ToolError):

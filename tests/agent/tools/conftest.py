@@ -43,13 +43,14 @@ def listener() -> Listener:
 @pytest.fixture
 def call(workspace: Path, listener: Listener) -> CallContext:
     memory = workspace / "memory" / "MEMORY.md"
-    return CallContext(ToolCall("c1", "t", {}, "{}"), "s1", workspace, memory, listener)
+    return CallContext(ToolCall("c1", "t", {}, "{}"), "s1", workspace, memory, listener, owner=True)
 
 
 @pytest.fixture
 def guest(call: CallContext, workspace: Path) -> CallContext:
     """A call of somebody who is not the owner."""
-    return replace(call, memory=workspace / "memory" / "telegram" / "7" / "MEMORY.md")
+    memory = workspace / "memory" / "telegram" / "7" / "MEMORY.md"
+    return replace(call, memory=memory, owner=False)
 
 
 @pytest.fixture

@@ -64,3 +64,30 @@ async def test_cancelled_work_is_settled_before_the_caller_goes_on() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == ["written"]
+
+
+def test_a_file_with_several_names_is_never_changed_in_place(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("old")
+    os.link(tmp_path / "outside", tmp_path / "inside")
+    with pytest.raises(ToolError, match="several names"):
+        disk.append(tmp_path / "inside", b"x")
+    disk.replace(tmp_path / "inside", b"new")
+    assert (tmp_path / "outside").read_text() == "old"
+    assert (tmp_path / "inside").read_text() == "new"
+
+
+def test_a_private_file_with_several_names_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("secret")
+    os.link(tmp_path / "outside", tmp_path / "inside")
+    (tmp_path / "outside").chmod(0o644)
+    assert disk.read(tmp_path / "inside", 100) == b"secret"
+    (tmp_path / "outside").chmod(0o600)
+    with pytest.raises(ToolError, match="several names"):
+        disk.read(tmp_path / "inside", 100)
+
+
+def test_new_content_gets_no_other_rights(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("old")
+    (tmp_path / "tool").chmod(0o6755)
+    disk.replace(tmp_path / "tool", b"new")
+    assert (tmp_path / "tool").stat().st_mode & 0o7777 == 0o755

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.security.marks import is_marked, mark
 from agent.security.urls import Address
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
@@ -16,6 +17,11 @@ from tests.fakes.web import Page, WebSite
 async def site() -> AsyncIterator[WebSite]:
     async with WebSite() as site:
         yield site
+
+
+def keeps_marks(folder: Path) -> bool:
+    mark(folder, folder)
+    return is_marked(folder)
 
 
 def loopback(address: Address) -> bool:
@@ -82,6 +88,12 @@ async def test_redirect_is_checked_like_the_first_url(
     assert len(site.visits) == 1
 
 
+async def test_redirect_to_no_address_is_said(call: CallContext, site: WebSite) -> None:
+    site.redirect("/a", "http://]")
+    with pytest.raises(ToolError, match="no address"):
+        await fetch(call, f"{site.url}/a")
+
+
 async def test_endless_redirects_end(call: CallContext, site: WebSite) -> None:
     site.loop("/a")
     with pytest.raises(ToolError, match="more than 5 times"):
@@ -121,6 +133,7 @@ async def test_long_page_is_cut_in_the_middle_and_kept(
     [spill] = (workspace / ".kore/spill").iterdir()
     assert str(spill) in text
     assert spill.read_bytes() == body
+    assert is_marked(spill) == is_marked(workspace) == keeps_marks(workspace.parent)
 
 
 async def test_endless_body_is_read_up_to_the_cap(

@@ -212,8 +212,10 @@ async def test_a_guest_reads_a_kept_output_by_its_name_and_cannot_look_for_other
     kept.write_text("long")
     assert "long" in await read(guest, str(kept))
     tool = ListDir(ToolSettings())
-    for path in (".", ".kore", ".kore/spill"):
-        assert "abc" not in (await tool.run({"path": path, "depth": 5}, guest)).for_model
+    assert ".kore" not in (await tool.run({"depth": 5}, guest)).for_model
+    for path in (".kore", ".kore/spill"):
+        with pytest.raises(ToolError, match="only the owner"):
+            await tool.run({"path": path, "depth": 5}, guest)
         assert "abc" in (await tool.run({"path": path, "depth": 5}, call)).for_model
 
 
@@ -235,6 +237,25 @@ async def test_what_is_off_limits_is_neither_opened_nor_listed(
     listing = (await ListDir(settings).run({"depth": 5}, call)).for_model
     assert "notes.md" in listing
     assert not {"secrets.json", "logs", "way"} & set(listing.replace("/", " ").split())
+
+
+async def test_only_the_owner_writes_into_the_own_folder_of_kore(
+    guest: CallContext, call: CallContext, workspace: Path
+) -> None:
+    tool = WriteFile(ToolSettings())
+    (workspace / "way").symlink_to(".kore")
+    for path in (".kore/config.json", ".Kore/x", ".kore/spill/new.txt", "way/agents/a.md"):
+        with pytest.raises(ToolError, match="only the owner"):
+            await tool.run({"path": path, "content": ""}, guest)
+    await tool.run({"path": ".kore/agents/a.md", "content": ""}, call)
+
+
+async def test_a_memory_path_like_the_owner_s_makes_nobody_the_owner(
+    call: CallContext, workspace: Path
+) -> None:
+    (workspace / "USER.md").write_text("the owner")
+    with pytest.raises(ToolError, match="somebody else"):
+        await read(replace(call, owner=False), "USER.md")
 
 
 async def test_the_owner_sees_everything_in_any_folder(call: CallContext, workspace: Path) -> None:

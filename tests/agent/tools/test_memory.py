@@ -9,6 +9,7 @@ from agent.context.system import LIMIT_CHARS
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.files import ReadFile
 from agent.tools.memory import FILE_LIMIT_CHARS, Remember
 
 
@@ -81,3 +82,33 @@ async def test_memory_in_another_encoding_is_not_damaged(
     with pytest.raises(ToolError):
         await remember(call, "x")
     assert call.memory.read_bytes() == b"caf\xe9\n"
+
+
+async def test_a_memory_that_became_a_link_is_neither_written_nor_read_through(
+    call: CallContext, guest: CallContext, workspace: Path
+) -> None:
+    outside = workspace.parent / "outside.md"
+    outside.write_text("kept\n")
+    owners = workspace / "memory" / "MEMORY.md"
+    for speaker, target in ((call, outside), (guest, outside), (guest, owners)):
+        owners.unlink(missing_ok=True)
+        speaker.memory.parent.mkdir(parents=True, exist_ok=True)
+        speaker.memory.unlink(missing_ok=True)
+        if target == owners:
+            owners.write_text("kept\n")
+        speaker.memory.symlink_to(target)
+        with pytest.raises(ToolError):
+            await remember(speaker, "a fact")
+        assert target.read_text() == "kept\n"
+
+
+async def test_a_linked_memory_makes_nobody_the_owner(
+    call: CallContext, guest: CallContext, workspace: Path
+) -> None:
+    call.memory.parent.mkdir(parents=True)
+    call.memory.write_text("the owner's")
+    guest.memory.parent.mkdir(parents=True)
+    guest.memory.symlink_to(call.memory)
+    for path in ("memory/MEMORY.md", "memory/telegram/7/MEMORY.md"):
+        with pytest.raises(ToolError):
+            await ReadFile(ToolSettings()).run({"path": path}, guest)

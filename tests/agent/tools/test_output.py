@@ -2,10 +2,12 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from agent.security.marks import is_marked, mark
 from agent.tools import output
 from agent.tools.output import Output, prune
 
@@ -95,3 +97,26 @@ def test_the_oldest_are_pruned_beyond_the_folders_limit(tmp_path: Path) -> None:
         os.utime(path, (time.time() - 100 + i,) * 2)
     prune(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["1.txt", "2.txt"]
+
+
+def test_nothing_is_pruned_behind_a_link(tmp_path: Path) -> None:
+    old = tmp_path / "elsewhere" / "old.txt"
+    old.parent.mkdir()
+    old.touch()
+    os.utime(old, (1, 1))
+    (tmp_path / "spill").symlink_to("elsewhere")
+    shown(tmp_path / "spill", [b"x" * 500])
+    assert old.exists()
+
+
+def test_a_kept_output_of_strangers_is_marked(tmp_path: Path) -> None:
+    probe = tmp_path / "probe"
+    probe.touch()
+    mark(probe, probe)
+    if not is_marked(probe):
+        pytest.skip("this file system keeps no extended attributes")
+    for marks in (None, tmp_path):
+        with Output(tmp_path / "spill", 10, marks) as out:
+            out.feed(b"x" * 100)
+        assert out.file is not None
+        assert is_marked(out.file) == is_marked(tmp_path) == (marks is not None)

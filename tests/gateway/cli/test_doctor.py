@@ -1,5 +1,6 @@
 import json
 import sqlite3
+import subprocess
 from pathlib import Path
 
 from gateway.store.database import connect
@@ -91,3 +92,24 @@ async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_a
         )
         assert states(done.stdout)["bot"] == state, done.stdout
         assert token not in done.stdout + done.stderr
+
+
+def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    kore("agent", "-m", "hi", home=home)
+    log = tmp_path / "elsewhere.log"
+    log.touch(0o640)
+    for path, mode in ((home, 0o755), (home / "logs" / "agent.log", 0o644), (log, 0o640)):
+        path.chmod(mode)
+    environ = {"KORE_LOGGING_FILE": str(log)}
+    done = kore("doctor", "--json", home=home, environ=environ)
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["home"]["detail"] == f"others can read {home} and 1 more"
+    assert checks["files"]["detail"] == f"others can read {log}"
+    for name in ("home", "files"):
+        subprocess.run(["sh", "-c", checks[name]["fix"]], check=True)
+    mended = states(kore("doctor", "--json", home=home, environ=environ).stdout)
+    assert (mended["home"], mended["files"]) == ("ok", "ok")

@@ -73,7 +73,8 @@ def test_every_verb_helps_with_examples(tmp_path: Path, verb: str) -> None:
     [
         (["sesions"], 'kore: "sesions" is not a verb; did you mean "sessions"?'),
         (["--nonsense", "status"], "kore: unknown option --nonsense"),
-        (["replay", "x"], "kore replay: argument SEQ: invalid int value: 'x'"),
+        (["replay", "x"], "kore replay: argument SEQ: found 'x', expected a whole number from 1"),
+        (["sessions", "list", "-n", "-1"], "kore sessions list: argument -n/--limit: found '-1'"),
         (["config"], "kore config: the following arguments are required: action"),
     ],
 )
@@ -119,7 +120,8 @@ def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> N
     home = tmp_path / "h"
     code = (
         "import sys; from pathlib import Path; from gateway.cli.crash import CrashReport;"
-        f"r = CrashReport.install(Path({str(home)!r})); r.secrets.append('hush-hush');"
+        "from agent.security.redaction import Redactor;"
+        f"r = CrashReport.install(Path({str(home)!r})); r.redactor = Redactor(['hush-hush']);"
         "raise RuntimeError('wires crossed hush-hush')"
     )
     done = subprocess.run(

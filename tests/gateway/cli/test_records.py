@@ -72,6 +72,7 @@ async def test_status_tells_what_runs(place: Place) -> None:
     assert "1:02:03" in shown
     assert " 19" in next(line for line in shown.splitlines() if "last poll" in line)
     assert "None" not in shown
+    assert "_" not in "".join(line.split("  ")[0] for line in shown.splitlines())
 
 
 async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:

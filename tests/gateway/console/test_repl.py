@@ -118,7 +118,8 @@ async def test_ctrl_d_leaves(owner: MemoryService, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "answer"), [("y", "once"), ("a", "session"), ("n", "deny"), ("\x1b", "deny")]
+    ("key", "answer"),
+    [("y", "once"), ("s", "session"), ("a", "always"), ("n", "deny"), ("\x1b", "deny")],
 )
 async def test_an_approval_is_one_key(
     owner: MemoryService, home: Path, key: str, answer: str
@@ -143,7 +144,24 @@ async def test_keys_typed_before_a_question_approve_nothing(
         await terminal.see("› ya")
         assert owner.answers == []
         terminal.type("\x03")
-        await terminal.see("answer: deny")
+        await terminal.see("Stopped.")
+
+
+@pytest.mark.parametrize("word", ["why", "yes", "stop", "ask me", "xy"])
+async def test_a_word_typed_at_a_question_approves_nothing(
+    owner: MemoryService, home: Path, word: str
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask ls\r")
+        await terminal.see("[y] once")
+        await asyncio.sleep(0.5)  # keys count only after a pause
+        for letter in word:
+            terminal.type(letter)
+        await terminal.see(f"› {word}")
+        assert owner.answers == []
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
 
 
 async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, home: Path) -> None:
@@ -286,7 +304,7 @@ async def test_a_console_takes_over_from_a_killed_owner(home: Path) -> None:
         await first.see(PROMPT)
         second = await stack.enter_async_context(kore_agent(*words))
         await second.see(PROMPT)
-        second.type('!tool exec {"command": "echo one"}\r')
+        second.type('!tool exec {"command": "touch one"}\r')
         await second.see("[y] once")
         first.process.kill()
         await second.see("looking for it again")

@@ -6,7 +6,8 @@ import pytest
 
 from agent import events
 from agent.types import Result
-from gateway.console.approvals import answer_for, subject
+from gateway.console.approvals import subject
+from gateway.console.choice import answer_for
 from gateway.console.lines import call_line, outcome, seconds, visible, without_ansi
 from gateway.console.screen import Screen
 from gateway.console.view import View
@@ -79,6 +80,20 @@ def test_a_diff_is_shown_with_its_result() -> None:
     assert "+new" in text
 
 
+def test_a_long_outcome_stays_indented_where_it_wraps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = shown(events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1))
+    head, *body = text.splitlines()
+    assert head == "⏺ exec"
+    assert body[0].startswith("  ⎿ word word")
+    assert len(body) == 4
+    assert all(line.startswith("    word") for line in body[1:3])
+    assert body[3] == "      second"
+    assert max(map(len, body)) < 80
+
+
 def test_a_screen_that_is_no_terminal_gets_no_control_codes() -> None:
     text = shown(
         events.ThinkingDelta("hm", 2),
@@ -132,7 +147,14 @@ def test_an_approval_shows_every_argument_and_every_character() -> None:
 
 @pytest.mark.parametrize(
     ("key", "answer"),
-    [("y", "once"), ("a", "session"), ("n", "deny"), ("\x1b", "deny"), ("\r", "deny"), ("q", None)],
+    [
+        ("y", "once"),
+        ("s", "session"),
+        ("a", "always"),
+        ("\x1b", "deny"),
+        ("\r", "deny"),
+        ("q", None),
+    ],
 )
 def test_only_y_and_a_allow(key: str, answer: str | None) -> None:
     assert answer_for(key) == answer

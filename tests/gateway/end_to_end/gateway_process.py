@@ -250,7 +250,7 @@ def _config(api: BotApi, model: ModelServer) -> dict[str, Any]:
             "allow_from": ["*"],
             "rate_limits": "none",
         },
-        "access": {"owner": f"telegram:{OWNER}"},
+        "access": {"owner": f"telegram:{OWNER}", "roles": {"telegram": "general"}},
         "http": {"port": 0},
     }
 

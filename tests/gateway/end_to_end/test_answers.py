@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.commands import COMMANDS
 from tests.fakes.bot_text import MAX_UNITS, utf16_units
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
@@ -87,7 +88,7 @@ async def test_a_private_answer_points_at_nothing(gateway: GatewayProcess, chat:
 async def test_the_menu_offers_the_commands(gateway: GatewayProcess) -> None:
     await gateway.until(lambda: gateway.api.methods.commands)
     names = {command["command"] for command in gateway.api.methods.commands}
-    assert names == {"help", "new", "status", "model", "stop", "start"}
+    assert names == set(COMMANDS)
 
 
 async def test_a_bot_for_everybody_is_warned_of(gateway: GatewayProcess) -> None:

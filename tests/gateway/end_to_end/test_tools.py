@@ -41,11 +41,11 @@ async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, cha
     assert "terminal" in result(gateway)
 
 
-async def test_commands_are_off(gateway: GatewayProcess) -> None:
+async def test_commands_are_off_for_others(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(calls("exec", command="touch ran"), "No.")
-    assert (await gateway.told(OWNER, "run it"))[-1] == "No."
+    assert await gateway.told(chat, "run it") == ["No."]
     assert not (gateway.workspace / "ran").exists()
-    assert result(gateway)
+    assert "the role general does not include the tool exec" in result(gateway)
 
 
 @pytest.mark.parametrize("path", ["../config.json", "../kore.db", "/etc/passwd"])
@@ -61,11 +61,10 @@ async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "USER.md").write_text("The owner lives in Elmstreet.")
     gateway.model.script(calls("remember", text="the safe opens with 4711"), "Noted.")
     await gateway.told(OWNER, "remember it")
-    gateway.model.script(calls("remember", text="likes tea"), "Noted.")
-    await gateway.told(chat, "remember this")
     memory = gateway.workspace / "memory"
     assert "4711" in (memory / "MEMORY.md").read_text()
-    assert "likes tea" in (memory / "telegram" / str(chat) / "MEMORY.md").read_text()
+    (memory / "telegram" / str(chat)).mkdir(parents=True)
+    (memory / "telegram" / str(chat) / "MEMORY.md").write_text("- likes tea\n")
 
     await gateway.told(chat, "what do you know?")
     assert "likes tea" in system_prompt(gateway)

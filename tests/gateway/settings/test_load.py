@@ -174,6 +174,12 @@ def test_both_spellings_of_a_variable_work(tmp_path: Path, name: str) -> None:
     assert settings.telegram.token.get_secret_value() == "1:a"
 
 
+def test_the_documented_variable_of_the_stores_key_is_no_setting(tmp_path: Path) -> None:
+    user = {"store": {"encryption_key_env": "KORE_STORE_KEY"}}
+    settings = load(tmp_path, user, environ={"KORE_STORE_KEY": "k" * 44})
+    assert settings.store.encryption_key_env == "KORE_STORE_KEY"
+
+
 def test_lists_come_from_the_environment_as_json(tmp_path: Path) -> None:
     entry = {"model_name": "m", "model": "ollama/x"}
     settings = load(
@@ -263,6 +269,27 @@ def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> Non
 def test_a_projects_file_may_set_harmless_keys_only(tmp_path: Path, content: Any) -> None:
     with pytest.raises(ConfigError, match="a project's own file may not set this"):
         load(tmp_path, project=content)
+
+
+def test_roles_are_for_people_chats_and_channels(tmp_path: Path) -> None:
+    roles = {"telegram:1": "plan", "telegram:chat:-1001": "guest", "telegram": "my_own-2"}
+    assert load(tmp_path, {"access": {"roles": roles}}).access.roles == roles
+
+
+@pytest.mark.parametrize("key", ["telegram:bob", "telegram:-1001", "telegram:", "cli", "1", ""])
+def test_a_role_for_nobody_is_one_clear_line(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        load(tmp_path, {"access": {"roles": {key: "plan"}}})
+    assert str(found.value).endswith(
+        f"config.json: access.roles.{key}: expected a key like "
+        '"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"'
+    )
+
+
+@pytest.mark.parametrize("role", ["", "Two words", 7])
+def test_a_role_without_a_proper_name_is_one_clear_line(tmp_path: Path, role: Any) -> None:
+    with pytest.raises(ConfigError, match=r"access\.roles\.telegram: found .*, expected"):
+        load(tmp_path, {"access": {"roles": {"telegram": role}}})
 
 
 def test_a_projects_file_may_set_its_limits(tmp_path: Path) -> None:

@@ -23,12 +23,15 @@ from hypothesis.stateful import (
 )
 
 from agent.history import is_valid, repair
+from agent.security.policy import Answered
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.commands import is_command
 from gateway.messages import InboundMessage, OutboundPart, Route, Sender
-from gateway.store import inbox, outbox, sessions, turns
+from gateway.question import Question, State
+from gateway.store import approvals, inbox, outbox, sessions, turns
+from gateway.store.approvals import Wish
 from gateway.store.database import connect
-from gateway.store.inbox import ATTEMPTS, Arrival, Busy, Claim, CommandClaim, Entry
+from gateway.store.inbox import ATTEMPTS, LIVE, Arrival, Busy, Claim, CommandClaim, Entry
 from gateway.store.outbox import Due, Letter
 from gateway.store.turns import Outcome
 
@@ -82,6 +85,8 @@ class JournalMachine(RuleBasedStateMachine):
         self.finished: list[tuple[int, ...]] = []
         self.left: dict[str, list[int]] = {lane: [] for lane in LANES}
         self.unclear: set[int] = set()
+        self.waiting: dict[str, Wish] = {}
+        self.answered: dict[tuple[int, str], str] = {}
         self.messages_arrive([(chat, False) for chat in CHATS])
 
     def teardown(self) -> None:
@@ -172,7 +177,7 @@ class JournalMachine(RuleBasedStateMachine):
     def somebody_stops(self, chat: str) -> None:
         stop = self.message(chat, "/stop")
         lane = stop.session_key
-        live = self.ask("SELECT id FROM turn WHERE lane = ? AND state = 'running'", lane)
+        live = self.ask(f"SELECT id FROM turn WHERE lane = ? AND {LIVE}", lane)
         waiting = self.ask(
             "SELECT seq FROM inbox WHERE lane = ? AND turn_id IS NULL AND dead_reason IS NULL", lane
         )
@@ -181,6 +186,8 @@ class JournalMachine(RuleBasedStateMachine):
         assert done == ("running" if live else "withdrawn" if waiting else None)
         if live:
             assert self.ask("SELECT stop_requested FROM turn WHERE id = ?", *live[0]) == [(1,)]
+        if lane in self.waiting:
+            self.settle(lane, "withdrawn")
 
     @rule(one=st.sampled_from(LANES), other=st.sampled_from(LANES))
     def a_chat_joins_the_session_of_another(self, one: str, other: str) -> None:
@@ -211,13 +218,14 @@ class JournalMachine(RuleBasedStateMachine):
         match claim:
             case None:
                 assert not resumable
-                assert not first
+                assert not first or lane in self.waiting
             case CommandClaim():
                 assert (claim.seq,) == first[0]
                 self.do(self._new_session, claim)
             case Busy(other):
                 assert other != lane
-                assert self.ask("SELECT 1 FROM turn WHERE lane = ? AND state = 'running'", other)
+                assert claim.waits == (other in self.waiting)
+                assert self.ask(f"SELECT 1 FROM turn WHERE lane = ? AND {LIVE}", other)
             case Claim():
                 assert claim.resumed == bool(resumable)
                 if not claim.resumed:
@@ -313,6 +321,49 @@ class JournalMachine(RuleBasedStateMachine):
         if EFFECTS[call.name] == "unsafe":
             assert self.effects[key] == 1
 
+    @precondition(lambda self: any(map(_planned, self.running.values())))
+    @rule(data=st.data())
+    def a_call_asks_a_person(self, data: st.DataObject) -> None:
+        """What ran beside it has ended: the turn rests."""
+        lane, running = self.turn(data, _planned)
+        if running.started & {call.id for call in running.calls}:
+            return
+        claim, call = running.claim, _planned(running)[0]
+        wish = Wish(claim.turn, call.id, claim.session, "chat:7", "shown", f"grant {self.number}")
+        known = self.do(approvals.known, wish)
+        key = (claim.turn, self._key(claim.turn, call))
+        assert (known.answer if isinstance(known, Answered) else known) == self.answered.get(key)
+        if known is not None:
+            return
+        self.do(approvals.put, wish, self._question(claim))
+        self.waiting[lane] = wish
+        del self.running[lane]
+
+    def _question(self, claim: Claim) -> Question:
+        self.number += 1
+        route = claim.messages[-1].route
+        return Question(
+            *(f"nonce {self.number}", 0, "do it", "do", {}, "why", route.lane, claim.session),
+            *("chat:7", "chat:7", route, self.now, self.now + 5),
+        )
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data(), state=st.sampled_from(("once", "session", "deny", "expired")))
+    def a_person_answers(self, data: st.DataObject, state: State) -> None:
+        self.settle(data.draw(st.sampled_from(sorted(self.waiting))), state)
+
+    def settle(self, lane: str, state: State) -> None:
+        wish = self.waiting.pop(lane)
+        before = self.ask("SELECT attempts FROM turn WHERE id = ?", wish.turn)
+        found = self.do(approvals.known, wish)
+        assert isinstance(found, Question)
+        self.do(approvals.settle, found, state, "chat:7", self.now)
+        call = ToolCall(wish.call_id, "", {}, "{}")
+        answer = state if state in ("once", "session") else "deny"
+        self.answered[wish.turn, self._key(wish.turn, call)] = answer
+        self.claim(lane)
+        assert self.ask("SELECT attempts FROM turn WHERE id = ?", wish.turn) == before
+
     @precondition(lambda self: any(map(_under_way, self.running.values())))
     @rule(data=st.data())
     def a_call_ends(self, data: st.DataObject) -> None:
@@ -363,8 +414,7 @@ class JournalMachine(RuleBasedStateMachine):
         answered = data.draw(st.sampled_from(self.finished))
         seq = data.draw(st.sampled_from(answered))
         live = self.ask(
-            "SELECT 1 FROM inbox JOIN turn ON turn.id = turn_id"
-            " WHERE seq = ? AND state = 'running'",
+            f"SELECT 1 FROM inbox JOIN turn ON turn.id = turn_id WHERE seq = ? AND {LIVE}",
             seq,
         )
         if not live:
@@ -422,7 +472,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     # The end of a process
 
-    @precondition(lambda self: self.running or self.sending)
+    @precondition(lambda self: self.running or self.sending or self.waiting)
     @rule()
     def the_process_is_killed(self) -> None:
         streaming = self.ask(
@@ -476,10 +526,19 @@ class JournalMachine(RuleBasedStateMachine):
             return
         for table in ("lane", "session"):
             assert not self.ask(
-                f"SELECT {table} FROM turn WHERE state = 'running' AND session IS NOT NULL"
+                f"SELECT {table} FROM turn WHERE {LIVE} AND session IS NOT NULL"
                 f" GROUP BY {table} HAVING count(*) > 1"
             )
         assert not self.ask("SELECT id FROM turn WHERE attempts > ? + 1", ATTEMPTS)
+
+    @invariant()
+    def a_turn_waits_as_long_as_its_question_is_open(self) -> None:
+        if not hasattr(self, "connection"):
+            return
+        waiting = self.ask("SELECT id, lane FROM turn WHERE state = 'waiting' ORDER BY id")
+        asked = "SELECT turn_id, lane FROM approval WHERE state = 'open' ORDER BY turn_id"
+        assert self.ask(asked) == waiting
+        assert {lane for _, lane in waiting} == set(self.waiting)
 
     @invariant()
     def a_lane_is_worked_off_in_order(self) -> None:
@@ -508,7 +567,7 @@ class JournalMachine(RuleBasedStateMachine):
             assert [n for (n,) in numbers] == list(range(1, len(numbers) + 1))
             messages = sessions.load_all(self.connection, session)
             assert is_valid(repair(messages))
-            if not self.ask("SELECT 1 FROM turn WHERE session = ? AND state = 'running'", session):
+            if not self.ask(f"SELECT 1 FROM turn WHERE session = ? AND {LIVE}", session):
                 assert is_valid(messages)
 
     @invariant()

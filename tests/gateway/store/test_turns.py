@@ -37,6 +37,14 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Con
     assert known["3"].is_error
 
 
+def test_what_a_stranger_wrote_cannot_be_replayed(db: Connection) -> None:
+    inbox.accept(db, Arrival("chat", "bot", 1.0), [Entry(said("let me in"), inbox.DENIED)])
+    ((seq,),) = db.execute("SELECT seq FROM inbox")
+    with pytest.raises(KoreError, match="not let in"):
+        turns.replay(db, seq)
+    assert not inbox.has_work(db, LANE)
+
+
 def test_results_are_known_by_the_newest_step_of_an_id(db: Connection) -> None:
     turn = planned(db)
     (session,) = db.execute("SELECT session FROM turn").fetchone()

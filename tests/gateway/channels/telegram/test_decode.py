@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.channels.telegram.decode import Bot, Press, Undecodable, decode
+from gateway.channels.telegram.decode import Bot, Undecodable, decode
 from gateway.messages import InboundMessage
 
 BOT = Bot(42, "KoreBot")
@@ -27,9 +27,7 @@ def message(
 
 
 def read(body: dict[str, Any], kind: str = "message") -> InboundMessage | None:
-    decoded = decode({"update_id": 1, kind: body}, BOT, "42", 123.0)
-    assert not isinstance(decoded, Press)
-    return decoded
+    return decode({"update_id": 1, kind: body}, BOT, "42", 123.0)
 
 
 def content(body: dict[str, Any]) -> str | None:
@@ -63,6 +61,22 @@ def test_only_a_forum_topic_is_a_thread() -> None:
     assert topic.thread_id == "3"
     assert reply is not None
     assert reply.thread_id is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}},
+        {"forward_date": 1},
+        {"external_reply": {"origin": {"type": "user"}}, "quote": {"text": "send it to me"}},
+    ],
+)
+def test_what_somebody_passes_on_is_marked(fields: dict[str, Any]) -> None:
+    passed_on, own = read(message(**fields)), read(message())
+    assert passed_on is not None
+    assert passed_on.forwarded
+    assert own is not None
+    assert not own.forwarded
 
 
 def test_the_text_replied_to_is_quoted_and_a_chosen_part_wins() -> None:
@@ -146,9 +160,18 @@ def test_anonymous_people_are_known_by_their_chat_not_by_the_shared_id() -> None
 
 def test_a_button_press_is_told_apart() -> None:
     query = {"id": "q1", "from": {"id": 9}, "data": "yes", "message": message()}
-    decoded = decode({"update_id": 1, "callback_query": query}, BOT, "42", 0.0)
-    assert isinstance(decoded, Press)
-    assert (decoded.id, decoded.chat_id, decoded.data) == ("q1", "7", "yes")
+    decoded = read(query, "callback_query")
+    assert decoded is not None
+    assert decoded.pressed
+    assert (decoded.event_id, decoded.chat_id, decoded.content) == ("q1", "7", "yes")
+    assert decoded.principal == "telegram:9"
+
+
+@pytest.mark.parametrize("shown", [None, {}, {"chat": {"id": 9, "type": "private"}, "date": 0}])
+def test_a_press_on_a_message_that_is_not_told_is_read_as_private(shown: object) -> None:
+    decoded = read({"id": "q1", "from": {"id": 9}, "message": shown}, "callback_query")
+    assert decoded is not None
+    assert (decoded.chat_id, decoded.private, decoded.content) == ("9", True, "")
 
 
 def test_lone_surrogates_become_storable() -> None:

@@ -149,6 +149,10 @@ def test_the_unfinished_end_of_a_stream_shows_no_marks() -> None:
         assert part is not None
         assert part.text.startswith("done")
         assert "*" not in part.text
+    # The end of code is no loose one: what it holds would become a link.
+    code = render_preview("see `https://a.example/x`")
+    assert code is not None
+    assert [entity.type for entity in code.entities] == ["code"]
     link = render_preview("see [the docs](https://exam")
     assert link is not None
     assert link.text == "see the docs"

@@ -1,0 +1,93 @@
+"""What an archive says it holds: entries, their names made safe, and how much is too much."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from agent.errors import ArchiveRefused
+from agent.security.names import folded, hidden_character
+from agent.security.paths import shown
+
+CHUNK_BYTES = 65_536
+# A megabyte of zeros packs into a thousand bytes and harms nobody.
+FREE_BYTES = 1_000_000
+_DEPTH = 32
+_COMPONENT_BYTES = 255
+_NAME_BYTES = 1024
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """`entries` counts files and folders; `ratio` bounds all that comes out by what went in."""
+
+    entries: int = 10_000
+    total_bytes: int = 256_000_000
+    file_bytes: int = 64_000_000
+    ratio: int = 100
+
+    def allowed_bytes(self, packed_bytes: int) -> int:
+        """How much an archive of this size may come to."""
+        return min(self.total_bytes, max(FREE_BYTES, self.ratio * packed_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file or folder. `chunks` are read to their end before the next entry is asked for."""
+
+    name: str
+    is_folder: bool
+    is_executable: bool = False
+    chunks: Iterator[bytes] = field(default_factory=lambda: iter(()))
+
+
+class Names:
+    """The names that were met so far: no two of them may be one file anywhere."""
+
+    def __init__(self, caps: Caps) -> None:
+        self._limit = caps.entries
+        self._seen: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
+
+    def take(self, entry: Entry) -> tuple[str, ...]:
+        """The entry's components. Raises ArchiveRefused for a name that is unsafe or taken."""
+        parts = _components(entry.name)
+        for end in range(1, len(parts) + 1):
+            self._add(parts[:end], end < len(parts) or entry.is_folder, entry.name)
+        if len(self._seen) > self._limit:
+            raise ArchiveRefused(f"The archive holds more than {self._limit:,} files and folders.")
+        return parts
+
+    def _add(self, parts: tuple[str, ...], is_folder: bool, name: str) -> None:
+        key = tuple(folded(part) for part in parts)
+        known = self._seen.get(key)
+        if known is None:
+            self._seen[key] = (parts, is_folder)
+        elif known != (parts, True) or not is_folder:
+            first = shown("/".join(known[0]))
+            raise ArchiveRefused(
+                f"The archive holds two entries for one name: {first} and {shown(name)}."
+            )
+
+
+def _components(name: str) -> tuple[str, ...]:
+    text = unicodedata.normalize("NFC", name)
+    if (hidden := hidden_character(text)) is not None:
+        raise _unsafe(name, f"it holds the character {hidden}, which cannot be seen")
+    if text.startswith("/") or _DRIVE.match(text):
+        raise _unsafe(name, "it is an absolute path")
+    if "\\" in text or ":" in text:
+        raise _unsafe(name, "it holds a backslash or a colon")
+    parts = tuple(part for part in text.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise _unsafe(name, "it leads out of its folder")
+    if any(part != part.rstrip(" .") for part in parts):
+        raise _unsafe(name, "a part of it ends in a dot or a blank")
+    longest = max((len(part.encode()) for part in parts), default=0)
+    if longest > _COMPONENT_BYTES or len(text.encode()) > _NAME_BYTES or len(parts) > _DEPTH:
+        raise _unsafe(name, "it is too long or too deep")
+    return parts
+
+
+def _unsafe(name: str, why: str) -> ArchiveRefused:
+    return ArchiveRefused(f"The archive holds an entry with an unsafe name: {shown(name)}; {why}.")

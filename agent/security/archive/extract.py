@@ -1,0 +1,141 @@
+"""Unpacks an archive into a new folder: all of it, or nothing."""
+
+import os
+import secrets
+import shutil
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from agent.errors import ArchiveRefused
+from agent.security.archive.entry import Caps, Entry, Names
+from agent.security.archive.tar import Tape, tar_entries
+from agent.security.archive.zip import MAGIC, zip_entries
+from agent.security.beneath import inner_folder, opened_folder
+from agent.security.paths import shown
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Headers, padding and notes of a tar, for each of its entries.
+_TAR_BYTES_PER_ENTRY = 4096
+
+
+def extract(archive: Path, target: Path, caps: Caps | None = None) -> tuple[str, ...]:
+    """Unpack a zip or a tar (plain, gzip, bzip2, xz) into `target`, which must not exist yet.
+
+    Only files and folders come out, below `target` and readable by this user alone. Returns the
+    names of the files. Raises ArchiveRefused; then nothing is left behind. Blocks: call it in a
+    thread. `target` is real: no part of it is a link.
+    """
+    with _explained(archive), archive.open("rb") as file:
+        return _Extraction(file, caps or Caps()).into(target)
+
+
+class _Extraction:
+    """One archive on its way to the disk."""
+
+    def __init__(self, file: BinaryIO, caps: Caps) -> None:
+        self._file = file
+        self._caps = caps
+        self._packed_bytes = os.fstat(file.fileno()).st_size
+        self._left = caps.allowed_bytes(self._packed_bytes)
+        self._names = Names(caps)
+
+    def into(self, target: Path) -> tuple[str, ...]:
+        """Written beside the target first: it appears by one rename."""
+        name = f".{secrets.token_hex(8)}.kore-new"
+        with opened_folder(target.parent, create=True) as above:
+            if _is_there(target.name, above):
+                raise ArchiveRefused(
+                    f"{target} exists already; archives are unpacked into a new one."
+                )
+            os.mkdir(name, 0o700, dir_fd=above)
+            try:
+                folder = inner_folder(name, above)
+                try:
+                    files = tuple(self._unpack(folder))
+                finally:
+                    os.close(folder)
+                os.rename(name, target.name, src_dir_fd=above, dst_dir_fd=above)
+            except BaseException:
+                shutil.rmtree(name, ignore_errors=True, dir_fd=above)
+                raise
+        return files
+
+    def _unpack(self, folder: int) -> Iterator[str]:
+        for entry in self._entries():
+            parts = self._names.take(entry)
+            if entry.is_folder:
+                os.close(_descend(folder, parts))
+            elif not parts:
+                raise ArchiveRefused(
+                    f"The archive holds a file without a name: {shown(entry.name)}."
+                )
+            else:
+                self._write(entry, parts, folder)
+                yield "/".join(parts)
+
+    def _entries(self) -> Iterator[Entry]:
+        start = self._file.read(4)
+        self._file.seek(0)
+        if start in MAGIC:
+            return zip_entries(self._file, self._packed_bytes, self._caps)
+        room = self._left + self._caps.entries * _TAR_BYTES_PER_ENTRY
+        return tar_entries(Tape(self._file, room))
+
+    def _write(self, entry: Entry, parts: tuple[str, ...], folder: int) -> None:
+        inner = _descend(folder, parts[:-1])
+        try:
+            mode = 0o700 if entry.is_executable else 0o600
+            fd = os.open(parts[-1], _NEW, mode, dir_fd=inner)
+        finally:
+            os.close(inner)
+        room = self._caps.file_bytes
+        with open(fd, "wb") as file:
+            for chunk in entry.chunks:
+                room -= len(chunk)
+                self._left -= len(chunk)
+                if room < 0 or self._left < 0:
+                    raise ArchiveRefused(
+                        f"The archive comes to more bytes than are unpacked: {shown(entry.name)}."
+                    )
+                file.write(chunk)
+
+
+def _descend(folder: int, parts: tuple[str, ...]) -> int:
+    """A descriptor of the folder `parts` below the open one; missing ones are made."""
+    fd = inner_folder(".", folder)
+    for part in parts:
+        try:
+            inner = inner_folder(part, fd, create=True)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def _explained(archive: Path) -> Iterator[None]:
+    """Turns what the libraries say about broken archives into one sentence."""
+    import lzma
+    import zlib
+    from tarfile import TarError
+    from zipfile import BadZipFile
+
+    broken = (lzma.LZMAError, zlib.error, TarError, BadZipFile, EOFError, ValueError, struct.error)
+    try:
+        yield
+    except (*broken, NotImplementedError, OverflowError, OSError) as exc:
+        text = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+        raise ArchiveRefused(
+            f"{archive.name} cannot be unpacked: {' '.join(text.split())[:200].rstrip('.')}."
+        ) from exc

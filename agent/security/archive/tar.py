@@ -1,0 +1,163 @@
+"""Tar archives, entry by entry, as a stream: plain, or packed by gzip, bzip2 or xz.
+
+https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+from agent.errors import ArchiveRefused
+from agent.security.archive.entry import CHUNK_BYTES, Entry
+from agent.security.paths import shown
+
+if TYPE_CHECKING:
+    from lzma import LZMADecompressor
+    from tarfile import TarInfo
+
+_BLOCK_BYTES = 512
+_NOTE_BYTES = 65_536
+_XZ_MEMORY_BYTES = 128_000_000
+# Told before a file, and changing nothing of it but its name.
+_PAX, _PAX_FOR_ALL, _LONG_NAME = b"x", b"g", b"L"
+_PLAIN = (b"0", b"\0", b"7")
+_FOLDER = b"5"
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Tape:
+    """What comes out of a packed tar, up to `limit_bytes`."""
+
+    def __init__(self, file: BinaryIO, limit_bytes: int) -> None:
+        self._source = _unpacked(file)
+        self._left = limit_bytes
+
+    def take(self, size_bytes: int) -> bytes:
+        """Exactly so many bytes. Raises ArchiveRefused when they are not there or too many."""
+        data = bytearray()
+        while len(data) < size_bytes:
+            piece = self._read(min(CHUNK_BYTES, size_bytes - len(data)))
+            if not piece:
+                raise ArchiveRefused("The archive is cut off.")
+            data += piece
+        return bytes(data)
+
+    def finish(self) -> None:
+        """Read to the end, where the checksum of the packing is."""
+        while self._read(CHUNK_BYTES):
+            pass
+
+    def _read(self, size_bytes: int) -> bytes:
+        data = self._source.read(size_bytes)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ArchiveRefused("The archive comes to more bytes than are unpacked.")
+        return data
+
+
+def tar_entries(tape: Tape) -> Iterator[Entry]:
+    """The files and folders of a tar. Raises ArchiveRefused, and what the unpackers raise."""
+    from tarfile import TarInfo
+
+    long_name: str | None = None
+    while any(block := tape.take(_BLOCK_BYTES)):
+        info = TarInfo.frombuf(block, "utf-8", "strict")
+        if info.size < 0:
+            raise ArchiveRefused("The archive is damaged: a size is negative.")
+        if info.type in (_PAX, _PAX_FOR_ALL, _LONG_NAME):
+            told = _told_name(info, _note(tape, info.size))
+            if told is not None and long_name is not None:
+                raise ArchiveRefused(f"The archive names {shown(told)} twice.")
+            long_name = told or long_name
+            continue
+        name = info.name if long_name is None else long_name
+        long_name = None
+        yield _entry(tape, info, name)
+        tape.take(-info.size % _BLOCK_BYTES)
+    tape.finish()
+
+
+def _entry(tape: Tape, info: "TarInfo", name: str) -> Entry:
+    if info.type == _FOLDER and not info.size:
+        return Entry(name, True)
+    if info.type not in _PLAIN:
+        raise ArchiveRefused(f"The archive holds a link or a special file: {shown(name)}.")
+    return Entry(name, False, bool(info.mode & 0o100), _chunks(tape, info.size))
+
+
+def _chunks(tape: Tape, left: int) -> Iterator[bytes]:
+    while left:
+        chunk = tape.take(min(left, CHUNK_BYTES))
+        left -= len(chunk)
+        yield chunk
+
+
+def _note(tape: Tape, size_bytes: int) -> bytes:
+    if size_bytes > _NOTE_BYTES:
+        raise ArchiveRefused("The archive is damaged: a note about a file is too long.")
+    note = tape.take(size_bytes)
+    tape.take(-size_bytes % _BLOCK_BYTES)
+    return note
+
+
+def _told_name(info: "TarInfo", note: bytes) -> str | None:
+    if info.type == _LONG_NAME:
+        return note.rstrip(b"\0").decode()
+    records = dict(_records(note))
+    # Sizes and maps of holes would make two readers see two different archives.
+    if any(key in ("size", "linkpath", "hdrcharset") or "sparse" in key for key in records):
+        raise ArchiveRefused("The archive is too unusual: it holds files of a size told twice.")
+    name = records.get("path")
+    if name is not None and info.type == _PAX_FOR_ALL:
+        raise ArchiveRefused("The archive gives one name to all of its files.")
+    return name
+
+
+def _records(note: bytes) -> Iterator[tuple[str, str]]:
+    """Records of the form `<length> <key>=<value>\\n`."""
+    while note:
+        digits, blank, _ = note[:16].partition(b" ")
+        length = int(digits) if digits.isdigit() else 0
+        record = note[len(digits) + 1 : length]
+        key, equals, value = record.partition(b"=")
+        if not (blank and equals and length <= len(note) and record.endswith(b"\n")):
+            raise ArchiveRefused("The archive is damaged: a note about a file cannot be read.")
+        yield key.decode(), value[:-1].decode()
+        note = note[length:]
+
+
+def _unpacked(file: BinaryIO) -> _Readable:
+    start = file.read(6)
+    file.seek(0)
+    if start.startswith(b"\x1f\x8b"):
+        import gzip
+
+        return cast(_Readable, gzip.GzipFile(fileobj=file))
+    if start.startswith(b"BZh"):
+        import bz2
+
+        return bz2.BZ2File(file)
+    if start == b"\xfd7zXZ\0":
+        import lzma
+
+        return _Xz(file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES))
+    return file
+
+
+class _Xz:
+    """An xz stream in bounded memory, which `lzma.LZMAFile` does not offer."""
+
+    def __init__(self, file: BinaryIO, decompressor: "LZMADecompressor") -> None:
+        self._file = file
+        self._decompressor = decompressor
+
+    def read(self, size: int, /) -> bytes:
+        while not self._decompressor.eof:
+            packed = self._file.read(CHUNK_BYTES) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not packed:
+                raise ArchiveRefused("The archive is cut off.")
+            if data := self._decompressor.decompress(packed, size):
+                return data
+        return b""

@@ -1,0 +1,174 @@
+"""Files and folders opened by the exact path that was checked, never through a link.
+
+A path is checked first and opened later; in between a folder of it may be swapped for a link.
+`openat2` (Linux 5.6) opens the whole path in one step and refuses links, `..` and the magic links
+of /proc. Where it is missing or forbidden, each component is opened by itself without following
+links, which comes to the same. https://man7.org/linux/man-pages/man2/openat2.2.html
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+# The same number on every architecture but alpha.
+_OPENAT2 = 437
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_RESOLVE = _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
+_TRIES = 8
+
+# Linux opens folders for passing through even where they cannot be listed.
+THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+# What the kernel shows as files, wherever it is mounted: linux/magic.h.
+_KERNEL_VIEWS = frozenset(
+    {
+        *(0x9FA0, 0x62656572, 0x1CD1, 0x64626720, 0x74726163),  # proc, sys, pts, debug, trace
+        *(0x73636673, 0xF97CFF8C, 0xCAFE4A11, 0x62656570),  # security, selinux, bpf, config
+        *(0x27E0EB, 0x63677270, 0x6E736673, 0x19800202),  # cgroup, cgroup2, namespaces, mqueue
+        *(0xDE5E81E4, 0x6165676C, 0x42494E4D, 0x65735543),  # efivar, pstore, binfmt_misc, fusectl
+    }
+)
+
+_Open = Callable[[int, str, int], int]
+_KindOf = Callable[[int], int]
+
+
+@contextmanager
+def opened_folder(path: Path, *, create: bool = False, flags: int = THROUGH) -> Iterator[int]:
+    """A descriptor of the folder `path`, which is absolute and holds neither links nor `..`.
+
+    With `create` missing folders are made. Raises OSError: ELOOP or ENOTDIR where something on
+    the way is a link, ENOENT where it is missing, EPERM in a view of the kernel such as /proc.
+    """
+    fd = _open_folder(path, create, flags)
+    try:
+        refuse_kernel_view(fd)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def inner_folder(name: str, folder: int, *, create: bool = False, flags: int = THROUGH) -> int:
+    """A descriptor of the folder `name`, one component, in the open `folder`. Raises OSError."""
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+    fd = os.open(name, flags, dir_fd=folder)
+    try:
+        refuse_kernel_view(fd)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def refuse_kernel_view(fd: int) -> None:
+    """Raises PermissionError when what is open belongs to the kernel: /proc, also elsewhere."""
+    kind_of = _kind_reader()
+    if kind_of is not None and kind_of(fd) in _KERNEL_VIEWS:
+        raise PermissionError(errno.EPERM, "it is a view of the kernel, not an ordinary file")
+
+
+def has_openat2() -> bool:
+    """Whether this kernel opens paths in one step for us; old container hosts forbid it."""
+    return _opener() is not None
+
+
+def _open_folder(path: Path, create: bool, flags: int) -> int:
+    relative = path.parts[1:]
+    if not path.is_absolute() or ".." in relative:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(path))
+    root = os.open(path.anchor, THROUGH)
+    try:
+        opener = _opener()
+        if opener is not None and relative:
+            try:
+                return opener(root, "/".join(relative), flags)
+            except FileNotFoundError:
+                if not create:
+                    raise
+        return _walk(root, relative, create, flags)
+    finally:
+        os.close(root)
+
+
+def _walk(root: int, parts: tuple[str, ...], create: bool, flags: int) -> int:
+    fd = os.open(".", THROUGH if parts else flags, dir_fd=root)
+    for number, part in enumerate(parts, 1):
+        try:
+            how = flags if number == len(parts) else THROUGH
+            inner = inner_folder(part, fd, create=create, flags=how)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+@cache
+def _opener() -> _Open | None:
+    """`openat2` as a function, tried once on the root folder."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    class How(ctypes.Structure):
+        _fields_ = (
+            ("flags", ctypes.c_uint64),
+            ("mode", ctypes.c_uint64),
+            ("resolve", ctypes.c_uint64),
+        )
+
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+
+    def open_beneath(folder: int, path: str, flags: int) -> int:
+        how = How(flags, 0, _RESOLVE)
+        name = os.fsencode(path)
+        for _ in range(_TRIES):
+            fd: int = syscall(
+                ctypes.c_long(_OPENAT2),
+                ctypes.c_long(folder),
+                ctypes.c_char_p(name),
+                ctypes.byref(how),
+                ctypes.c_size_t(ctypes.sizeof(how)),
+            )
+            if fd >= 0:
+                return fd
+            code = ctypes.get_errno()
+            if code not in (errno.EINTR, errno.EAGAIN):
+                break
+        raise OSError(code, os.strerror(code), path)
+
+    root = os.open("/", THROUGH)
+    try:
+        os.close(open_beneath(root, ".", THROUGH))
+    except OSError:
+        return None
+    finally:
+        os.close(root)
+    return open_beneath
+
+
+@cache
+def _kind_reader() -> _KindOf | None:
+    """A function that tells the magic number of an open file's file system."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs
+
+    def kind_of(fd: int) -> int:
+        # struct statfs begins with the number; it is 120 bytes long at most.
+        room = (ctypes.c_ulong * 32)()
+        if fstatfs(ctypes.c_int(fd), ctypes.byref(room)):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        return int(room[0]) & 0xFFFF_FFFF
+
+    return kind_of

@@ -1,0 +1,60 @@
+"""The grammar: what is fit to be parsed at all, and its syntax tree within a budget of time."""
+
+import re
+import time
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+# Longer lines are not parsed: whoever writes them must not keep everybody else waiting.
+LIMIT_CHARS = 10_000
+SHORT_BYTES = 300
+# Characters that may begin something; the work of the parser grows with them.
+MARKS = str.maketrans(dict.fromkeys('|&;()[]{}<>$`"\n'))
+MAX_MARKS = 2_000
+# What no honest line needs: controls, and characters that a person cannot see in an approval.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0"
+    "\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# A subscript is computed as an expression, also where it stands in quoted text.
+SUBSCRIPT = re.compile(r"(?<=[^\s;&|(\[!])\[[^\[\]]*(?:\$\(|`|\$\{)")
+
+
+@cache
+def _parser() -> "Parser":
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def syntax_tree(source: bytes, deadline: float) -> "Node | None":
+    """The root of the syntax tree, or None: the parser's repair of long errors takes seconds."""
+    parser = _parser()
+    if len(source) <= SHORT_BYTES:
+        return parser.parse(source).root_node
+
+    def give_up(_: int, has_error: bool) -> bool:
+        return has_error or time.monotonic() > deadline
+
+    try:
+        return parser.parse(lambda at, _: source[at:], progress_callback=give_up).root_node
+    except ValueError:
+        parser.reset()
+        return None
+
+
+def unreadable(text: str) -> str | None:
+    """Why `text` cannot be shown and parsed at all, or None."""
+    if len(text) > MAX_MARKS and len(text) - len(text.translate(MARKS)) > MAX_MARKS:
+        return "it is too long or too deep"
+    if (CONTROL if text.isascii() else UNSEEN).search(text):
+        return "it holds control or invisible characters"
+    if "[" in text and SUBSCRIPT.search(text):
+        return "a subscript may run a command"
+    return None

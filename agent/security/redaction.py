@@ -1,0 +1,161 @@
+"""Keeps exact values, in whatever spelling, out of everything that leaves."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TypeVar, cast, overload
+from urllib.parse import quote, quote_plus
+
+# A shorter one would blot out ordinary words.
+SHORTEST = 6
+STARS = "***"
+Data = TypeVar("Data")
+
+
+class Redactor:
+    """Replaces `values` by stars, also where they stand percent-encoded, in base64 (wherever in
+    the encoded bytes), in hexadecimal or escaped for JSON.
+
+    Values shorter than 6 characters are left alone. Without values it changes nothing.
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values = frozenset(value for value in values if len(value) >= SHORTEST)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._values)} values)"
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def also(self, values: Iterable[str]) -> "Redactor":
+        """One that knows these values too."""
+        return Redactor(self._values.union(values))
+
+    def clean(self, text: str) -> str:
+        """The text without them."""
+        # The search for each is many times faster than the pattern, which few texts ever need.
+        return self._pattern.sub(STARS, text) if self._occurs(text) else text
+
+    def clean_data(self, data: Data) -> Data:
+        """JSON values of any depth, each text in them cleaned; keys too."""
+        return cast(Data, _cleaned(data, self)) if self._values else data
+
+    def stream(self) -> "Stream":
+        """For a text that comes in pieces."""
+        return Stream(self)
+
+    @cached_property
+    def forms(self) -> tuple[str, ...]:
+        """Every spelling that is looked for, the longest first: none leaves a tail behind."""
+        found = {form for value in self._values for form in _forms(value)}
+        return tuple(sorted(found, key=lambda form: (-len(form), form)))
+
+    def settled(self, text: str) -> int:
+        """How much of `text`, from its start, means the same whatever comes behind it."""
+        cut = self._open_end(text, 0)
+        if not self._occurs(text):
+            return cut
+        for match in self._pattern.finditer(text):
+            if match.start() >= cut:
+                break
+            if match.end() > cut:
+                # Found whole, and cleaned as such: what is open can only begin behind it.
+                cut = self._open_end(text, match.end())
+        return cut
+
+    def _occurs(self, text: str) -> bool:
+        return bool(self.forms) and (
+            len(text) >= len(self.forms[-1]) and any(map(text.__contains__, self.forms))
+        )
+
+    def _open_end(self, text: str, begin: int) -> int:
+        """Where a value begins that the end of the text cuts in two."""
+        longest = len(self.forms[0]) - 1 if self.forms else 0
+        for at in range(max(begin, len(text) - longest), len(text)):
+            rest = text[at:]
+            if any(form.startswith(rest) for form in self._by_first.get(rest[0], ())):
+                return at
+        return len(text)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        # Literals only: no text can make it slow.
+        return re.compile("|".join(map(re.escape, self.forms)))
+
+    @cached_property
+    def _by_first(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for form in self.forms:
+            found.setdefault(form[0], []).append(form)
+        return found
+
+
+class Stream:
+    """A text in pieces, cleaned as it comes: what may be the start of a value is held back until
+    the next piece shows, at most the length of the longest spelling."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    @overload
+    def feed(self, piece: str) -> str: ...
+    @overload
+    def feed(self, piece: bytes) -> bytes: ...
+
+    def feed(self, piece: str | bytes) -> str | bytes:
+        """What is certain by now; a stream is fed either text or UTF-8 bytes, cut anywhere."""
+        if not self._redactor:
+            return piece
+        if isinstance(piece, bytes):
+            return self._feed(piece.decode("latin-1")).encode("latin-1")
+        return self._feed(piece)
+
+    def end(self) -> str:
+        """What was held back to the last; the stream is empty then."""
+        rest, self._held = self._held, ""
+        return self._redactor.clean(rest)
+
+    def _feed(self, piece: str) -> str:
+        text = self._held + piece
+        certain = self._redactor.settled(text)
+        self._held = text[certain:]
+        return self._redactor.clean(text[:certain])
+
+
+def _cleaned(data: object, redactor: Redactor) -> object:
+    match data:
+        case str():
+            return redactor.clean(data)
+        case dict():
+            return {_cleaned(key, redactor): _cleaned(v, redactor) for key, v in data.items()}
+        case list() | tuple():
+            return type(data)(_cleaned(item, redactor) for item in data)
+        case _:
+            return data
+
+
+def _forms(value: str) -> Iterator[str]:
+    """A value as programs spell it."""
+    raw = value.encode("utf-8", "surrogatepass")
+    plain = (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    for text in (*plain, raw.decode("latin-1")):
+        yield text
+        yield text.replace("/", "\\/")
+        yield json.dumps(text)[1:-1]
+    for safe in ("", "/", "/:"):
+        for encoded in (quote(raw, safe), quote_plus(raw, safe)):
+            yield encoded
+            yield re.sub("%..", lambda match: match[0].lower(), encoded)
+    yield raw.hex()
+    yield raw.hex().upper()
+    for offset in range(3):
+        # Characters at both ends also hold bits of their neighbours: they differ from text to text.
+        encoded = base64.b64encode(bytes(offset) + raw).decode().rstrip("=")
+        whole = (offset + len(raw)) * 8 // 6
+        core = encoded[-(-offset * 8 // 6) : whole]
+        yield core
+        yield core.replace("+", "-").replace("/", "_")

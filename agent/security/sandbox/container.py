@@ -1,0 +1,71 @@
+"""Commands in a container of their own, made by docker or podman; without network."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.sandbox import Job, Limits, Spawn
+from agent.security.sandbox import view
+
+_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """`program` is docker or podman, `image` one that is there already and has /bin/sh.
+
+    A command sees the programs of the image and the workspace; the socket of the container
+    service is never among it.
+    """
+
+    name: ClassVar[str] = "container"
+    confines: ClassVar[bool] = True
+    leads_out: ClassVar[bool] = False
+
+    program: str
+    image: str
+    limits: Limits = field(default_factory=Limits)
+
+    @contextmanager
+    def prepare(self, job: Job) -> Iterator[Spawn]:
+        """The command in a new container. Raises `ToolError`."""
+        if job.way_out is not None:
+            raise ToolError(load("sandbox/no_way_out"))
+        if ":" in str(job.workspace) or ":" in str(job.folder):
+            raise ToolError("A container cannot work in a folder with a colon in its name.")
+        if os.path.realpath(job.workspace) == "/":
+            raise ToolError("The whole file system cannot be a workspace; choose a folder.")
+        name = f"kore-exec-{secrets.token_hex(6)}"
+        env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
+        # A container outlives its client: when the pipe ends, it is killed by its name.
+        attended = ("/bin/sh", "-c", load("sandbox/attended"), "sh", self.program, name)
+        yield Spawn((*attended, *self.words(job, name)), env, Path("/"), supervised=True)
+
+    def words(self, job: Job, name: str) -> list[str]:
+        """What the program is told, without its name."""
+        workspace = os.path.realpath(job.workspace)
+        words = [
+            "run", "--rm", "--init", "--pull", "never", "--name", name,
+            "--network", "none", "--read-only", "--cap-drop", "ALL",
+            "--security-opt", "no-new-privileges", "--user", f"{os.geteuid()}:{os.getegid()}",
+            "--pids-limit", str(self.limits.processes), "--memory", str(self.limits.memory_bytes),
+            "--ulimit", f"fsize={self.limits.file_bytes}", "--ulimit", "core=0",
+            "--ulimit", f"nofile={self.limits.open_files}",
+            "--tmpfs", f"{view.TEMPORARY}:size={self.limits.file_bytes},mode=1777",
+            "--volume", f"{workspace}:{workspace}", "--workdir", str(job.folder),
+            "--env", f"HOME={view.TEMPORARY}", "--env", "LANG=C.UTF-8",
+        ]  # fmt: skip
+        # Frozen folders are hidden like the others: a source that is named by its path could be
+        # made a link to somewhere else meanwhile.
+        for path in (*job.closed, *job.masked, *job.frozen):
+            if path.is_dir() and not path.is_symlink():
+                words += ["--tmpfs", f"{path}:ro,size=4k"]
+            else:
+                words += ["--volume", f"/dev/null:{path}:ro"]
+        return [*words, self.image, "/bin/sh", "-c", job.command]

@@ -1,0 +1,25 @@
+"""The first program in a sandbox with hosts: hands a listener of its network out to Kore.
+
+Its text runs in the sandbox, `python -I -S -c TEXT CHANNEL PORT COMMAND`, and then it is the
+command: of itself it leaves nothing.
+"""
+
+import _socket
+import os
+import sys
+
+
+def main() -> None:
+    channel = _socket.socket(fileno=int(sys.argv[1]))
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", int(sys.argv[2])))
+    listener.listen(128)
+    given = listener.fileno().to_bytes(4, sys.byteorder)
+    channel.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
+    channel.close()
+    listener.close()
+    os.execv("/bin/sh", ["/bin/sh", "-c", sys.argv[3]])  # noqa: S606 - it is a shell
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Commands under rules of the kernel's Landlock and a seccomp filter, where namespaces are closed.
+
+The kernel's documentation: Documentation/userspace-api/landlock.rst, include/uapi/linux/landlock.h.
+"""
+
+import marshal
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.sandbox import Job, Limits, Spawn
+from agent.security.sandbox import view
+from agent.security.sandbox.seccomp import beside_landlock, program
+
+# Rights to files, bit by bit, and the version that brought them.
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_FIRST = (1 << 13) - 1
+_MAKE_DEVICES = (1 << 6) | (1 << 11)
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_SINCE = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_TCP, _TCP_SINCE = 0b11, 4
+_SCOPES, _SCOPES_SINCE = 0b11, 6
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+
+# No entry of /proc that tells of a process: such a rule would show them all.
+_FACTS = (
+    "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat",
+    "/proc/uptime", "/proc/version", "/proc/sys/kernel/osrelease", "/proc/sys/vm",
+    "/sys/devices/system/cpu", "/etc/passwd", "/etc/group", "/etc/hosts",
+)  # fmt: skip
+_DEVICES = {"/dev/full": True, "/dev/null": True, "/dev/zero": True}
+_DEVICES |= {"/dev/random": False, "/dev/urandom": False}
+
+_START = """\
+import sys
+sys.path.append(sys.argv[1])
+from agent.security.sandbox.launch import main
+main()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Landlock:
+    """`abi` is the version of Landlock to use, at most the kernel's; `python` starts the launcher.
+
+    A command sees the same files as under bubblewrap. It shares /proc (of which it can read
+    nothing about processes) and the process table with everybody, and cannot signal others.
+    Parts of the workspace cannot be taken out: `masked` and `frozen` are as open as the rest.
+    """
+
+    name: ClassVar[str] = "landlock"
+    confines: ClassVar[bool] = True
+
+    abi: int
+    limits: Limits = field(default_factory=Limits)
+    further: tuple[Path, ...] = ()
+    python: str = sys.executable
+
+    @property
+    def leads_out(self) -> bool:
+        """Before, nothing but the filter would keep a socket from connecting elsewhere."""
+        return self.abi >= _TCP_SINCE
+
+    @contextmanager
+    def prepare(self, job: Job) -> Iterator[Spawn]:
+        """The command behind its launcher. Raises `ToolError`."""
+        if os.geteuid() == 0:
+            raise ToolError(load("sandbox/root"))
+        if job.closed:
+            raise ToolError(load("sandbox/closed"))
+        if job.way_out is not None and not self.leads_out:
+            raise ToolError(load("sandbox/no_way_out"))
+        private = tempfile.mkdtemp(prefix="kore-exec-")
+        try:
+            reader, writer = os.pipe()
+            try:
+                with os.fdopen(writer, "wb") as file:
+                    file.write(marshal.dumps(self._plan(job, private)))
+                root = str(Path(__file__).parents[3])
+                argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
+                yield Spawn(argv, {}, Path("/"), (reader,), supervised=True)
+            finally:
+                os.close(reader)
+        finally:
+            _remove(private)
+
+    def _plan(self, job: Job, private: str) -> dict[str, Any]:
+        workspace = os.path.realpath(job.workspace)
+        if workspace == "/":
+            raise ToolError("The whole file system cannot be a workspace; choose a folder.")
+        env = view.environment(os.environ, private, view.programs(self.further))
+        proxy = None if job.way_out is None else job.way_out.listener()
+        if proxy is not None:
+            env |= view.proxied(proxy[0])
+        return {
+            "command": job.command,
+            "folder": str(job.folder),
+            "environment": {**env, "TMPDIR": private},
+            "writable": [workspace, private],
+            "proxy": proxy,
+            "rules": self._rules(workspace, private),
+            "handled": (self._all, _TCP if self.abi >= _TCP_SINCE else 0, self._scopes),
+            "filter": program(beside_landlock(self.abi, connects=proxy is not None)),
+            "processes": self.limits.processes,
+            "limits": [
+                ("RLIMIT_CORE", 0),
+                ("RLIMIT_NOFILE", self.limits.open_files),
+                ("RLIMIT_FSIZE", self.limits.file_bytes),
+                ("RLIMIT_DATA", self.limits.memory_bytes),
+            ],
+        }
+
+    @property
+    def _all(self) -> int:
+        """Every right to files that this version knows; what is not granted is denied."""
+        return _FIRST | sum(bit for since, bit in _SINCE.items() if self.abi >= since)
+
+    @property
+    def _scopes(self) -> int:
+        return _SCOPES if self.abi >= _SCOPES_SINCE else 0
+
+    def _rules(self, workspace: str, private: str) -> list[tuple[str, int]]:
+        writable = self._all & ~_MAKE_DEVICES
+        rules = [(path, writable) for path in (workspace, private)]
+        rules += [(str(path), _READ) for path in view.programs(self.further)]
+        rules += [(path, _READ_FILE | _READ_DIR) for path in (*view.CONFIGURATION, *_FACTS)]
+        rules += [
+            (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()
+        ]
+        return [
+            (path, rights & (self._all if os.path.isdir(path) else self._all & _ON_FILES))
+            for path, rights in rules
+            if os.path.exists(path)
+        ]
+
+
+def kernel_abi() -> int:
+    """The kernel's version of Landlock; 0 without it (also when it is built in and not enabled)."""
+    import ctypes
+
+    # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), the same number everywhere.
+    found: int = ctypes.CDLL(None).syscall(444, None, 0, 1)
+    return max(0, found)
+
+
+def _remove(folder: str) -> None:
+    """Remove what a command left, also where it took its own rights away."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.exists(folder):
+        for path, folders, _ in os.walk(folder):
+            for name in folders:
+                with suppress(OSError):
+                    os.chmod(os.path.join(path, name), 0o700, follow_symlinks=False)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,193 @@
+"""Seccomp filters, put together by hand: which system calls a confined command may not make.
+
+A program is an array of `struct sock_filter` (linux/filter.h) over `struct seccomp_data`
+(linux/seccomp.h); both architectures are little-endian.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
+
+_LOAD, _AND = 0x20, 0x54
+_EQUAL, _AT_LEAST = 0x15, 0x35
+_RETURN = 0x06
+_ALLOW, _ASK, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
+_NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
+_X32 = 0x40000000
+
+_NEW_NAMESPACES = 0x7E020000
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_STREAM, _SEQPACKET = 1, 5
+_TCP = 6
+_FAST_OPEN = 0x20000000
+_TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
+
+# Programs that ask for one of these know what to do on a kernel that is too old for it.
+_MISSING = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+_FORBIDDEN = (
+    "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime",
+    "delete_module", "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick",
+    "init_module", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl",
+    "listmount", "lookup_dcookie", "migrate_pages", "modify_ldt", "mount", "mount_setattr",
+    "move_mount", "move_pages", "name_to_handle_at", "open_by_handle_at", "open_tree",
+    "open_tree_attr", "perf_event_open", "pidfd_getfd", "pivot_root", "process_madvise",
+    "process_mrelease", "process_vm_readv", "process_vm_writev", "ptrace", "quotactl",
+    "quotactl_fd", "reboot", "request_key", "setdomainname", "sethostname", "setns",
+    "settimeofday", "statmount", "swapoff", "swapon", "syslog", "umount2", "unshare", "uselib",
+    "userfaultfd", "vhangup",
+)  # fmt: skip
+# Ways to other processes of the same user that a namespace closes and Landlock does not.
+_SHARED = ("mq_open", "msgget", "semget", "shmat", "shmget")
+_OF_A_PROCESS = (
+    "prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
+)  # fmt: skip
+# PRIO_PROCESS and IOPRIO_WHO_PROCESS; the others mean whole groups and users.
+_OF_KINDS = {"setpriority": 0, "ioprio_set": 1}
+# What Landlock does not govern: of any file of this user, by its path.
+_ASKED = ("chmod", "fchmodat", "fchmodat2", "utimensat")
+_OWNERS = ("chown", "fchownat", "futimesat", "lchown", "utime", "utimes")
+_ATTRIBUTES = (
+    "file_setattr", "lremovexattr", "lsetxattr", "removexattr", "removexattrat", "setxattr",
+    "setxattrat",
+)  # fmt: skip
+_SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill", "tkill")
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Looks at one argument: masked, it must be (`only`) or must not be (`never`) one of these."""
+
+    call: str
+    argument: int
+    kind: Literal["only", "never"]
+    values: tuple[int, ...]
+    mask: int = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a filter forbids, beside the calls that every filter forbids.
+
+    `absent` are refused as if the file system did not know them; about `asked` a process decides
+    that listens to the filter.
+    """
+
+    forbidden: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    tests: tuple[Test, ...] = ()
+
+
+_ALWAYS = (
+    Test("ioctl", 1, "never", (_TIOCSTI, _TIOCLINUX)),
+    Test("clone", 0, "only", (0,), _NEW_NAMESPACES),
+)
+
+NAMESPACED = Rules(
+    tests=(Test("socket", 0, "only", (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)),),
+)
+
+
+# Sockets that can do nothing but connect, about which is asked. To send with MSG_FASTOPEN is to
+# connect, too.
+_CONNECTING = (
+    Test("socket", 0, "only", (_AF_INET,)),
+    Test("socket", 1, "only", (_STREAM,), 0xF),
+    Test("socket", 2, "only", (0, _TCP)),
+    Test("sendto", 3, "only", (0,), _FAST_OPEN),
+    Test("sendmsg", 2, "only", (0,), _FAST_OPEN),
+    Test("sendmmsg", 3, "only", (0,), _FAST_OPEN),
+)
+
+
+def beside_landlock(abi: int, *, connects: bool = False) -> Rules:
+    """What Landlock of this version leaves open: sockets, shared memory, other processes.
+
+    With `connects` a command may make connections of TCP, each of which is asked about.
+    """
+    # A pair of stream sockets is a pipe; one of datagrams could be turned to another address.
+    pipes = (
+        Test("socketpair", 0, "only", (_AF_UNIX,)),
+        Test("socketpair", 1, "only", (_STREAM, _SEQPACKET), 0xF),
+    )
+    own = (
+        *(Test(call, 0, "only", (0,)) for call in _OF_A_PROCESS),
+        *(Test(call, 0, "only", (kind,)) for call, kind in _OF_KINDS.items()),
+        *(Test(call, 1, "only", (0,)) for call in _OF_KINDS),
+    )
+    forbidden: tuple[str, ...] = (*_SHARED, *_OWNERS)
+    forbidden += ("bind", "listen") if connects else ("socket",)
+    tests: tuple[Test, ...] = (*pipes, *own, *(_CONNECTING if connects else ()))
+    asked = (*_ASKED, "connect") if connects else _ASKED
+    if abi < 3:
+        forbidden += ("truncate",)
+    if abi < 6:
+        # Before signals could be scoped: to the own group only.
+        signals = (
+            Test("kill", 0, "only", (0,)),
+            Test("fcntl", 1, "never", (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX)),
+            Test("ioctl", 1, "never", (_FIOSETOWN, _SIOCSPGRP)),
+        )
+        forbidden += _SIGNALS
+        tests += signals
+    return Rules(forbidden, _ATTRIBUTES, asked, tests)
+
+
+@cache
+def program(rules: Rules, machine: str | None = None) -> bytes:
+    """The filter, ready for the kernel. Raises `KeyError` for an unknown kind of machine."""
+    machine = machine or os.uname().machine
+    column = list(ARCHITECTURES).index(machine) if machine in ARCHITECTURES else -1
+    out = [
+        _step(_LOAD, _ARCH_AT),
+        _step(_EQUAL, ARCHITECTURES[machine], 1, 0),
+        _refuse(errno.ENOSYS),
+        _step(_LOAD, _NUMBER_AT),
+    ]
+    if machine == "x86_64":
+        out += [_step(_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS)]
+    answers = (
+        (_MISSING, _ERRNO | errno.ENOSYS),
+        ((*_FORBIDDEN, *rules.forbidden), _ERRNO | errno.EPERM),
+        (rules.absent, _ERRNO | errno.EOPNOTSUPP),
+        (rules.asked, _ASK),
+    )
+    for names, answer in answers:
+        for number in _numbers(names, column):
+            out += [_step(_EQUAL, number, 0, 1), _step(_RETURN, answer)]
+    for test in (*_ALWAYS, *rules.tests):
+        for number in _numbers((test.call,), column):
+            block = _block(test)
+            out += [_step(_EQUAL, number, 0, len(block)), *block]
+    return b"".join([*out, _step(_RETURN, _ALLOW)])
+
+
+def _block(test: Test) -> Sequence[bytes]:
+    """Refuse, or load the number of the call again and go on."""
+    steps = [_step(_LOAD, _ARGUMENTS_AT + 8 * test.argument), _step(_AND, test.mask)]
+    for left, value in zip(range(len(test.values) - 1, -1, -1), test.values, strict=True):
+        # Past the values that are left; then stands the refusal.
+        if test.kind == "only":
+            steps.append(_step(_EQUAL, value, left + 1, 0))
+        else:
+            steps.append(_step(_EQUAL, value, left, int(left == 0)))
+    return [*steps, _refuse(errno.EPERM), _step(_LOAD, _NUMBER_AT)]
+
+
+def _numbers(names: Iterable[str], column: int) -> list[int]:
+    return [number for name in names if (number := NUMBERS[name][column]) is not None]
+
+
+def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, yes, no, value)
+
+
+def _refuse(code: int) -> bytes:
+    return _step(_RETURN, _ERRNO | code)

@@ -1,0 +1,83 @@
+"""Shell words: what the program would receive for a piece of source text."""
+
+import re
+
+# Text that means itself wherever it stands.
+PLAIN = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
+PIECES = re.compile(
+    r"'(?P<raw>[^']*)'"
+    r"|\$?\"(?P<double>(?:[^\"\\]|\\.)*)\""
+    r"|\$'(?P<ansi>(?:[^'\\]|\\.)*)'"
+    r"|\\(?P<escaped>.)"
+    r"|(?P<bare>[^'\"\\$`|&;<>() \t\n]+|\$(?![A-Za-z0-9_{(@*#?$!'\"-]))",
+    re.DOTALL,
+)
+EXPANDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$[A-Za-z0-9_{(@*#?$!-]|`)")
+BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}?")
+GLOB = re.compile(r"[*?\[]")
+DOUBLE_ESCAPE = re.compile(r"\\([$`\"\\\n])")
+ANSI_ESCAPE = re.compile(
+    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
+    re.DOTALL,
+)
+ANSI_LETTERS = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
+    "v": "\v",
+}  # fmt: skip
+
+
+def literal(text: str) -> str | None:
+    """The value of the word written as `text`, quotes and escapes resolved.
+
+    None where the shell computes it: variables, substitutions, braces. A tilde and the wildcards
+    of a file pattern are left as they stand.
+    """
+    if PLAIN.fullmatch(text):
+        return text
+    value: list[str] = []
+    at = 0
+    for piece in PIECES.finditer(text):
+        part = _value(piece)
+        if part is None or piece.start() != at:
+            return None
+        value.append(part)
+        at = piece.end()
+    return "".join(value) if at == len(text) else None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether the word written as `text` has a wildcard outside of quotes."""
+    if not GLOB.search(text):
+        return False
+    return any(GLOB.search(piece["bare"] or "") for piece in PIECES.finditer(text))
+
+
+def _value(piece: re.Match[str]) -> str | None:
+    kind = piece.lastgroup
+    text = piece[kind] if kind else ""
+    if kind == "double":
+        return None if EXPANDS.search(text) else DOUBLE_ESCAPE.sub(_unescaped, text)
+    if kind == "ansi":
+        # A NUL ends the string, as in C.
+        return ANSI_ESCAPE.sub(_ansi, text).partition("\0")[0]
+    if kind == "escaped":
+        return "" if text == "\n" else text
+    if kind == "bare" and "{" in text and BRACES.search(text):
+        return None
+    return text
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "" if match[1] == "\n" else match[1]
+
+
+def _ansi(match: re.Match[str]) -> str:
+    octal, hexa, short, wide, control, letter = match.groups()
+    if octal:
+        return chr(int(octal, 8) & 0xFF)
+    if code := hexa or short or wide:
+        number = int(code, 16)
+        return chr(number) if number < 0x110000 else "\ufffd"
+    if control:
+        return chr(ord(control) & 0x1F)
+    return ANSI_LETTERS.get(letter, letter if letter in "\\'\"?" else "\\" + letter)

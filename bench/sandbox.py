@@ -1,0 +1,58 @@
+"""What it costs to start a command in each sandbox, against a bare `sh -c true`."""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.errors import ConfigError
+from agent.sandbox import Job, Sandbox
+from agent.security.sandbox.choice import ORDER, Wishes, choose
+from agent.security.sandbox.none import Unconfined
+from agent.tools.process import run
+from bench.figure import Figure, sampled
+from bench.process import environ, wall_ms
+
+RUNS = 31
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="kore-bench-") as folder:
+        home, workspace = Path(folder), Path(folder) / "workspace"
+        workspace.mkdir()
+        taken: dict[str, list[float]] = {"bare": []}
+        boxes: dict[str, Sandbox] = {"none": Unconfined()}
+        for name in ORDER:
+            try:
+                boxes[name] = (await asyncio.to_thread(choose, Wishes(name), home)).sandbox
+            except ConfigError:
+                continue  # not on this machine
+        kept: list[float] = []
+        for n in range(RUNS + 1):
+            # In turns, so that a busy moment of the machine falls on all of them.
+            bare = wall_ms(["sh", "-c", "true"], environ(), workspace)
+            times = {name: await _start_ms(box, workspace) for name, box in boxes.items()}
+            began = time.perf_counter()
+            choose(Wishes(), home)
+            kept_ms = (time.perf_counter() - began) * 1000
+            if n:
+                taken["bare"].append(bare)
+                kept.append(kept_ms)
+                for name, elapsed_ms in times.items():
+                    taken.setdefault(name, []).append(elapsed_ms)
+    median = statistics.median(taken.pop("bare"))
+    figures = [
+        sampled(f"sh -c true in {name}", "ms", samples, bare=median)
+        for name, samples in taken.items()
+    ]
+    return [*figures, sampled("choosing a sandbox that was tried", "ms", kept, goal=2)]
+
+
+async def _start_ms(box: Sandbox, workspace: Path) -> float:
+    began = time.perf_counter()
+    with box.prepare(Job("true", workspace, workspace)) as spawn:
+        ended = await run(spawn, 10, lambda data: None)
+    assert ended.code == 0, f"{box.name} ended with {ended.code}"
+    return (time.perf_counter() - began) * 1000

@@ -1,0 +1,57 @@
+"""How much of a call's arguments the audit log keeps."""
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from agent.security.audit import AuditLevel
+
+_CUT_CHARS = 200
+# Arguments of which a summary shows the beginning; of any other text only the length.
+_TELLING = frozenset(
+    {"path", "file_path", "filename", "folder", "workdir", "cwd", "command", "url", "host"}
+    | {"query", "pattern", "glob", "name", "operation", "action", "chat", "who", "role", "mode"}
+)
+
+
+class Abridge:
+    """Arguments as a level wants them, without secrets: `clean` takes those out of every text."""
+
+    def __init__(self, level: AuditLevel, clean: Callable[[str], str]) -> None:
+        self._level = level
+        self._clean = clean
+
+    def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        if self._level == "full":
+            return {self.text(name): self._whole(value) for name, value in params.items()}
+        return {self.text(name): self._short(name, value) for name, value in params.items()}
+
+    def _whole(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                return {self.text(str(name)): self._whole(one) for name, one in value.items()}
+            case list() | tuple():
+                return [self._whole(one) for one in value]
+            case None | bool() | int():
+                return value
+            case float() if isfinite(value):
+                return value
+            case _:
+                return self.text(str(value))
+
+    def _short(self, name: str, value: Any) -> Any:
+        match value:
+            case str() if name in _TELLING:
+                text = self.text(value)
+                return text if len(text) <= _CUT_CHARS else f"{text[:_CUT_CHARS]}…"
+            case str():
+                return f"({len(value):,} characters)"
+            case Mapping() | list() | tuple():
+                return f"({len(value):,} items)"
+            case _:
+                return self._whole(value)
+
+    def text(self, text: str) -> str:
+        return self._clean(text)

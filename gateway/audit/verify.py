@@ -1,0 +1,139 @@
+"""Whether the trail is what was written: finds cuts, edits, moved lines and missing files."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.audit.trail import (
+    GENESIS,
+    HEAD,
+    Head,
+    Unreadable,
+    full_file,
+    is_repair,
+    numbered,
+    open_files,
+    read_head,
+    unseal,
+)
+
+_MOST_FAULTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it was written. `line` counts from 1; 0 is the file as a whole."""
+
+    file: str
+    line: int
+    what: str
+
+
+@dataclass(slots=True)
+class Report:
+    """`newer` entries are behind the head: a writer is at work, or was killed.
+
+    `head` is the hash of the newest entry: kept elsewhere, it proves later that nothing up to
+    there was made anew. `known` says whether the hash that was asked for stands in the trail.
+    `repairs` are what writers noted at their start: a line that a kill had cut, a lost head.
+    """
+
+    entries: int = 0
+    files: int = 0
+    newer: int = 0
+    head: str = GENESIS
+    known: bool | None = None
+    repairs: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def blame(self, path: Path, line: int, what: str) -> None:
+        if len(self.faults) < _MOST_FAULTS:
+            self.faults.append(Fault(path.name, line, what))
+
+
+def verify(folder: Path, expected: str | None = None) -> Report:
+    """Read every file against the chain and the head. Raises `AuditError` for unreadable files.
+
+    `expected` is the hash of an entry that must still be there.
+    """
+    report = Report(known=None if expected is None else expected == GENESIS)
+    # The head first: what is written meanwhile is behind it.
+    head = _head(folder, report)
+    with ExitStack() as stack:
+        files = open_files(folder, stack)
+        if head is not None:
+            _check_files(folder, head, report)
+            files = [(path, file) for path, file in files if path not in _given_up(folder, head)]
+        if head is None and files:
+            report.blame(folder / HEAD, 0, "is missing: a cut at the end would not show")
+        walk = _Walk(head, report, expected)
+        for path, file in files:
+            report.files += 1
+            for n, line in enumerate(file, start=1):
+                walk.step(path, n, line)
+        walk.end(files[-1][0] if files else folder / HEAD)
+    return report
+
+
+def _head(folder: Path, report: Report) -> Head | None:
+    try:
+        return read_head(folder)
+    except Unreadable:
+        report.blame(folder / HEAD, 0, "is damaged")
+        return None
+
+
+def _given_up(folder: Path, head: Head) -> set[Path]:
+    return {path for number, path in numbered(folder).items() if number < head.oldest}
+
+
+def _check_files(folder: Path, head: Head, report: Report) -> None:
+    there = numbered(folder)
+    for number in range(head.oldest, head.number):
+        if number not in there:
+            report.blame(full_file(folder, number), 0, "is missing")
+
+
+class _Walk:
+    """One pass over all lines, oldest first."""
+
+    def __init__(self, head: Head | None, report: Report, expected: str | None) -> None:
+        self._head = head
+        self._report = report
+        self._expected = expected
+        # Without a head nobody knows what came before the oldest file.
+        self._previous = head.oldest_prev if head else None
+        self._count = head.oldest_count if head else 0
+
+    def step(self, path: Path, n: int, line: bytes) -> None:
+        report, head = self._report, self._head
+        if head is not None and self._count >= head.count and not line.endswith(b"\n"):
+            return  # being written just now, or cut by a kill; the next start mends it
+        self._count += 1
+        report.entries += 1
+        try:
+            entry = unseal(line)
+        except Unreadable as exc:
+            report.blame(path, n, str(exc))
+            self._previous = None
+            return
+        if self._previous is not None and entry["prev_hash"] != self._previous:
+            report.blame(path, n, "does not follow the entry before it: some were cut or moved")
+        self._previous = report.head = entry["hash"]
+        if is_repair(entry):
+            report.repairs.append(entry["reason"])
+        if self._expected == entry["hash"]:
+            report.known = True
+        if head is not None and self._count == head.count and entry["hash"] != head.hash:
+            report.blame(path, n, "is not the entry that was written last")
+
+    def end(self, last: Path) -> None:
+        head = self._head
+        if head is None:
+            return
+        if self._count < head.count:
+            missing = head.count - self._count
+            self._report.blame(
+                last, 0, f"{missing:,} entries are missing: {head.count:,} were written"
+            )
+        self._report.newer = max(0, self._count - head.count)

@@ -1,0 +1,175 @@
+"""The limits on spending, as the configuration and a message's options set them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from agent.providers.prices import tariff_of
+from agent.providers.routing import ModelConfig
+from agent.spending import NANO, Charge, Spent, dollars
+from gateway.settings.schema import LimitsSection
+from gateway.store.spending import Payer, Totals
+
+WARN_AT_PERCENT = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of this machine's clock. `began` is Unix time, `ends` in words."""
+
+    name: str
+    began: float
+    ends: str
+
+    @classmethod
+    def of(cls, now: float) -> "Day":
+        moment = datetime.fromtimestamp(now).astimezone()
+        start = datetime(moment.year, moment.month, moment.day)
+        end = start + timedelta(days=1)
+        words = f"at midnight ({end.astimezone():%Y-%m-%d %H:%M %Z})"
+        return cls(f"{start:%Y-%m-%d}", start.timestamp(), words)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """One limit, for one payer and now: `most` in nano-dollars, or in tokens.
+
+    `scope` (a turn, a session, a chat) and `period` (a day) tell one occasion from another; `of`
+    picks the sum that it is about.
+    """
+
+    key: str
+    most: int
+    what: str
+    ends: str
+    of: Callable[[Totals], Spent]
+    scope: str = ""
+    period: str = ""
+    money: bool = True
+
+    @property
+    def is_of_a_day(self) -> bool:
+        """Then turns that run at the same time share it, and the owner wants to know."""
+        return bool(self.period)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.key, self.scope, self.period
+
+    def used(self, totals: Totals) -> int:
+        spent = self.of(totals)
+        return spent.nano if self.money else spent.usage.input + spent.usage.output
+
+    def forbids(self, used: int, estimate: Charge) -> bool:
+        """Whether a call that uses at least this much would go beyond it."""
+        if not self.money:
+            return used + estimate.usage.input + estimate.usage.output > self.most
+        if estimate.nano is None:
+            # Nobody knows what it costs: it may not be made once nothing is left.
+            return used >= self.most
+        return estimate.nano > 0 and used + estimate.nano > self.most
+
+    def is_near(self, used: int) -> bool:
+        return used > 0 and used * 100 >= self.most * WARN_AT_PERCENT
+
+    def is_reached(self, used: int) -> bool:
+        return used > 0 and used >= self.most
+
+    def amount(self, value: int) -> str:
+        return dollars(value) if self.money else f"{value:,} tokens"
+
+    def warning(self, used: int) -> str:
+        return (
+            f"{self.amount(used)} of {self.amount(self.most)} {self.what} is used. "
+            f"This limit ends {self.ends}."
+        )
+
+    def refusal(self, used: int, estimate: Charge) -> str:
+        need = estimate.nano if self.money else estimate.usage.input + estimate.usage.output
+        next_call = f", and the next call needs at least {self.amount(need)}" if need else ""
+        return (
+            f"I stopped here, before asking the model: the limit of {self.amount(self.most)} "
+            f"{self.what} is reached. {self.amount(used)} is used{next_call}. "
+            f"It ends {self.ends}."
+        )
+
+
+def caps(
+    limits: LimitsSection, payer: Payer, day: Day, max_cost_usd: float | None = None
+) -> Iterator[Cap]:
+    """The limits that hold for a payer, the narrowest first."""
+    tokens = limits.tokens_per_turn
+    if tokens is not None:
+        yield replace(_turn(payer, tokens), key="tokens_per_turn", money=False)
+    for usd in (max_cost_usd, limits.cost_per_turn_usd):
+        if usd is not None:
+            yield _turn(payer, _nano(usd))
+    if limits.cost_per_session_usd is not None:
+        yield Cap(
+            key="cost_per_session_usd",
+            most=_nano(limits.cost_per_session_usd),
+            scope=payer.session,
+            what="for one conversation",
+            ends="with /new",
+            of=lambda totals: totals.session,
+        )
+    if limits.cost_per_chat_day_usd is not None:
+        yield Cap(
+            key="cost_per_chat_day_usd",
+            most=_nano(limits.cost_per_chat_day_usd),
+            scope=payer.chat,
+            period=day.name,
+            what="for this chat today",
+            ends=day.ends,
+            of=lambda totals: totals.chat,
+        )
+    if limits.cost_per_day_usd is not None:
+        yield Cap(
+            key="cost_per_day_usd",
+            most=_nano(limits.cost_per_day_usd),
+            period=day.name,
+            what="for all chats today",
+            ends=day.ends,
+            of=lambda totals: totals.day,
+        )
+
+
+def _turn(payer: Payer, most: int) -> Cap:
+    return Cap(
+        key="cost_per_turn_usd",
+        most=most,
+        scope=str(payer.turn),
+        what="for one message",
+        ends="with your next message",
+        of=lambda totals: totals.turn,
+    )
+
+
+def _nano(usd: float) -> int:
+    return round(usd * NANO)
+
+
+def has_money_limits(limits: LimitsSection) -> bool:
+    return any(
+        usd is not None
+        for usd in (
+            limits.cost_per_turn_usd,
+            limits.cost_per_session_usd,
+            limits.cost_per_chat_day_usd,
+            limits.cost_per_day_usd,
+        )
+    )
+
+
+def unenforceable(limits: LimitsSection, model: ModelConfig) -> str | None:
+    """Why the limits on money cannot hold for a model, if they cannot."""
+    if not has_money_limits(limits) or tariff_of(model).price is not None:
+        return None
+    return unpriced(f"{model.vendor}/{model.model_id}")
+
+
+def unpriced(model: str) -> str:
+    return (
+        f"The price of {model} is not known: limits on money cannot hold for it. Set"
+        " price_input_usd and price_output_usd in model_list, or limits.tokens_per_turn."
+    )

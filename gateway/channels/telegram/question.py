@@ -1,0 +1,99 @@
+"""A question to a person as one Telegram message: what would happen, in code, with buttons."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.channels.telegram.render import REPEAT_NOTE
+from gateway.channels.telegram.split import LIMIT_UNITS
+from gateway.channels.telegram.utf16 import mend, units
+from gateway.messages import Entity, OutboundPart
+from gateway.question import Question, choices
+from gateway.visible import exact
+
+# The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
+_CODE_UNITS = LIMIT_UNITS - 1300 - units(REPEAT_NOTE)
+_LINE_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    text: str
+    style: str | None = None
+    language: str | None = None
+
+
+def show(question: Question, decided: str | None = None) -> OutboundPart:
+    """The question with its buttons; `decided` says what came of it, and takes their place.
+
+    What does not fit is left out in the middle and said so; then only "once" can be allowed.
+    """
+    code, language = _subject(question)
+    cut = _cut(code)
+    pieces = [*_pieces(question, cut, language)]
+    if cut != code:
+        pieces.append(_Piece("\n⚠️ This is not all of it: the middle did not fit here."))
+    if decided:
+        pieces.append(_Piece(f"\n\n{exact(decided)[:_LINE_CHARS]}", "bold"))
+        return _part(pieces)
+    part = _part(pieces)
+    return OutboundPart(part.text, part.entities, choices(question.nonce, whole=cut == code))
+
+
+def _pieces(question: Question, code: str, language: str | None) -> Iterator[_Piece]:
+    yield _Piece(f"🔐 Question {question.number}: {exact(question.title)}", "bold")
+    if question.folder:
+        yield _Piece(f"\nin {exact(question.folder)[:_LINE_CHARS]}")
+    yield _Piece("\n")
+    yield _Piece(code, "pre", language)
+    yield _Piece(f"\n{exact(question.reason)[:_LINE_CHARS]}")
+    if question.asker != question.principal:
+        yield _Piece(f"\nAsked for by {exact(question.asker)[:_LINE_CHARS]}")
+
+
+def _subject(question: Question) -> tuple[str, str | None]:
+    """Exactly what would happen, every character visible, and the language it is in."""
+    arguments = dict(question.arguments)
+    if question.command is not None:
+        others = {name: value for name, value in arguments.items() if value != question.command}
+        code, language = question.command + _told(others), "bash"
+    elif question.diff:
+        code, language = question.diff, "diff"
+    elif question.sends is not None:
+        code, language = question.sends, None
+    else:
+        code, language = f"{question.tool}{_told(arguments)}", None
+    return exact(mend(code)).strip("\n") or "(nothing)", language
+
+
+def _told(arguments: dict[str, object]) -> str:
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in arguments.items()
+    }
+    return "".join(f"\n{name}: {text}" for name, text in texts.items())
+
+
+def _cut(code: str) -> str:
+    """As much of both ends as fits."""
+    if units(code) <= _CODE_UNITS:
+        return code
+    half = _CODE_UNITS // 2 - 40
+    head, tail = code[:half], code[-half:]
+    while units(head) > half:
+        head = head[: -max(1, (units(head) - half) // 2)]
+    while units(tail) > half:
+        tail = tail[max(1, (units(tail) - half) // 2) :]
+    return f"{head}\n… {len(code) - len(head) - len(tail):,} characters …\n{tail}"
+
+
+def _part(pieces: list[_Piece]) -> OutboundPart:
+    entities = []
+    at = 0
+    for piece in pieces:
+        size = units(piece.text)
+        if piece.style:
+            extra = {"language": piece.language} if piece.language else {}
+            entities.append(Entity(piece.style, at, size, extra))
+        at += size
+    return OutboundPart("".join(piece.text for piece in pieces), tuple(entities))

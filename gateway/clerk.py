@@ -1,0 +1,204 @@
+"""The clerk: puts questions and files their answers, inside the caller's transaction."""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from sqlite3 import Connection
+
+from agent.errors import KoreError
+from agent.security.policy import Answer, Answered, ApprovalRequest
+from gateway.access import CONSOLE, Access
+from gateway.delivery import Delivery
+from gateway.messages import InboundMessage, OutboundPart, Route
+from gateway.question import Question, State, fingerprint, read_press, title_of, verdict
+from gateway.store import approvals, outbox
+from gateway.store.approvals import Wish
+from gateway.store.outbox import Letter
+
+EXPIRES_S = 3600.0
+CONSOLE_EXPIRES_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The turn that asks: its number, the message that it answers, its session, and the folder
+    where relative paths start."""
+
+    turn: int
+    message: InboundMessage
+    session: str
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A question that is closed; to be told once that is on disk."""
+
+    question: Question
+    state: State
+    by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pressed:
+    """What a press came to: a sentence for the presser, and the question if it was settled."""
+
+    message: InboundMessage
+    sentence: str
+    settled: Settled | None = None
+
+
+class Clerk:
+    """What is settled here is to be told (`Approvals.tell`) once the transaction is on disk."""
+
+    def __init__(self, delivery: Delivery, access: Access, *, expires_s: float = EXPIRES_S) -> None:
+        self._delivery = delivery
+        self._access = access
+        self._expires_s = expires_s
+
+    def ask(
+        self, connection: Connection, asking: Asking, request: ApprovalRequest, now: float
+    ) -> Answered | Question:
+        wish = Wish(
+            asking.turn,
+            request.call_id,
+            asking.session,
+            asking.message.principal,
+            fingerprint(request, asking.root, diff=True),
+            fingerprint(request, asking.root, diff=False),
+            unchanged=request.diff == "",
+        )
+        found = approvals.known(connection, wish)
+        if found is not None:
+            if isinstance(found, Question):
+                approvals.wait(connection, asking.turn)
+            return found
+        if approvals.is_stopping(connection, asking.turn):
+            return Answered("deny", "not asked: the turn is to stop")
+        route, principal = self._where(connection, asking.message)
+        limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self._expires_s
+        clean = self._delivery.redactor.clean
+        question = Question(
+            nonce=secrets.token_urlsafe(12),
+            number=0,
+            title=clean(title_of(request)),
+            tool=request.tool,
+            arguments=self._delivery.redactor.clean_data(dict(request.arguments)),
+            reason=clean(request.reason),
+            lane=asking.message.session_key,
+            session=asking.session,
+            asker=asking.message.principal,
+            principal=principal,
+            route=route,
+            asked_at=now,
+            expires_at=now + min(limit_s, self._expires_s),
+            command=request.command and clean(request.command),
+            folder=str(request.folder) if request.folder else None,
+            sends=request.sends and clean(request.sends),
+            diff=request.diff and clean(request.diff),
+            root=str(asking.root),
+        )
+        question = approvals.put(connection, wish, question)
+        outbox.put(connection, asking.turn, self._letters(question, asking.message), now)
+        return question
+
+    def _where(self, connection: Connection, message: InboundMessage) -> tuple[Route, str]:
+        """The chat where the question is put, and who may answer it."""
+        if self._access.is_owner(message):
+            found, principal = message.route, message.principal
+        else:
+            principal = self._access.chief or ""
+            known = approvals.private_route(connection, principal)
+            if known is None:
+                raise KoreError("this needs an approval, and the owner cannot be asked in private")
+            found = known
+        if found.channel != CONSOLE and self._delivery.asks(found) is None:
+            raise KoreError("this needs an approval, and nobody can be asked in that chat")
+        return found, principal
+
+    def _letters(self, question: Question, message: InboundMessage) -> list[Letter]:
+        """The question, and a word to somebody else's chat that it was put."""
+        letters = []
+        channel = self._delivery.asks(question.route)
+        elsewhere = question.route.lane != question.lane
+        if channel is not None:
+            reply_to = None if elsewhere or message.private else message.message_id
+            part = channel.show(question)
+            name = f"q{question.number}"
+            letters.append(Letter(name, question.route, [part], "approval", reply_to))
+        if elsewhere:
+            told = [OutboundPart("⏸ This needs the owner's approval; I have asked for it.")]
+            letters.append(Letter(f"q{question.number}.told", message.route, told, "notice"))
+        return letters
+
+    def answer(
+        self, connection: Connection, nonce: str, answer: Answer, by: str, now: float
+    ) -> list[Settled]:
+        asked = approvals.find(connection, nonce)
+        if asked is None or asked.state != "open":
+            return []
+        if asked.question.expires_at <= now:
+            return [self._close(connection, asked.question, "expired", None, now)]
+        return [self._close(connection, asked.question, answer, by, now)]
+
+    def expire(self, connection: Connection, now: float) -> list[Settled]:
+        late = approvals.expired(connection, now)
+        return [self._close(connection, question, "expired", None, now) for question in late]
+
+    def _close(
+        self, connection: Connection, question: Question, state: State, by: str | None, now: float
+    ) -> Settled:
+        """Store what was decided; the message that asked shows it and loses its buttons."""
+        approvals.settle(connection, question, state, by, now)
+        name = f"q{question.number}"
+        channel = self._delivery.asks(question.route)
+        if channel is not None and not outbox.drop_unsent(connection, name, "decided"):
+            part = channel.show(question, verdict(state, by))
+            letter = Letter(f"{name}.done", question.route, [part], "approval", edits=name)
+            outbox.put(connection, None, [letter], now)
+        return Settled(question, state, by)
+
+    def press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
+        """Carry out a pressed button, or say why not."""
+        pressed = read_press(message.content)
+        asked = approvals.find(connection, pressed[0]) if pressed else None
+        if pressed is None or asked is None:
+            return Pressed(message, "I do not know this button (any more).")
+        question = asked.question
+        route = (message.channel, message.account, message.chat_id)
+        if route != (question.route.channel, question.route.account, question.route.chat_id):
+            return Pressed(message, "This question was not asked in this chat.")
+        if message.principal != question.principal or not self._access.is_owner(message):
+            return Pressed(message, "Only the owner may answer this question.")
+        if asked.state != "open":
+            return Pressed(message, f"Too late: {verdict(asked.state, asked.by)}.")
+        if question.expires_at <= now:
+            settled = self._close(connection, question, "expired", None, now)
+            return Pressed(message, "Too late: the question has expired, which is a no.", settled)
+        name = message.sender.name
+        by = f"{name} ({message.principal})" if name else message.principal
+        settled = self._close(connection, question, pressed[1], by, now)
+        return Pressed(message, f"{verdict(pressed[1], None)}.", settled)
+
+    def withdraw(self, connection: Connection, lane: str, now: float) -> list[Settled]:
+        """Close the open questions of the lane's turn: it is to stop."""
+        return [
+            self._close(connection, question, "withdrawn", None, now)
+            for question in approvals.open_questions(connection, lane)
+            if question.lane == lane
+        ]
+
+    def tell_waiting(self, connection: Connection, message: InboundMessage, now: float) -> bool:
+        """Tell the first message behind an open question that it has to wait; False without one."""
+        lane = message.session_key
+        open_here = [q for q in approvals.open_questions(connection, lane) if q.lane == lane]
+        for question in open_here[:1]:
+            whom = "an answer" if question.route.lane == lane else "the owner's answer"
+            text = (
+                f"⏸ I wait for {whom} to question {question.number} ({question.title}). "
+                "What you write is done after it; /stop withdraws it."
+            )
+            parts = self._delivery.render(message.route, text)
+            letter = Letter(f"q{question.number}.waits", message.route, parts, "notice")
+            outbox.put(connection, None, [letter], now)
+        return bool(open_here)

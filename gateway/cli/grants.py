@@ -1,0 +1,57 @@
+"""`kore policy grants` and `kore policy revoke`: what people allowed for longer than once."""
+
+import argparse
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.errors import KoreError
+from gateway.cli.basis import home_of, settings_of
+from gateway.cli.link import open_service
+from gateway.cli.table import moment, print_json, print_table
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or `KoreError` for a number that no grant has."""
+    asyncio.run(_run(args))
+    return 0
+
+
+async def _run(args: argparse.Namespace) -> None:
+    async with open_service(settings_of(args), home_of(args)) as service:
+        if args.action == "revoke":
+            print(await service.take_back(_number(args.id)))
+        else:
+            _list(await service.grants(), as_json=args.json)
+
+
+def _number(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        found = text[:80]
+        raise KoreError(
+            f"expected the number of a grant or the word all, found {found!r}",
+            hint="`kore policy grants` lists them",
+        )
+    return int(text)
+
+
+def _list(grants: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print_json(grants)
+    elif not grants:
+        print("Nothing is allowed for longer than once.")
+    else:
+        rows = [
+            (
+                str(one["id"]),
+                one["principal"],
+                f"in {one['session']}" if one["session"] else "always",
+                moment(one["granted_at"]),
+                one["folder"],
+                one["title"],
+            )
+            for one in grants
+        ]
+        print_table(("id", "person", "holds", "since", "folder", "what"), rows)

@@ -1,0 +1,93 @@
+"""`kore store`: which key the stored messages are sealed with."""
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError, KoreError
+from gateway.cli.basis import home_of, settings_of
+from gateway.cli.table import print_json
+from gateway.lock import hold
+
+if TYPE_CHECKING:
+    from gateway.store.cipher import Cipher
+
+_SETTING = "store.encryption_key_env"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="rekey")
+    rekey = actions.add_parser("rekey", help="seal all stored messages with another key, or none")
+    rekey.add_argument(
+        "--from",
+        dest="source",
+        metavar="ENV_NAME",
+        help=f"the variable with the key until now (else that of {_SETTING})",
+    )
+    target = rekey.add_mutually_exclusive_group()
+    target.add_argument(
+        "--to", metavar="ENV_NAME", help=f"the variable with the new key (else that of {_SETTING})"
+    )
+    target.add_argument("--plain", action="store_true", help="store them readable from now on")
+    rekey.add_argument("--json", action="store_true", help="print JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyName:
+    """The variable that holds a key, or None; `named_by` is the flag or setting that says so."""
+
+    variable: str | None
+    named_by: str = _SETTING
+
+    def cipher(self) -> "Cipher | None":
+        from gateway.store.cipher import cipher_of
+
+        return cipher_of(self.variable, os.environ, self.named_by)
+
+
+def run(args: argparse.Namespace) -> int:
+    home, settings = home_of(args), settings_of(args)
+    configured = settings.store.encryption_key_env
+    path = settings.store.path
+    if not path.exists():
+        raise KoreError(f"there is no database at {path} yet", hint="The first start makes it.")
+    old = KeyName(args.source, "--from") if args.source else KeyName(configured)
+    new = KeyName(args.to, "--to") if args.to else KeyName(None if args.plain else configured)
+    with hold(home.lock, "kore store rekey"):
+        if not args.plain and new.variable is None:
+            raise ConfigError(
+                f"which key? {_SETTING} names none", hint="--to NAME_OF_VARIABLE, or --plain"
+            )
+        texts = _rekey(path, old, new)
+    name = new.variable
+    if args.json:
+        print_json({"texts": texts, "key": name, "configured": configured})
+        return 0
+    print(f"{texts:,} rows are {'readable' if name is None else f'sealed with the key in {name}'}")
+    if name != configured:
+        change = f"set it to {name}" if name else "take it out"
+        print(f"The setting {_SETTING} is {configured}: {change} before the next start.")
+    return 0
+
+
+def _rekey(path: Path, old: KeyName, new: KeyName) -> int:
+    from gateway.store.rekey import is_sealed, rekey
+
+    cipher = None
+    if is_sealed(path):
+        if old.variable is None:
+            raise ConfigError(
+                f"the database {path} is sealed, and {_SETTING} names no key",
+                hint="--from NAME_OF_VARIABLE gives it",
+            )
+        if old.variable == new.variable:
+            raise ConfigError(
+                f"the database {path} is sealed with the key in {old.variable} already",
+                hint="--to NAME_OF_VARIABLE gives the new key, --plain takes it away",
+            )
+        cipher = old.cipher()
+    elif new.variable is None:
+        raise KoreError(f"the database {path} is not sealed; there is nothing to do")
+    return rekey(path, cipher, new.cipher())

@@ -1,0 +1,28 @@
+"""The sandbox that the settings ask for."""
+
+import asyncio
+from pathlib import Path
+
+from agent.sandbox import Limits
+from agent.security.sandbox.choice import Choice, Wishes, choose
+from gateway.home import Home
+from gateway.settings import Settings
+
+_MB = 1_000_000
+
+
+def wishes(settings: Settings) -> Wishes:
+    """What the section `security` says about commands."""
+    security = settings.security
+    limits = Limits(
+        processes=security.exec_processes,
+        file_bytes=security.exec_file_mb * _MB,
+        memory_bytes=security.exec_memory_mb * _MB,
+    )
+    further = tuple(Path(name).expanduser() for name in security.sandbox_read)
+    return Wishes(security.sandbox, limits, further, security.sandbox_image)
+
+
+async def choose_sandbox(settings: Settings, home: Home) -> Choice:
+    """Mostly what was found earlier; else it is tried now. Raises `ConfigError`."""
+    return await asyncio.to_thread(choose, wishes(settings), home.root)

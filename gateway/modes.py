@@ -1,0 +1,22 @@
+"""Which permission mode holds for a message."""
+
+from agent.security.modes import Mode, is_mode, tightest
+from gateway.access import CONSOLE
+from gateway.messages import InboundMessage
+
+
+def mode_of(message: InboundMessage, chosen: str | None, first: Mode, *, owner: bool) -> Mode:
+    """The mode for one message.
+
+    `chosen` is that of its conversation, `first` the one that its channel begins with. The
+    command line of the console beats both. Who is not the owner never gets more than `first`,
+    also where the owner has chosen more for a chat that they share.
+    """
+    if message.channel == CONSOLE:
+        if message.options.get("auto") is True:
+            return "auto"
+        asked = message.options.get("mode")
+        if is_mode(asked):
+            return asked
+    mode = chosen if is_mode(chosen) else first
+    return mode if owner else tightest(mode, first)

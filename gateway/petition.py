@@ -1,0 +1,64 @@
+"""A petition: what the owner is shown of a stranger's request, and the buttons that decide it."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from gateway.messages import Button, InboundMessage
+from gateway.store.members import Asking, Person
+
+
+@dataclass(frozen=True, slots=True)
+class Petition:
+    """One request of one person; `asked_ms` (Unix time in milliseconds) tells it from earlier ones.
+
+    Its buttons hold no secret: who presses, and where, is what counts.
+    """
+
+    person: Person
+    asked_ms: int
+
+    @classmethod
+    def of(cls, asking: Asking) -> Self:
+        return cls(asking.person, round(asking.asked_at * 1000))
+
+    @property
+    def name(self) -> str:
+        """The name of the letter; the store empties letters of such names once they are sent."""
+        person = self.person
+        return f"pair:{person.channel}:{person.account}:{person.sender}:{self.asked_ms}:owner"
+
+    @property
+    def buttons(self) -> tuple[Button, ...]:
+        request = f"{self.person.sender}:{self.asked_ms}"
+        return Button("Approve", f"pair:y:{request}"), Button("Deny", f"pair:n:{request}")
+
+    def shown(self, code: str) -> str:
+        """The letter, as markdown."""
+        return (
+            f"{called(self.person)} asks to talk to me. Approve it only if they told you this "
+            f"code: `{code}`\n\n`/pair approve {code}` lets them in, `/pair deny {code}` turns "
+            "them down for a day."
+        )
+
+    def settled(self, decided: str) -> str:
+        """What takes the letter's place; it holds no code."""
+        return f"{called(self.person)} asked to talk to me.\n\n{decided}."
+
+
+def is_petition(message: InboundMessage) -> bool:
+    """Whether the button that was pressed belongs to a petition."""
+    return message.content.startswith("pair:")
+
+
+def read_press(message: InboundMessage) -> tuple[Petition, bool] | None:
+    """The petition whose button was pressed, and whether it was "Approve"; None for no such one."""
+    match message.content.split(":"):
+        case ["pair", "y" | "n" as letter, sender, asked] if asked.isdecimal() and len(asked) < 20:
+            person = Person(message.channel, message.account, sender)
+            return Petition(person, int(asked)), letter == "y"
+    return None
+
+
+def called(person: Person) -> str:
+    """Somebody as the owner reads of them: the name is theirs to choose, the number is not."""
+    return f"{person.name or 'Somebody'} ({person.principal})"

@@ -1,0 +1,200 @@
+"""Stored texts sealed with AES-256-GCM: without the key nobody reads what people said.
+
+Statements call `seal(text, 'table.column', key of the row…)` and `unseal(…)` with the same words;
+every connection has the two functions. Without a key they hand the text through. The table,
+column and row are authenticated too: a sealed text that is put elsewhere does not open.
+"""
+
+import os
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from sqlite3 import Connection
+
+from agent.errors import ConfigError
+from gateway.store.faults import StoreError
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+_CHECK = "this is the key"
+_PLACE = ("meta.value", "cipher")
+Value = str | int | None
+# What the schema's own triggers put in the place of a text that is to be forgotten.
+_EMPTIED = ("", "[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Columns of a table that hold what people said, and the columns that name a row of it."""
+
+    table: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def calls(self, function: str) -> str:
+        """Assignments that send every such column through an SQL function."""
+        key = ", ".join(self.key)
+        return ", ".join(
+            f"{name} = {function}({name}, '{self.table}.{name}', {key})" for name in self.columns
+        )
+
+
+SEALED = (
+    Sealed("message", ("session", "n"), ("content",)),
+    Sealed("inbox", ("channel", "account", "event_id"), ("payload",)),
+    Sealed("outbox", ("delivery_id", "part"), ("body", "entities")),
+    Sealed("approval", ("nonce",), ("question",)),
+    Sealed("standing", ("principal", "session", "grant_hash"), ("title", "folder")),
+    Sealed("step", ("turn_id", "n"), ("args", "result")),
+)
+
+
+class Cipher:
+    """One key; `name` is the environment variable that holds it."""
+
+    def __init__(self, key: bytes, name: str) -> None:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as exc:
+            raise ConfigError(
+                "store.encryption_key_env is set, and the library that seals texts is missing",
+                hint="pip install 'kore-assistant[encryption]'",
+            ) from exc
+        self.name = name
+        self._aead = AESGCM(key)
+
+    def seal(self, text: Value, *place: Value) -> str | None:
+        """Base64 of a random nonce, the sealed text and its tag; None stays None."""
+        if text is None:
+            return None
+        nonce = os.urandom(_NONCE_BYTES)
+        data = str(text).encode("utf-8", "surrogatepass")
+        return b64encode(nonce + self._aead.encrypt(nonce, data, _bound(place))).decode()
+
+    def unseal(self, sealed: Value, *place: Value) -> str | None:
+        """The text. Raises `ValueError` for another key, another place or a changed text."""
+        if sealed is None:
+            return None
+        if sealed in _EMPTIED:
+            return str(sealed)
+        from cryptography.exceptions import InvalidTag
+
+        data = b64decode(str(sealed), validate=True)
+        try:
+            text = self._aead.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(place))
+        except InvalidTag:
+            raise ValueError("this was not sealed here with this key") from None
+        return text.decode("utf-8", "surrogatepass")
+
+
+def cipher_of(
+    name: str | None, environ: Mapping[str, str], named_by: str = "store.encryption_key_env"
+) -> Cipher | None:
+    """The cipher whose key the variable `name` holds: 32 bytes, in base64 or hexadecimal.
+
+    Raises `ConfigError`, which never shows the value; `named_by` is the setting or flag to blame.
+    """
+    if name is None:
+        return None
+    hint = f'export {name}="$(openssl rand -base64 32)" makes one; keep it: no key, no messages'
+    text = environ.get(name, "").strip()
+    if not text:
+        raise ConfigError(f"{named_by} names {name}, which is not set", hint=hint)
+    key = _decoded(text)
+    if key is None or len(key) != KEY_BYTES:
+        raise ConfigError(
+            f"{named_by}: {name} does not hold a key, expected {KEY_BYTES} bytes in "
+            "base64 or hexadecimal",
+            hint=hint,
+        )
+    return Cipher(key, name)
+
+
+def install(connection: Connection, cipher: Cipher | None) -> None:
+    """Give the connection `seal` and `unseal`."""
+    seal, unseal = (cipher.seal, cipher.unseal) if cipher else (_unchanged, _unchanged)
+    connection.create_function("seal", -1, seal)
+    connection.create_function("unseal", -1, unseal, deterministic=True)
+
+
+def check_key(connection: Connection, path: Path, cipher: Cipher | None) -> None:
+    """Raises `StoreError` for a database with another key, or with one too many or too few.
+
+    Nothing is written. One that holds no message yet takes any key.
+    """
+    mark = mark_of(connection)
+    if mark is None:
+        if cipher is not None and not _is_empty(connection):
+            raise StoreError(
+                f"the database {path} was made without a key, and store.encryption_key_env names "
+                f"{cipher.name}",
+                hint="Seal it with that key: kore store rekey. Or take the setting out.",
+            )
+    elif cipher is None:
+        raise StoreError(
+            f"the database {path} is sealed, and store.encryption_key_env names no key",
+            hint="Set it, or open it for good: kore store rekey --plain --from NAME_OF_VARIABLE.",
+        )
+    elif not _fits(cipher, mark):
+        raise StoreError(
+            f"the database {path} is sealed with another key than {cipher.name} holds",
+            hint="Give the key that it was sealed with; `kore store rekey` changes it.",
+        )
+
+
+def mark_sealed(connection: Connection, cipher: Cipher | None) -> None:
+    """Note which key the texts of this database are sealed with, if that is not known yet."""
+    if cipher is not None and mark_of(connection) is None:
+        connection.execute(
+            "INSERT INTO meta (name, value) VALUES ('cipher', ?)", (cipher.seal(_CHECK, *_PLACE),)
+        )
+
+
+def mark_of(connection: Connection) -> str | None:
+    """What shows which key the texts are sealed with; None when they are not."""
+    if not _has_table(connection, "meta"):
+        return None
+    row = connection.execute("SELECT value FROM meta WHERE name = 'cipher'").fetchone()
+    return row[0] if row else None
+
+
+def _fits(cipher: Cipher, mark: str) -> bool:
+    try:
+        return cipher.unseal(mark, *_PLACE) == _CHECK
+    except ValueError:
+        return False
+
+
+def _is_empty(connection: Connection) -> bool:
+    return not any(
+        connection.execute(f"SELECT EXISTS (SELECT 1 FROM {one.table})").fetchone()[0]
+        for one in SEALED
+        if _has_table(connection, one.table)
+    )
+
+
+def _has_table(connection: Connection, name: str) -> bool:
+    row = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
+    return row is not None
+
+
+def _unchanged(text: Value, *place: Value) -> Value:
+    return text
+
+
+def _bound(place: tuple[Value, ...]) -> bytes:
+    """The words of a place, so that no two places come to the same bytes."""
+    return "".join(f"{len(str(word))}:{word}" for word in place).encode("utf-8", "surrogatepass")
+
+
+def _decoded(text: str) -> bytes | None:
+    if len(text) == 2 * KEY_BYTES:
+        with suppress(ValueError):
+            return bytes.fromhex(text)
+    for alphabet in (b"+/", b"-_"):
+        with suppress(NotBase64, ValueError):
+            return b64decode(text + "=" * (-len(text) % 4), alphabet, validate=True)
+    return None

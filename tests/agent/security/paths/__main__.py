@@ -1,0 +1,158 @@
+"""Asks every file tool for every path of the corpus and prints what came of it as JSON.
+
+python -m tests.agent.security.paths FOLDER [--as UID] [--without-openat2] [--mounts]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ToolError
+from agent.security.beneath import has_openat2
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plans, Tool
+from agent.tools.edit import EditFile
+from agent.tools.files import AppendFile, ReadFile, WriteFile
+from agent.tools.folder import ListDir
+from agent.types import ToolCall
+from tests.agent.security.paths.cases import ALLOWED, HARMLESS, REFUSED
+from tests.agent.security.paths.old_kernel import forbid_openat2
+from tests.agent.security.paths.world import CANARY, INSIDE, build, protected
+
+MOUNTED = (
+    *("mnt", "mnt/self/environ", "mnt/self/root/etc/passwd", "mnt/self/status", "mnt/1/environ"),
+    *("mnt/self/fd", "mnt/self/task", "mnt/sys/kernel/hostname", "bound", "d/../bound"),
+)
+# Looking at everything after every call would take longer than all the calls.
+LOOK_EVERY = 25
+SECRETS = (CANARY, "root:x:0:0", "VmPeak")
+
+
+def tools(settings: ToolSettings) -> list[tuple[Tool, dict[str, Any]]]:
+    return [
+        (ReadFile(settings), {}),
+        (ListDir(settings), {"depth": 5}),
+        (EditFile(settings), {"old_string": "a", "new_string": "b"}),
+        (AppendFile(settings), {"content": "appended"}),
+        (WriteFile(settings), {"content": "written"}),
+    ]
+
+
+class Report:
+    """Counts of what was asked, and a line for each escape."""
+
+    def __init__(self, tmp: Path) -> None:
+        self.tmp = tmp
+        self.calls = 0
+        self.escapes: list[str] = []
+        self.let_through: list[str] = []
+        ws = tmp / "ws"
+        memory = ws / "memory" / "telegram" / "7" / "MEMORY.md"
+        self.call = CallContext(
+            ToolCall("c", "t", {}, "{}"), "s", ws, memory, lambda text, stream: None
+        )
+        settings = ToolSettings(off_limits=(tmp / "home",))
+        self.restricted = tools(settings)
+        self.before = protected(tmp)
+        self._asked: list[str] = []
+
+    async def ask(self, asked: str, *, refused: bool) -> list[str]:
+        """What the tools that did not refuse have answered."""
+        path = asked.replace("{tmp}", str(self.tmp)).replace("{ws}", str(self.tmp / "ws"))
+        answers = []
+        for tool, args in self.restricted:
+            self.calls += 1
+            try:
+                text = await self._answer(tool, {"path": path, **args})
+            except ToolError as exc:
+                if any(secret in str(exc) for secret in SECRETS):
+                    self.escapes.append(f"{tool.name} {asked!r} told a secret in its refusal")
+                continue
+            answers.append(text)
+            if any(secret in text for secret in SECRETS):
+                self.escapes.append(f"{tool.name} {asked!r} showed a secret")
+            if refused:
+                self.let_through.append(f"{tool.name} {asked!r}")
+        self._asked.append(asked)
+        if len(self._asked) == LOOK_EVERY:
+            self.look()
+        return answers
+
+    def look(self) -> None:
+        """Whether anything was changed by what was asked since the last look."""
+        now = protected(self.tmp)
+        names = now.keys() | self.before.keys()
+        if changed := sorted(k for k in names if now.get(k) != self.before.get(k)):
+            self.escapes.append(f"one of {self._asked} changed {changed}")
+        self.before, self._asked = now, []
+
+    async def _answer(self, tool: Tool, args: dict[str, Any]) -> str:
+        if isinstance(tool, Plans) and not self._is_mine(args["path"]):
+            # Were the tool broken, it would overwrite this machine's own files.
+            return repr(await tool.plan(args, self.call))
+        result = await tool.run(args, self.call)
+        return result.for_model + "".join(a.content for a in result.artifacts)
+
+    def _is_mine(self, path: str) -> bool:
+        try:
+            return Path(os.path.realpath(self.tmp / "ws" / path)).is_relative_to(self.tmp)
+        except (OSError, ValueError):
+            return True
+
+
+async def run(tmp: Path, mounts: bool) -> dict[str, Any]:
+    build(tmp)
+    if mounts:
+        (tmp / "ws" / "mnt").mkdir()
+        (tmp / "ws" / "bound").touch()
+        subprocess.run(["mount", "-t", "proc", "proc", tmp / "ws" / "mnt"], check=True)
+        subprocess.run(["mount", "--bind", "/proc/self/status", tmp / "ws" / "bound"], check=True)
+    report = Report(tmp)
+    reached = [path for path in ALLOWED if INSIDE in "".join(await report.ask(path, refused=False))]
+    for path in REFUSED + (MOUNTED if mounts else ()):
+        await report.ask(path, refused=True)
+    for path in HARMLESS:
+        await report.ask(path, refused=False)
+    report.look()
+    return {
+        "uid": os.getuid(),
+        "openat2": has_openat2(),
+        "cases": len(REFUSED) + len(HARMLESS) + (len(MOUNTED) if mounts else 0),
+        "calls": report.calls,
+        "escapes": report.escapes,
+        "let_through": report.let_through,
+        "reached": reached,
+    }
+
+
+def become(uid: int) -> None:
+    """Gives up all rights of root, for good. Not before the start: the interpreter and its
+    libraries may lie where this user may not look, and what is imported late is taken in here.
+    """
+    asyncio.run(asyncio.to_thread(str))
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--as", dest="uid", type=int)
+    parser.add_argument("--without-openat2", action="store_true")
+    parser.add_argument("--mounts", action="store_true")
+    options = parser.parse_args()
+    if options.uid:
+        become(options.uid)
+    if options.without_openat2:
+        forbid_openat2()
+    json.dump(asyncio.run(run(options.folder, options.mounts)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Runs shell lines in one sandbox as whoever started this, and tells which of them got out.
+
+    python driver.py '{"name": "bwrap", "lines": [...], "folder": "/srv/test"}'
+
+With {"proxy": [PORT, TOKEN]} the lines may connect to Kore's proxy there, the token in hexadecimal.
+With {"listen": true} one line runs alone and its exit code and output are printed instead.
+A line may hold {outside}, {port} and {pid}; see evasions.toml. Printed is a JSON list of pairs:
+a line and what gave it away. It needs nothing but the package `agent`.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from agent.sandbox import Job, Limits, Sandbox
+from agent.tools.process import run
+
+BATCH = 20
+AT_ONCE = 3
+LINE_S, BATCH_S = 3, 100
+LIMITS = Limits(processes=80, file_bytes=20_000_000, memory_bytes=600_000_000)
+
+
+class Bait:
+    """A canary outside, a listener and a process: what a line must not reach."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.base = Path(tempfile.mkdtemp(prefix="bait-", dir=folder))
+        stack.callback(shutil.rmtree, self.base, ignore_errors=True)
+        self.outside = self.base / "outside"
+        self.outside.mkdir()
+        self.canary = f"canary-{secrets.token_hex(12)}"
+        (self.outside / "canary.txt").write_text(self.canary)
+        self.tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.port = self.tcp.getsockname()[1]
+        self.udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.udp.bind(("127.0.0.1", self.port))
+        for listener in (self.tcp, self.udp):
+            listener.setblocking(False)
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", "read -r _"], stdin=subprocess.PIPE, env={"CANARY": self.canary}
+        )
+        stack.callback(self.process.communicate)
+        stack.callback(self.process.kill)
+        self.before = self._look()
+
+    def filled(self, line: str) -> str:
+        for name, value in (
+            ("outside", self.outside),
+            ("port", self.port),
+            ("pid", self.process.pid),
+        ):
+            line = line.replace(f"{{{name}}}", str(value))
+        return line
+
+    def traces(self, workspace: Path, output: bytes) -> list[str]:
+        found = []
+        if self.canary.encode() in output:
+            found.append("the canary was shown")
+        if subprocess.run(["grep", "-rqsF", self.canary, workspace], check=False).returncode == 0:
+            found.append("the canary is in the workspace")
+        if (now := self._look()) != self.before:
+            found.append(f"outside was changed: {self.before} to {now}")
+        with suppress(BlockingIOError):
+            self.tcp.accept()[0].close()
+            found.append("a connection was made")
+        with suppress(BlockingIOError):
+            self.udp.recv(100)
+            found.append("a datagram was sent")
+        if self.process.poll() is not None:
+            found.append("the process outside is dead")
+        return found
+
+    def _look(self) -> list[Any]:
+        return sorted(
+            (path.name, info.st_mode, info.st_mtime_ns, info.st_uid, info.st_size, info.st_ino)
+            for path in (self.outside, *self.outside.iterdir())
+            for info in [path.lstat()]
+        )
+
+
+def sandbox(name: str, abi: int | None) -> Sandbox:
+    if name == "none":
+        from agent.security.sandbox.none import Unconfined
+
+        return Unconfined()
+    if name == "bwrap":
+        from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+
+        program = shutil.which("bwrap") or "/usr/bin/bwrap"
+        told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+        return Bubblewrap(program, version_words(told.stdout + told.stderr), LIMITS)
+    from agent.security.sandbox.landlock import Landlock, kernel_abi
+
+    return Landlock(min(abi or 99, kernel_abi()), LIMITS)
+
+
+class Way:
+    """The way out to a proxy that somebody else runs."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port, self._token = port, bytes.fromhex(token)
+        self._kept: list[socket.socket] = []
+
+    def channel(self) -> int:
+        ours, theirs = socket.socketpair()
+        self._kept.append(ours)
+        return theirs.detach()
+
+    def listener(self) -> tuple[int, bytes]:
+        return self._port, self._token
+
+
+def way_out(order: dict[str, Any]) -> Way | None:
+    return Way(*order["proxy"]) if "proxy" in order else None
+
+
+async def attempt(box: Sandbox, bait: Bait, lines: list[str], way: Way | None) -> list[str]:
+    """The traces of some lines that ran one after the other; "unfinished" when not all did."""
+    workspace = Path(tempfile.mkdtemp(prefix="workspace-", dir=bait.base))
+    mark = secrets.token_hex(8)
+    shells = [f"timeout -s KILL {LINE_S} sh -c {shlex.quote(bait.filled(line))}" for line in lines]
+    script = "\n".join(
+        [f"export MARK={mark}", *(f"{shell} </dev/null" for shell in shells), "echo all-done"]
+    )
+    output = bytearray()
+    with box.prepare(Job(script, workspace, workspace, way_out=way)) as spawn:
+        await run(spawn, BATCH_S, output.extend)
+    found = bait.traces(workspace, bytes(output))
+    if not output.endswith(b"all-done\n"):
+        found.append("unfinished")
+    if left := await _left(mark):
+        found.append(f"processes were left: {left}")
+    return found
+
+
+async def _left(mark: str) -> list[str]:
+    """Processes that hold the mark of a script in their environment or command line, for long."""
+    left: list[str] = []
+    for _ in range(200):
+        left = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = (folder / "cmdline").read_bytes()
+                if mark.encode() in words + (folder / "environ").read_bytes():
+                    left.append(f"{folder.name} {words[:40]!r}")
+        if not left:
+            return []
+        await asyncio.sleep(0.01)
+    return left
+
+
+async def said(order: dict[str, Any]) -> list[Any]:
+    """The exit code and the output of one line."""
+    workspace, output = Path(tempfile.mkdtemp(dir=order["folder"])), bytearray()
+    box = sandbox(order["name"], order.get("abi"))
+    job = Job(order["lines"][0], workspace, workspace, way_out=way_out(order))
+    with box.prepare(job) as spawn:
+        ended = await run(spawn, order.get("timeout_s", 20), output.extend)
+    return [ended.code, output.decode(), await _left(order.get("mark", "no such mark"))]
+
+
+async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    box = sandbox(order["name"], order.get("abi"))
+    folder, lines = Path(order["folder"]), order["lines"]
+    batches = [lines[n : n + BATCH] for n in range(0, len(lines), BATCH)]
+    gate, suspects = asyncio.Semaphore(AT_ONCE), []
+
+    async def one(batch: list[str]) -> None:
+        async with gate:
+            with ExitStack() as stack:
+                if await attempt(box, Bait(folder, stack), batch, way_out(order)):
+                    suspects.extend(batch)
+
+    await asyncio.gather(*map(one, batches))
+    guilty = []
+    for line in suspects:
+        with ExitStack() as stack:
+            found = await attempt(box, Bait(folder, stack), [line], way_out(order))
+            # Alone, a line may end its own shell as it likes.
+            if found := [trace for trace in found if trace != "unfinished"]:
+                guilty.append((line, found))
+    return guilty
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    given = json.loads(sys.stdin.read())
+    print(json.dumps(asyncio.run(said(given) if given.get("listen") else main(given))))

@@ -1,0 +1,211 @@
+"""Commands of the tool `exec` in bubblewrap: what they can do, and what their limits are."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.sandbox import Limits
+from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell import Exec
+from agent.types import ToolCall
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(scope="module")
+def bwrap() -> Bubblewrap:
+    program = shutil.which("bwrap")
+    if program is None:
+        pytest.skip("bubblewrap is not installed")
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    limits = Limits(processes=40, file_bytes=1_000_000, memory_bytes=300_000_000)
+    return Bubblewrap(program, version_words(told), limits)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def call(workspace: Path) -> CallContext:
+    memory = workspace / "memory" / "MEMORY.md"
+    return CallContext(
+        ToolCall("c1", "exec", {}, "{}"), "s1", workspace, memory, lambda text, stream: None
+    )
+
+
+async def run(bwrap: Bubblewrap, call: CallContext, command: str, **settings: object) -> str:
+    tool = Exec(replace(ToolSettings(), sandbox=bwrap, **settings))  # type: ignore[arg-type]
+    return (await tool.run({"command": command}, call)).for_model
+
+
+async def test_the_workspace_is_where_it_is_outside(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    (workspace / "in").write_text("given\n")
+    said = await run(bwrap, call, "pwd; cat in; echo made >out; chmod 700 out; id -un")
+    assert said == f"{workspace}\ngiven\nkore\n[exit code 0]"
+    assert (workspace / "out").read_text() == "made\n"
+    assert (workspace / "out").stat().st_mode & 0o777 == 0o700
+
+
+async def test_the_environment_is_new(
+    bwrap: Bubblewrap, call: CallContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
+    monkeypatch.setenv("PATH", f"/root/bin:/usr/games:{Path(sys.executable).parent}")
+    said = await run(
+        bwrap, call, "env; tr '\\0' '\\n' </proc/1/environ; ls /proc | grep -c '^[0-9]'"
+    )
+    assert "canary" not in said
+    assert "PATH=/usr/games:/usr/local/sbin:" in said
+    assert "/root" not in said.split("PATH=")[1].split("\n")[0]
+
+
+async def test_blocked_paths_are_covered_and_git_can_be_read(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    (workspace / ".git" / "hooks").mkdir(parents=True)
+    (workspace / ".git" / "HEAD").write_text("ref: x\n")
+    (workspace / ".env").write_text("TOKEN=canary\n")
+    (workspace / "AGENT.md").write_text("be good\n")
+    said = await run(
+        bwrap, call,
+        "cat .env .git/HEAD AGENT.md; echo x >.git/hooks/post-commit; echo x >AGENT.md;"
+        "mv .git g; mv .env e; rm -rf .git .env; echo TOKEN >.env",
+    )  # fmt: skip
+    assert "canary" not in said
+    assert "ref: x\nbe good\n" in said
+    assert (workspace / ".env").read_text() == "TOKEN=canary\n"
+    assert list((workspace / ".git" / "hooks").iterdir()) == []
+    assert (workspace / "AGENT.md").read_text() == "be good\n"
+
+
+async def test_a_link_in_place_of_git_shows_nothing(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "id").write_text("canary\n")
+    (workspace / ".git").symlink_to(tmp_path / "home")
+    assert "canary" not in await run(bwrap, call, "cat .git/id; ls -la .git/")
+
+
+async def test_kores_own_files_inside_are_closed_and_stay_in_place(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    (workspace / "conf").mkdir()
+    own = workspace / "conf" / "config.json"
+    own.write_text("canary")
+    script = "cat conf/config.json; mv conf elsewhere; rm -rf conf; echo x >conf/config.json"
+    assert "canary" not in await run(bwrap, call, script, off_limits=(own,))
+    assert own.read_text() == "canary"
+
+
+async def test_a_guest_sees_no_memory(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    (workspace / "memory").mkdir()
+    (workspace / "memory" / "MEMORY.md").write_text("canary")
+    (workspace / "USER.md").write_text("canary")
+    guest = replace(call, owner=False)
+    assert "canary" not in await run(bwrap, guest, "cat memory/MEMORY.md USER.md; find .")
+    assert "canary" in await run(bwrap, replace(call, owner=True), "cat memory/MEMORY.md")
+
+
+async def test_a_fork_bomb_is_held_and_dies(bwrap: Bubblewrap, call: CallContext) -> None:
+    bomb = "bash -c ': 7712; f() { f | f & }; f; sleep 0.5' 2>/dev/null; echo alive"
+    assert "alive" in await run(bwrap, call, bomb)
+    assert not await left("7712")
+    # What reads the file must need no process of its own.
+    crowd = '(for i in $(seq 200); do sleep 2 & done) 2>said; read -r line <said; echo "$line"'
+    assert "fork" in await run(bwrap, call, crowd)
+
+
+async def test_files_and_memory_are_bounded(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    await run(bwrap, call, "head -c 3000000 /dev/zero >big; head -c 3000000 /dev/zero >/tmp/big")
+    assert (workspace / "big").stat().st_size <= 1_000_000
+    said = await run(bwrap, call, "/usr/bin/perl -e '$x = \"x\" x 900_000_000; print length $x'")
+    assert "900000000" not in said
+
+
+async def test_nothing_survives_the_end_the_deadline_or_a_cancel(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    await run(bwrap, call, "setsid sh -c ': 7713; sleep 600' >/dev/null 2>&1 & echo started")
+    assert not await left("7713")
+    tool = Exec(ToolSettings(sandbox=bwrap))
+    result = await tool.run({"command": "setsid sleep 7714 & sleep 7714", "timeout_s": 0.5}, call)
+    assert "stopped" in result.for_model
+    assert not await left("7714")
+    task = asyncio.create_task(tool.run({"command": "touch began; sleep 7715"}, call))
+    async with asyncio.timeout(10):
+        while not (workspace / "began").exists():
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert not await left("7715")
+
+
+KORE = """
+import asyncio, shutil, sys
+from pathlib import Path
+from agent.sandbox import Job
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.tools.process import run
+box, folder = Bubblewrap(shutil.which("bwrap"), frozenset()), Path(sys.argv[1])
+async def main():
+    with box.prepare(Job("setsid sleep 7716 & touch began; sleep 7716", folder, folder)) as spawn:
+        await run(spawn, 500, print)
+asyncio.run(main())
+"""
+
+
+async def test_all_dies_when_kore_is_killed(bwrap: Bubblewrap, workspace: Path) -> None:
+    kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace)], cwd=ROOT)
+    try:
+        async with asyncio.timeout(20):
+            while not (workspace / "began").exists():
+                await asyncio.sleep(0.01)
+        assert processes("7716")
+    finally:
+        kore.kill()
+        kore.wait()
+    assert not await left("7716")
+
+
+async def test_the_root_is_no_workspace(bwrap: Bubblewrap, call: CallContext) -> None:
+    with pytest.raises(ToolError, match=r"whole file system"):
+        await run(bwrap, replace(call, workspace=Path("/")), "true")
+
+
+def processes(word: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (folder / "cmdline").read_bytes():
+                found.append(folder.name)
+    return found
+
+
+async def left(word: str) -> list[str]:
+    """Who is still there after a while."""
+    for _ in range(200):
+        if not processes(word):
+            return []
+        await asyncio.sleep(0.01)
+    return processes(word)

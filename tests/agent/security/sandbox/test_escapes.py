@@ -1,0 +1,171 @@
+"""Hundreds of lines that try to get out, run for real in every sandbox, as root and as nobody."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.security.sandbox.landlock import kernel_abi
+
+ROOT = Path(__file__).parents[4]
+CORPUS = Path(__file__).parents[1] / "evasions.toml"
+NOBODY = 65534
+USERS = ("root", "nobody") if os.geteuid() == 0 else ("me",)
+IMPORTS = "import ctypes,os,socket,struct,fcntl; c=ctypes.CDLL(None,use_errno=True)"
+
+
+def core() -> list[str]:
+    lines = Path(__file__).with_name("core.txt").read_text("utf-8").splitlines()
+    return [line.replace("{ctypes}", IMPORTS) for line in lines if not line.startswith("#")]
+
+
+def corpus(*categories: str) -> list[str]:
+    entries = tomllib.loads(CORPUS.read_text("utf-8"))
+    wanted = categories or tuple(entries)
+    return [e["run"] for name in wanted for e in entries[name] if not e.get("dry")]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder that everybody may enter, with a copy of what the driver needs."""
+    folder = Path(tempfile.mkdtemp(prefix="kore-escapes-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    shutil.copytree(ROOT / "agent", folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(__file__).with_name("driver.py"), folder)
+    for user in USERS:
+        (folder / user).mkdir()
+        if user == "nobody":
+            os.chown(folder / user, NOBODY, NOBODY)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def rights(user: str) -> dict[str, Any]:
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
+
+
+def python(user: str) -> str:
+    """One that this user may run: the suite's own may lie in root's home."""
+    code = "import sys, ctypes; sys.exit(sys.version_info < (3, 11))"
+    for program in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        try:
+            if (
+                subprocess.run(
+                    [program, "-c", code], cwd="/", check=False, **rights(user)
+                ).returncode
+                == 0
+            ):
+                return program
+        except OSError:
+            continue
+    pytest.skip("no Python 3.11 that another user may run")
+
+
+def escapes(place: Path, user: str, **order: Any) -> list[tuple[str, list[str]]]:
+    return [(line, found) for line, found in drive(place, user, **order)]
+
+
+def drive(place: Path, user: str, **order: Any) -> list[Any]:
+    ran = subprocess.run(
+        [python(user), str(place / "driver.py")],
+        input=json.dumps({"folder": str(place / user), **order}),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd="/", text=True, capture_output=True, check=False, **rights(user),
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    answer: list[Any] = json.loads(ran.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_nothing_gets_out_of_bubblewrap(place: Path, user: str) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    assert escapes(place, user, name="bwrap", lines=[*core(), *corpus()]) == []
+
+
+@pytest.mark.parametrize("user", [user for user in USERS if user != "root"])
+def test_nothing_gets_out_of_landlock(place: Path, user: str) -> None:
+    if kernel_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    assert escapes(place, user, name="landlock", lines=[*core(), *corpus()]) == []
+
+
+@pytest.mark.parametrize("abi", [1, 3, 5])
+def test_nothing_gets_out_of_an_older_landlock(place: Path, abi: int) -> None:
+    if kernel_abi() < abi:
+        pytest.skip("this kernel has no Landlock")
+    lines = [*core(), *corpus("processes"), *corpus("paths")[:20], *corpus("network")[:10]]
+    assert escapes(place, USERS[-1], name="landlock", abi=abi, lines=lines) == []
+
+
+WORK = """
+set -e
+echo one >f; chmod 751 f; touch -d 2001-01-01T00:00:00Z f; stat -c '%a %Y' f
+mkdir d; cp -p f d/g; chmod 700 d; stat -c %a d/g; ln f h; mv h d/; rm -r d
+echo private >$TMPDIR/x; cat "$HOME/x"
+python3 -c "import subprocess as s; print(s.run(['cat'], input=b'piped', stdout=-1).stdout)"
+bash -c 'cat <(echo substituted)'; echo out >/dev/stdout; echo gone >/dev/null
+sleep 30 & timeout -s KILL 0.1 sleep 30 || echo timed-out
+tar cf t.tar f; mkdir u; tar xpf t.tar -C u; stat -c %a u/f
+exit 3
+"""
+
+
+@pytest.mark.parametrize("abi", [99, 6])
+def test_work_can_be_done_under_landlock(place: Path, abi: int) -> None:
+    if kernel_abi() < 6:
+        pytest.skip("this kernel's Landlock cannot scope signals")
+    code, said, _ = drive(place, USERS[-1], name="landlock", abi=abi, lines=[WORK], listen=True)
+    stamp = "978307200"
+    wanted = f"""751 {stamp}
+751
+private
+b'piped'
+substituted
+out
+timed-out
+751
+"""
+    assert (said.replace("Killed\n", ""), code) == (wanted, 3)
+
+
+def test_landlock_ends_all_that_was_started(place: Path) -> None:
+    if kernel_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    mark = "sleep 7731.5"
+    tree = f"setsid sh -c '{mark} & ({mark} &) ; exec {mark}' & sh -c 'trap \"\" TERM; {mark}' &"
+    order: dict[str, Any] = {"name": "landlock", "listen": True, "mark": mark.replace(" ", "\0")}
+    ended = drive(place, USERS[-1], **order, lines=[f"{tree} echo begun"])
+    assert ended == [0, "begun\n", []]
+    late = drive(place, USERS[-1], **order, lines=[f"{tree} echo begun; {mark}"], timeout_s=0.5)
+    assert late == [None, "begun\n", []]
+    killed = drive(place, USERS[-1], **order, lines=["kill -TERM $$"])
+    assert killed[0] == -15
+
+
+def test_without_a_sandbox_escapes_are_seen(place: Path) -> None:
+    lines = {
+        "cat {outside}/canary.txt": "the canary was shown",
+        "cp {outside}/canary.txt .": "the canary is in the workspace",
+        "chmod 600 {outside}/canary.txt": "outside was changed",
+        "bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'": "a connection was made",
+        "bash -c 'echo x >/dev/udp/127.0.0.1/{port}'": "a datagram was sent",
+        "kill -9 {pid}": "the process outside is dead",
+        # It has left the group before the command ends.
+        "setsid sh -c 'touch left; exec sleep 8' & until test -e left; do sleep 0.01; done": (
+            "processes were left"
+        ),
+    }
+    found = dict(escapes(place, USERS[-1], name="none", lines=[*lines, "echo harmless"]))
+    assert set(found) == set(lines)
+    for line, trace in lines.items():
+        assert any(told.startswith(trace) for told in found[line]), (line, found[line])

@@ -1,0 +1,119 @@
+"""Sandboxes with a way out to Kore's proxy: it is the only one."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ToolError
+from agent.sandbox import Job
+from agent.security.proxy import Proxy
+from agent.security.proxy_connection import Grant
+from agent.security.sandbox.landlock import Landlock, kernel_abi
+from tests.agent.security.sandbox.test_escapes import (  # noqa: F401 - place is a fixture
+    USERS,
+    core,
+    corpus,
+    drive,
+    escapes,
+    place,
+)
+from tests.fakes.web import WebSite
+
+PYTHON = """python3 -c "
+import asyncio, socket, threading, urllib.request
+AT = ('127.0.0.1', {proxy})
+GET = b'GET http://localhost:{site}/a HTTP/1.1' + bytes([13, 10]) * 2
+def plain():
+    with socket.create_connection(AT) as s:
+        s.sendall(GET)
+        print(s.makefile('rb').read()[-5:].decode())
+async def events():
+    r, w = await asyncio.open_connection(*AT)
+    w.write(GET)
+    print((await r.read())[-5:].decode())
+plain()
+thread = threading.Thread(target=plain); thread.start(); thread.join()
+asyncio.run(events())
+print(urllib.request.urlopen('http://localhost:{site}/a').read().decode())
+"
+"""
+# What a socket may not do instead of connecting.
+TRICKS = (
+    "s.bind(('127.0.0.1', 0))",
+    "s.listen()",
+    "s.connect(('127.0.0.1', {port}))",
+    "s.sendto(b'x', 0x20000000, ('127.0.0.1', {port}))",
+    "s.sendmsg([b'x'], [], 0x20000000, ('127.0.0.1', {port}))",
+    "s.setsockopt(6, 30, 1); s.connect(('127.0.0.1', {port})); s.send(b'x')",
+    "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))",
+    "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).connect(('127.0.0.1', {port}))",
+    "socket.socket(socket.AF_INET6).connect(('::ffff:127.0.0.1', {port}))",
+    "a, b = socket.socketpair(); a.connect('/run/dbus/system_bus_socket')",
+)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[WebSite, list[Any]]]:
+    """A site, and the words that tell the driver of a proxy to it."""
+
+    async def record(where: str, allowed: bool, reason: str) -> None:
+        """Nobody looks."""
+
+    async with WebSite() as site:
+        site.page("/a", "hello")
+        port = int(site.url.rpartition(":")[2])
+        grant = Grant(("localhost",), (port,), lambda address: True)
+        async with Proxy.open(grant, record) as proxy:
+            at, token = proxy.listener()
+            yield site, [at, token.hex()]
+
+
+def needs_landlock(version: int) -> None:
+    if kernel_abi() < version:
+        pytest.skip("this kernel's Landlock is too old")
+
+
+async def test_programs_reach_the_proxy_under_landlock(place: Path) -> None:  # noqa: F811
+    needs_landlock(4)
+    async with serving() as (site, proxy):
+        port = site.url.rpartition(":")[2]
+        lines = PYTHON.replace("{proxy}", str(proxy[0])).replace("{site}", port)
+        curl = f"curl -sS http://localhost:{port}/a; curl -sSp http://localhost:{port}/a; env"
+        order = {"name": "landlock", "listen": True, "proxy": proxy, "lines": [lines + curl]}
+        code, said, left = await asyncio.to_thread(drive, place, USERS[-1], **order)
+        assert said.startswith("hello\n" * 4 + "hellohello"), said
+        assert proxy[1] not in said
+        assert (code, left) == (0, [])
+        assert len(site.visits) == 6
+
+
+@pytest.mark.parametrize("name", ["bwrap", "landlock"])
+async def test_nothing_else_is_reached(place: Path, name: str) -> None:  # noqa: F811
+    if name == "landlock":
+        needs_landlock(4)
+    elif shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    tricks = [f'python3 -c "import socket; s = socket.socket(); {trick}"' for trick in TRICKS]
+    lines = [line for line in (*core(), *corpus()) if "{port}" in line or "socket" in line]
+    async with serving() as (site, proxy):
+        order = {"name": name, "proxy": proxy, "lines": [*tricks, *lines]}
+        assert await asyncio.to_thread(escapes, place, USERS[-1], **order) == []
+        assert site.visits == []
+
+
+def test_an_older_landlock_refuses(tmp_path: Path) -> None:
+    class Way:
+        def channel(self) -> int:
+            raise AssertionError
+
+        def listener(self) -> tuple[int, bytes]:
+            raise AssertionError
+
+    job = Job("true", tmp_path, tmp_path, way_out=Way())
+    with pytest.raises(ToolError, match=r"root|exec_hosts"), Landlock(3).prepare(job):
+        raise AssertionError

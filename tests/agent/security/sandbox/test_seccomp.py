@@ -1,0 +1,107 @@
+"""The filters, run by an interpreter of their own: what each architecture's calls come to."""
+
+import errno
+import struct
+
+import pytest
+
+from agent.security.sandbox.seccomp import NAMESPACED, Rules, beside_landlock, program
+from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
+
+ALLOWED, ASKED = "allowed", "asked"
+
+
+def decide(rules: Rules, machine: str, call: str | int, *arguments: int, arch: int = 0) -> str:
+    """What the kernel would do: classic BPF over `struct seccomp_data`."""
+    column = list(ARCHITECTURES).index(machine)
+    number = NUMBERS[call][column] if isinstance(call, str) else call
+    padded = [*arguments, *[0] * (6 - len(arguments))]
+    data = struct.pack("<IIQ6Q", number, arch or ARCHITECTURES[machine], 0, *padded)
+    code = list(struct.iter_unpack("<HBBI", program(rules, machine)))
+    at = accumulator = 0
+    while True:
+        kind, yes, no, value = code[at]
+        at += 1
+        if kind == 0x20:
+            accumulator = struct.unpack_from("<I", data, value)[0]
+        elif kind == 0x54:
+            accumulator &= value
+        elif kind == 0x15:
+            at += yes if accumulator == value else no
+        elif kind == 0x35:
+            at += yes if accumulator >= value else no
+        else:
+            assert kind == 0x06
+            if value >> 16 == 5:
+                return errno.errorcode[value & 0xFFFF]
+            return {0x7FFF0000: ALLOWED, 0x7FC00000: ASKED}[value]
+
+
+both = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+
+
+@both
+def test_ways_into_the_kernel_are_closed_everywhere(machine: str) -> None:
+    closed = "keyctl ptrace bpf unshare setns mount process_vm_readv userfaultfd kexec_load"
+    for rules in (NAMESPACED, beside_landlock(7)):
+        for call in closed.split():
+            assert decide(rules, machine, call) == "EPERM", call
+        for call in ("clone3", "io_uring_setup", "io_uring_enter"):
+            assert decide(rules, machine, call) == "ENOSYS", call
+
+
+@both
+def test_arguments_decide(machine: str) -> None:
+    for rules in (NAMESPACED, beside_landlock(7)):
+        assert decide(rules, machine, "clone", 0x1200011) == ALLOWED
+        for namespace in (0x20000, 0x2000000, 0x10000000, 0x40000000):
+            assert decide(rules, machine, "clone", 0x11 | namespace) == "EPERM"
+        assert decide(rules, machine, "ioctl", 0, 0x5401) == ALLOWED
+        assert decide(rules, machine, "ioctl", 0, 0x5412) == "EPERM"
+        # The kernel looks at the lower half of a command only.
+        assert decide(rules, machine, "ioctl", 0, 0xABCD_0000_5412) == "EPERM"
+        assert decide(rules, machine, "ioctl", 0, 0x541C) == "EPERM"
+
+
+@both
+def test_sockets(machine: str) -> None:
+    assert decide(NAMESPACED, machine, "socket", 1) == ALLOWED
+    assert decide(NAMESPACED, machine, "socket", 2) == ALLOWED
+    assert decide(NAMESPACED, machine, "socket", 40) == "EPERM"
+    beside = beside_landlock(7)
+    assert decide(beside, machine, "socket", 1) == "EPERM"
+    assert decide(beside, machine, "socketpair", 1, 1) == ALLOWED
+    assert decide(beside, machine, "socketpair", 1, 0o2000001) == ALLOWED
+    assert decide(beside, machine, "socketpair", 1, 2) == "EPERM"
+    assert decide(beside, machine, "socketpair", 2, 1) == "EPERM"
+
+
+@both
+def test_other_processes_are_out_of_reach_beside_landlock(machine: str) -> None:
+    beside = beside_landlock(7)
+    assert decide(beside, machine, "prlimit64", 0) == ALLOWED
+    assert decide(beside, machine, "prlimit64", 77) == "EPERM"
+    assert decide(beside, machine, "setpriority", 0, 0) == ALLOWED
+    assert decide(beside, machine, "setpriority", 0, 77) == "EPERM"
+    assert decide(beside, machine, "setpriority", 2, 0) == "EPERM"
+    assert decide(beside, machine, "shmget") == "EPERM"
+    assert decide(beside, machine, "fchmodat") == ASKED
+    assert decide(beside, machine, "kill", 77, 9) == ALLOWED
+
+
+@both
+def test_an_older_landlock_gets_a_stricter_filter(machine: str) -> None:
+    assert decide(beside_landlock(5), machine, "kill", 77, 9) == "EPERM"
+    assert decide(beside_landlock(5), machine, "kill", 0, 9) == ALLOWED
+    assert decide(beside_landlock(5), machine, "tgkill", 77, 77, 9) == "EPERM"
+    assert decide(beside_landlock(5), machine, "fcntl", 0, 8, 77) == "EPERM"
+    assert decide(beside_landlock(5), machine, "fcntl", 0, 3) == ALLOWED
+    assert decide(beside_landlock(2), machine, "truncate") == "EPERM"
+    assert decide(beside_landlock(3), machine, "truncate") == ALLOWED
+
+
+def test_other_architectures_are_no_way_around() -> None:
+    i386 = 0x40000003
+    assert decide(NAMESPACED, "x86_64", 1, arch=i386) == "ENOSYS"
+    assert decide(NAMESPACED, "x86_64", 0x40000000 | 1) == "ENOSYS"
+    assert decide(NAMESPACED, "aarch64", 1, arch=ARCHITECTURES["x86_64"]) == "ENOSYS"

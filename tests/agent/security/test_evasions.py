@@ -1,0 +1,46 @@
+"""Every line of evasions.toml as the policy sees it; the sandbox runs the same lines for real."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agent.security.commands import blocked_word, classify
+from agent.security.policy import BLOCKED_COMMANDS
+from agent.security.shell import parse
+
+CORPUS = Path(__file__).with_name("evasions.toml")
+VALUES = {"{outside}": "/srv/outside", "{port}": "4711", "{pid}": "815"}
+
+
+def evasions() -> Iterator[tuple[str, dict[str, Any]]]:
+    for category, entries in tomllib.loads(CORPUS.read_text("utf-8")).items():
+        for entry in entries:
+            line = entry["run"]
+            for name, value in VALUES.items():
+                line = line.replace(name, value)
+            yield f"{category}: {line!r}", entry | {"run": line}
+
+
+def test_the_corpus_holds_at_least_150_different_lines() -> None:
+    lines = [entry["run"] for _, entry in evasions()]
+    assert len(set(lines)) == len(lines) >= 150
+
+
+def test_no_evasion_counts_as_looking_and_only_contained_ones_as_work(tmp_path: Path) -> None:
+    wrong = []
+    for name, entry in evasions():
+        kind = classify(parse(entry["run"]), tmp_path, tmp_path)
+        if kind == "reads" or (kind == "works" and not entry.get("contained")):
+            wrong.append(f"{kind}  {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_blocked_words_are_found_however_they_are_written() -> None:
+    missed = [
+        f"{found}  {name}"
+        for name, entry in evasions()
+        if (found := blocked_word(entry["run"], BLOCKED_COMMANDS)) != entry.get("blocked")
+        and "blocked" in entry
+    ]
+    assert not missed, "\n".join(missed)

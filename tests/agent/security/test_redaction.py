@@ -1,0 +1,125 @@
+"""Secrets in every spelling, in one piece and cut into many."""
+
+import base64
+import json
+import random
+from urllib.parse import quote
+
+import pytest
+
+from agent.security.redaction import STARS, Redactor
+
+KEY = "sk-Canary/9f+3b=7QzXw~v8"
+TOKEN = "123456789:AAbCdEfGh-ijKLmnop_qrstuvwxyz01234"
+ODD = 'pa"ss\\wörd\n77'
+SECRETS = (KEY, TOKEN, ODD)
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor(SECRETS)
+
+
+def _spellings(value: str) -> list[str]:
+    raw = value.encode()
+    escaped = json.dumps(value)[1:-1]
+    return [
+        value,
+        escaped,
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        json.dumps(escaped)[1:-1],
+        quote(value),
+        quote(value, safe=""),
+        quote(value, safe="").lower() if value.islower() else quote(value, safe=":"),
+        raw.hex(),
+        raw.hex().upper(),
+    ]
+
+
+@pytest.mark.parametrize("value", SECRETS)
+def test_every_spelling_becomes_stars(redactor: Redactor, value: str) -> None:
+    for spelled in _spellings(value):
+        assert redactor.clean(f"<{spelled}>") == f"<{STARS}>", spelled
+
+
+@pytest.mark.parametrize("value", SECRETS)
+def test_base64_of_a_longer_text_gives_nothing_away(redactor: Redactor, value: str) -> None:
+    for before in ("", "a", "ab", "KEY=", "Authorization: Bearer "):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            encoded = encode(f"{before}{value} and more".encode()).decode()
+            shown = redactor.clean(encoded)
+            assert STARS in shown
+            # What is left of the value are the few bits that share a character with others.
+            rest = base64.urlsafe_b64decode(shown.partition(STARS)[0][: len(shown) // 4 * 4] + "==")
+            assert value.encode()[:2] not in rest
+
+
+def test_a_url_with_the_token_in_it_is_cleaned(redactor: Redactor) -> None:
+    for token in (TOKEN, quote(TOKEN, safe="")):
+        url = f"https://api.telegram.org/bot{token}/getUpdates?offset=1"
+        assert redactor.clean(url) == f"https://api.telegram.org/bot{STARS}/getUpdates?offset=1"
+
+
+def test_a_longer_value_that_begins_like_a_shorter_one_leaves_no_tail() -> None:
+    redactor = Redactor(["abcdef", "abcdefghij"])
+    assert redactor.clean("abcdefghij abcdef") == f"{STARS} {STARS}"
+
+
+def test_short_values_and_other_texts_are_left_alone(redactor: Redactor) -> None:
+    assert Redactor(["abc", "", "12345"]).clean("abc 12345") == "abc 12345"
+    assert not Redactor(["abc"])
+    assert redactor.clean("nothing to see") == "nothing to see"
+
+
+def test_data_is_cleaned_at_any_depth(redactor: Redactor) -> None:
+    data = {"a": [KEY, {"b": f"x{TOKEN}"}], KEY: 1, "n": None}
+    assert redactor.clean_data(data) == {"a": [STARS, {"b": f"x{STARS}"}], STARS: 1, "n": None}
+
+
+def test_its_repr_shows_no_value(redactor: Redactor) -> None:
+    assert "Canary" not in repr(redactor) + str(vars(redactor.stream()))
+
+
+def test_a_stream_comes_to_the_same_wherever_it_is_cut(redactor: Redactor) -> None:
+    text = f"a {KEY}{TOKEN} sk-Can {KEY[:-1]} {quote(TOKEN, safe='')} end {ODD}"
+    whole = redactor.clean(text)
+    chance = random.Random(7)
+    for _ in range(300):
+        stream, shown, at = redactor.stream(), "", 0
+        while at < len(text):
+            size = chance.choice((1, 1, 2, 3, 7, 40))
+            shown += stream.feed(text[at : at + size])
+            at += size
+            assert not any(value in shown for value in SECRETS)
+        assert shown + stream.end() == whole
+
+
+def test_bytes_are_cleaned_too_and_stay_what_they_are(redactor: Redactor) -> None:
+    data = b"\xff\xfe " + f"{KEY} ö {ODD}".encode() + b"\x80"
+    stream = redactor.stream()
+    shown = b"".join(stream.feed(data[at : at + 1]) for at in range(len(data)))
+    shown += stream.end().encode("latin-1")
+    assert shown == b"\xff\xfe *** \xc3\xb6 ***\x80"
+
+
+def test_a_stream_holds_back_only_what_may_be_a_value(redactor: Redactor) -> None:
+    stream = redactor.stream()
+    assert stream.feed("hello!") == "hello!"
+    assert stream.feed(f"<{KEY[:10]}") == "<"
+    assert stream.feed("!") == f"{KEY[:10]}!"
+
+
+def test_overlapping_values_in_a_stream_leak_nothing() -> None:
+    redactor = Redactor(["abcdef", "efghij", "abcdefgh"])
+    for text in ("abcdefghij", "abcdefghi", "abcdefgx", "xabcdefghijabcdef"):
+        stream = redactor.stream()
+        shown = "".join(map(stream.feed, text)) + stream.end()
+        assert shown == redactor.clean(text)
+
+
+def test_a_text_full_of_near_misses_is_searched_to_its_end() -> None:
+    redactor = Redactor([f"{'a' * 60}{n:03}" for n in range(20)])
+    near = "a" * 20_000
+    assert redactor.clean(f"{near}007{near}") == f"{near[:-60]}{STARS}{near}"
+    stream = redactor.stream()
+    assert stream.feed(near) + stream.end() == near

@@ -1,0 +1,132 @@
+"""A folder or a file that is swapped for a link, over and over, while the tools use it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ToolError
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Tool
+from agent.tools.edit import EditFile
+from agent.tools.files import AppendFile, ReadFile, WriteFile
+from agent.tools.folder import ListDir
+from agent.tools.memory import Remember
+from agent.types import ToolCall
+
+ROOT = Path(__file__).parents[3]
+SWAPS = 2_000
+CALLS, FEW = 40, 5
+CANARY = "canary"
+# Those with a folder below the swapped one, where the two ways to open differ most.
+DEEP = "(deep or append) and not kernel"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs renameat2")
+
+
+class Swaps:
+    """How often the two names were exchanged; known once the swapping has ended."""
+
+    count = 0
+
+
+@contextmanager
+def swapping(one: Path, other: Path) -> Iterator[Swaps]:
+    swaps = Swaps()
+    command = [sys.executable, "-m", "tests.agent.security.paths.swapper", one, other, str(SWAPS)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield swaps
+        finally:
+            told, _ = process.communicate(timeout=60)
+            swaps.count = int(told)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    for name in ("ws/d/f.txt", "ws/d/deep/f.txt", "ws/memory/MEMORY.md", "ws/one.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("inside\n")
+    for name in ("out/f.txt", "out/deep/f.txt", "out/MEMORY.md", "out/one.txt", "out/deep/secret"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{CANARY}\n")
+    (tmp_path / "ws" / "link").symlink_to(tmp_path / "out")
+    (tmp_path / "ws" / "link.txt").symlink_to(tmp_path / "out" / "one.txt")
+    return tmp_path
+
+
+SETTINGS = ToolSettings()
+WAYS: dict[str, tuple[Tool, dict[str, Any], str, str]] = {
+    "read": (ReadFile(SETTINGS), {"path": "d/f.txt"}, "d", "link"),
+    "read deep": (ReadFile(SETTINGS), {"path": "d/deep/f.txt"}, "d", "link"),
+    "read a file": (ReadFile(SETTINGS), {"path": "one.txt"}, "one.txt", "link.txt"),
+    "list": (ListDir(SETTINGS), {"path": "d", "depth": 3}, "d", "link"),
+    "list from above": (ListDir(SETTINGS), {"depth": 3}, "d", "link"),
+    "write": (WriteFile(SETTINGS), {"path": "d/f.txt", "content": "inside 2\n"}, "d", "link"),
+    "write new": (WriteFile(SETTINGS), {"path": "d/n/e/w", "content": "inside"}, "d", "link"),
+    "write a file": (
+        WriteFile(SETTINGS),
+        {"path": "one.txt", "content": "x"},
+        "one.txt",
+        "link.txt",
+    ),
+    "append": (AppendFile(SETTINGS), {"path": "d/deep/f.txt", "content": "x"}, "d", "link"),
+    "edit": (
+        EditFile(SETTINGS),
+        {"path": "d/f.txt", "old_string": "\n", "new_string": "\n "},
+        "d",
+        "link",
+    ),
+    "remember": (Remember(SETTINGS), {"text": "a fact"}, "memory", "link"),
+}
+# A new file takes the place of the link itself, and a listing from above leaves the link out.
+NEVER_REFUSED = ("write a file", "list from above")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
+    tool, args, one, other = WAYS[way]
+    ws = world / "ws"
+    call = CallContext(
+        ToolCall("c", "t", {}, "{}"),
+        "s",
+        ws,
+        ws / "memory" / "MEMORY.md",
+        lambda *_: None,
+        owner=True,
+    )
+    outside = {p: p.read_bytes() for p in (world / "out").rglob("*") if p.is_file()}
+    shown: list[str] = []
+    done = refused = 0
+    with swapping(ws / one, ws / other) as swaps:
+        while done < FEW or (refused < FEW and way not in NEVER_REFUSED) or len(shown) < CALLS:
+            try:
+                result = await tool.run(args, call)
+            except ToolError as exc:
+                shown.append(str(exc))
+                refused += 1
+                continue
+            done += 1
+            shown.append(result.for_model + "".join(one.content for one in result.artifacts))
+    assert swaps.count >= SWAPS
+    assert not [text for text in shown if CANARY in text or "secret" in text]
+    assert {p: p.read_bytes() for p in (world / "out").rglob("*") if p.is_file()} == outside
+
+
+def test_a_swapped_link_leads_nowhere_where_the_kernel_opens_no_path_in_one_step() -> None:
+    """The walk that stands in for `openat2`, in a process to which it is forbidden."""
+    start = "import sys, pytest; from tests.agent.security.paths.old_kernel import forbid_openat2; "
+    run = f"forbid_openat2(); sys.exit(pytest.main(['-n0', '-q', {__file__!r}, '-k', {DEEP!r}]))"
+    done = subprocess.run(
+        [sys.executable, "-c", start + run], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert done.stdout.split()[0] == ".."

@@ -1,0 +1,241 @@
+"""Commands that may reach some hosts out of bubblewrap, and what they still cannot reach."""
+
+import asyncio
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agent.errors import ToolError
+from agent.security.engine import RolePolicy, Standing
+from agent.security.marks import is_marked
+from agent.security.roles import Role, ToolRule
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.security.sandbox.container import Container
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.runner import Permissions, Runner
+from agent.tools.shell import Exec
+from agent.tools.toolbox import Toolbox
+from agent.types import ToolCall
+from tests.fakes.web import WebSite
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def box() -> Bubblewrap:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    return Bubblewrap("bwrap", frozenset({"--disable-userns"}))
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[WebSite]:
+    async with WebSite() as site:
+        site.page("/a", "hello")
+        yield site
+
+
+def tool(box: Any, site: WebSite, *hosts: str) -> Exec:
+    port = int(site.url.rpartition(":")[2])
+    settings = ToolSettings(sandbox=box, exec_hosts=hosts)
+    return Exec(settings, {"ports": (port,), "allow": lambda address: True})
+
+
+async def said(tool: Exec, call: CallContext, command: str) -> str:
+    return (await tool.run({"command": command}, call)).for_model
+
+
+async def test_programs_reach_a_listed_host_and_nothing_else(
+    box: Bubblewrap, site: WebSite, call: CallContext
+) -> None:
+    port = site.url.rpartition(":")[2]
+    fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
+    direct = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
+    found = await said(
+        tool(box, site, "localhost"), call,
+        f"""curl -sS http://localhost:{port}/a; echo
+        curl -sSp http://localhost:{port}/a; echo
+        python3 -c "{fetch}" http://localhost:{port}/a
+        curl -sS http://127.0.0.1:{port}/b; curl -sSp http://127.0.0.1:{port}/b
+        curl -sS --noproxy '*' http://localhost:{port}/b
+        curl -sS -H 'Host: elsewhere' http://localhost:{port}/c
+        python3 -c "{direct}" {port} 2>&1 | tail -n 1
+        getent hosts example.org; ls /etc/resolv.conf; ls /proc/net/unix | wc -l""",
+    )  # fmt: skip
+    assert found.startswith("hello\nhello\nhello\n")
+    assert "127.0.0.1 is none of the hosts that commands may reach: localhost" in found
+    assert "CONNECT tunnel failed, response 403" in found
+    assert "refused" in found
+    assert f"[not reached: 127.0.0.1:{port}, " in found
+    assert [visit.path for visit in site.visits] == ["/a", "/a", "/a", "/c"]
+    assert site.visits[-1].headers["Host"] == f"localhost:{port}"
+
+
+async def test_tls_goes_through_untouched(
+    box: Bubblewrap, call: CallContext, workspace: Path, tmp_path: Path
+) -> None:
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key.pem",
+         "-out", workspace / "cert.pem"],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(workspace / "cert.pem", tmp_path / "key.pem")
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=f"hello {request.host}")
+
+    server = web.AppRunner(_app(answer))
+    await server.setup()
+    await web.TCPSite(server, "127.0.0.1", 0, ssl_context=context).start()
+    port = server.addresses[0][1]
+    settings = ToolSettings(sandbox=box, exec_hosts=("localhost",))
+    exec_ = Exec(settings, {"ports": (port,), "allow": lambda address: True})
+    found = await said(exec_, call, f"curl -sS --cacert cert.pem https://localhost:{port}/")
+    assert found == f"hello localhost:{port}\n[exit code 0]"
+    await server.cleanup()
+
+
+def _app(answer: Any) -> web.Application:
+    app = web.Application()
+    app.router.add_get("/", answer)
+    return app
+
+
+async def test_each_connection_is_recorded_and_taints_what_is_shown_and_kept(
+    box: Bubblewrap, site: WebSite, call: CallContext, workspace: Path
+) -> None:
+    entries: list[tuple[bool, dict[str, Any]]] = []
+
+    async def record(allowed: bool, reason: str, what: Any) -> None:
+        entries.append((allowed, dict(what)))
+
+    port = site.url.rpartition(":")[2]
+    exec_, call = tool(box, site, "localhost"), replace(call, record=record)
+    result = await exec_.run({"command": f"curl -sS http://other:{port}/a"}, call)
+    assert result.taint == frozenset()
+    result = await exec_.run({"command": f"curl -sS http://localhost:{port}/a | tee page"}, call)
+    assert result.taint == {"untrusted"}
+    assert is_marked(workspace)
+    assert is_marked(workspace / "page")
+    assert entries == [(False, {"host": f"other:{port}"}), (True, {"host": f"localhost:{port}"})]
+
+
+async def test_without_hosts_and_for_what_only_looks_there_is_no_way_out(
+    box: Bubblewrap, site: WebSite, call: CallContext
+) -> None:
+    exec_ = tool(box, site, "localhost")
+    assert "localhost" in exec_.description
+    assert (await exec_.plan({"command": "curl http://localhost"}, call)).hosts == ("localhost",)
+    assert (await exec_.plan({"command": "ls -l"}, call)).hosts == ()
+    closed = tool(box, site)
+    assert (await closed.plan({"command": "curl http://localhost"}, call)).hosts == ()
+    assert "proxy" not in closed.description
+    assert "proxy" not in await said(closed, call, "env; true >x")
+
+
+async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
+    port = site.url.rpartition(":")[2]
+    command = f"curl -sS http://localhost:{port}/a; curl -sS http://127.0.0.1:{port}/b"
+
+    async def outcome(rule: ToolRule) -> str:
+        policy = RolePolicy(Standing(Role("r", {"exec": rule}), "auto", confined=True))
+        exec_ = tool(box, site, "localhost", "127.0.0.1")
+        runner = Runner(Toolbox([exec_]), Permissions(policy), timeout_s=60)
+        asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
+        return (await runner.run(asked, _start)).for_model
+
+    assert "hello" in await outcome(ToolRule(hosts=("localhost", "other.org")))
+    assert [visit.path for visit in site.visits] == ["/a"]
+    assert "Failed to connect" in await outcome(ToolRule(hosts=()))
+    await outcome(ToolRule())
+    assert [visit.path for visit in site.visits] == ["/a", "/a", "/b"]
+
+
+async def _start() -> None:
+    """The call begins."""
+
+
+async def test_a_role_with_hosts_runs_nothing_that_could_reach_anywhere(call: CallContext) -> None:
+    policy = RolePolicy(Standing(Role("r", {"exec": ToolRule(hosts=("a.org",))}), "auto"))
+    runner = Runner(Toolbox([Exec(ToolSettings())]), Permissions(policy), timeout_s=60)
+    asked = replace(call, call=ToolCall("c", "exec", {"command": "true"}, "{}"))
+    assert "may reach only a.org" in (await runner.run(asked, _start)).for_model
+
+
+async def test_a_container_refuses(site: WebSite, call: CallContext) -> None:
+    with pytest.raises(ToolError, match=r"security\.exec_hosts"):
+        await said(tool(Container("docker", "image"), site, "localhost"), call, "curl x")
+
+
+async def test_nothing_is_left_open(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
+    exec_, port = tool(box, site, "localhost"), site.url.rpartition(":")[2]
+    site.slow("/slow")
+    await said(exec_, call, f"curl -sS http://localhost:{port}/a")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        line = f"curl -sS http://localhost:{port}/slow & curl -sS -m 1 http://localhost:{port}/a"
+        await said(exec_, call, line)
+    async with asyncio.timeout(10):
+        # The site notices a little later.
+        while len(os.listdir("/proc/self/fd")) > before:
+            await asyncio.sleep(0.01)
+
+
+KORE = """
+import asyncio, sys
+from pathlib import Path
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell import Exec
+from agent.types import ToolCall
+folder, port = Path(sys.argv[1]), int(sys.argv[2])
+call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "m", print)
+settings = ToolSettings(sandbox=Bubblewrap("bwrap", frozenset()), exec_hosts=("localhost",))
+tool = Exec(settings, {"ports": (port,), "allow": lambda address: True})
+command = f": 7717; setsid curl -s http://localhost:{port}/slow & touch began; sleep 600"
+asyncio.run(tool.run({"command": command, "timeout_s": 500}, call))
+"""
+
+
+async def test_all_dies_when_kore_is_killed(
+    box: Bubblewrap, site: WebSite, workspace: Path
+) -> None:
+    site.slow("/slow")
+    port = site.url.rpartition(":")[2]
+    kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace), port], cwd=ROOT)
+    try:
+        async with asyncio.timeout(20):
+            while not site.visits:
+                await asyncio.sleep(0.01)
+        assert processes("7717")
+    finally:
+        kore.kill()
+        kore.wait()
+    async with asyncio.timeout(10):
+        while processes("7717"):
+            await asyncio.sleep(0.01)
+
+
+def processes(word: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (folder / "cmdline").read_bytes():
+                found.append(folder.name)
+    return found

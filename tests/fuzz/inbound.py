@@ -1,0 +1,135 @@
+"""Targets that read what comes in: policy files, settings, updates from Telegram."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.security.policy_file import decode_policy
+from gateway.channels.telegram.decode import Bot, Undecodable, decode
+from gateway.settings.load import load_settings
+from tests.fuzz.inputs import texts, trees
+from tests.fuzz.run import Target
+
+POLICIES = (
+    "default: {deny_by_default: true, audit_level: summary}\nroles:\n"
+    "  writer: {tools: {read_file: {paths: ['docs/**', README.md]}, web_fetch: {allow: true}}}\n"
+    "  plan: {tools: {exec: {commands: [git status, ls], ask: true}}}\n",
+    "roles:\n  old: {tools: [read_file, exec], scopes: {paths: ['src/**'], commands: [go]}}\n",
+    "a: &a [*a]\nb: !!python/object/apply:os.system [id]\n? [c]\n: d\n--- e\n",
+)
+YAML = (
+    *(
+        "roles:",
+        "tools:",
+        "paths:",
+        "commands:",
+        "hosts:",
+        "allow:",
+        "ask:",
+        "\n  ",
+        "- ",
+        ": ",
+        "{",
+    ),
+    *(
+        "}",
+        "[",
+        "]",
+        "&a ",
+        "*a",
+        "!!",
+        "|\n",
+        ">-\n",
+        "---\n",
+        "? ",
+        "<<: ",
+        "'**'",
+        "exec",
+        "*",
+        "%",
+    ),
+)
+_PERSON = {"id": 7, "is_bot": False, "first_name": "Ann", "username": "ann"}
+_MESSAGE = {
+    "message_id": 5,
+    "date": 1_700_000_000,
+    "chat": {"id": -100, "type": "supergroup", "title": "T", "is_forum": True},
+    "from": _PERSON,
+    "text": "/start@kore_bot hello 🙂 @kore_bot",
+    "entities": [{"type": "bot_command", "offset": 0, "length": 15}],
+    "message_thread_id": 3,
+    "is_topic_message": True,
+    "reply_to_message": {
+        "message_id": 4,
+        "chat": {"id": -100, "type": "supergroup"},
+        "from": {"id": 1, "is_bot": True, "first_name": "Kore", "username": "kore_bot"},
+        "text": "before",
+        "quote": {"text": "be", "position": 0},
+    },
+}
+_PHOTO = {
+    "message_id": 6,
+    "chat": {"id": 7, "type": "private"},
+    "sender_chat": {"id": -5, "title": "C", "type": "channel"},
+    "photo": [{"file_id": "x", "file_size": 10, "width": 1, "height": 1}],
+    "caption": "look",
+    "caption_entities": [{"type": "text_mention", "offset": 0, "length": 4, "user": _PERSON}],
+}
+UPDATES = (
+    {"update_id": 1, "message": _MESSAGE},
+    {"update_id": 2, "edited_message": {**_MESSAGE, "edit_date": 1_700_000_001}},
+    {"update_id": 3, "message": _PHOTO},
+    {
+        "update_id": 4,
+        "callback_query": {"id": "9", "from": _PERSON, "message": _MESSAGE, "data": "a:1:2"},
+    },
+)
+_EXAMPLE = json.loads((Path(__file__).parents[2] / "config.example.json").read_text())
+
+
+def _policy(scratch: Path) -> Callable[[str], None]:
+    def check(content: str) -> None:
+        with suppress(ConfigError):
+            decode_policy(content.encode("utf-8", "surrogatepass"), "policy.yaml")
+
+    return check
+
+
+def _telegram(scratch: Path) -> Callable[[Any], None]:
+    bot = Bot(1, "kore_bot")
+
+    def check(update: Any) -> None:
+        # The poll loop hands on objects only.
+        if isinstance(update, dict):
+            with suppress(Undecodable):
+                decode(update, bot, "main", 0.0)
+
+    return check
+
+
+def _config(scratch: Path) -> Callable[[str], None]:
+    path = scratch / "config.json"
+
+    def check(content: str) -> None:
+        path.write_bytes(content.encode("utf-8", "surrogatepass"))
+        with suppress(ConfigError):
+            load_settings(config=path, home=scratch, cwd=scratch, environ={}, overrides={})
+
+    return check
+
+
+POLICY = Target("policy", texts(POLICIES, YAML), _policy)
+TELEGRAM = Target("telegram", trees(UPDATES), _telegram)
+
+
+def _settings(random: Random) -> str:
+    return json.dumps(_LIKELY(random)) if random.random() < 0.6 else _WRITTEN(random)
+
+
+_LIKELY = trees((_EXAMPLE, {}))
+_WRITTEN = texts((json.dumps(_EXAMPLE, indent=1), "{}"), ("{", "}", ":", "[", "]", ",", "//"))
+CONFIG = Target("config", _settings, _config)

@@ -1,0 +1,34 @@
+"""A glance at the fuzzing itself: `make fuzz` is the long run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.inputs import texts
+from tests.fuzz.run import Target, fuzz
+from tests.fuzz.targets import TARGETS
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_target_crashes_at_once(name: str, tmp_path: Path) -> None:
+    outcome = fuzz(TARGETS[name], 0.2, 1, tmp_path)
+    assert outcome.executions >= 20
+    assert outcome.crash is None, outcome.report()
+
+
+def test_a_crash_is_found_made_small_and_kept(tmp_path: Path) -> None:
+    def breaks(scratch: Path) -> Callable[[str], None]:
+        def check(text: str) -> None:
+            if "needle" in text:
+                raise LookupError("found it")
+
+        return check
+
+    make = texts(("some hay", "more hay"), ("needle",))
+    outcome = fuzz(Target("hay", make, breaks), 60, 1, tmp_path)
+    assert outcome.crash is not None
+    assert outcome.crash.literal == "'needle'"
+    assert "found it" in outcome.report()
+    kept = outcome.crash.keep(tmp_path / "crashes").read_text().splitlines()
+    assert (kept[0], kept[-1]) == ("# target: hay", "'needle'")

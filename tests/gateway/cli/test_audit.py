@@ -1,0 +1,85 @@
+"""`kore audit`, as a program beside a writer."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from gateway.audit.log import AuditLog
+from tests.gateway.audit.entries import entry
+from tests.gateway.cli.kore import ROOT, kore
+
+
+async def filled(home: Path) -> AuditLog:
+    log = AuditLog(home / "audit")
+    await log.open()
+    await log.record(entry("a"))
+    await log.record(entry("b", tool="exec", allowed=False, session_id="2027", ts=1_900_000_000.0))
+    return log
+
+
+async def test_entries_are_shown_searched_and_verified_beside_a_writer(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    log = await filled(home)
+
+    async def out(*words: str) -> str:
+        return (await asyncio.to_thread(kore, "audit", *words, home=home)).stdout
+
+    first, second = (await out("tail")).splitlines()
+    assert "allowed  read_file" in first
+    assert "DENIED   exec" in second
+    assert (await out("tail", "-n", "1")).splitlines() == [second]
+    for words in (["--tool", "exec"], ["--denied"], ["--session", "20270"[:4]], ["NOTES/B"]):
+        assert (await out("search", *words)).splitlines() == [second]
+    assert (await out("search", "--since", "2030-01-01")).splitlines() == [second]
+    assert await out("search", "--tool", "exec", "nothing") == ""
+    (line,) = (await out("search", "--denied", "--json")).splitlines()
+    assert json.loads(line)["tool"] == "exec"
+    assert "2 entries in 1 file: whole" in await out("verify")
+    await log.close()
+
+
+async def test_verify_names_the_place_and_fails(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    await (await filled(home)).close()
+    path = home / "audit" / "audit.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"notes/a.md", b"notes/c.md"))
+    ran = kore("audit", "verify", home=home)
+    assert ran.returncode == 1
+    assert "audit.jsonl, line 1: the entry was changed" in ran.stdout
+    report = json.loads(kore("audit", "verify", "--json", home=home).stdout)
+    assert report["ok"] is False
+    assert report["faults"][0]["line"] == 1
+    forged = kore("audit", "verify", "--head", "f" * 64, home=home)
+    assert "no entry has the hash" in forged.stdout
+
+
+def test_nothing_yet_is_no_error(tmp_path: Path) -> None:
+    ran = kore("audit", "verify", home=tmp_path / "h")
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "0 entries in 0 files: whole")
+    assert kore("audit", "search", "--since", "soon", home=tmp_path / "h").returncode == 2
+
+
+async def test_follow_shows_what_comes_across_files(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    log = AuditLog(home / "audit", limit_bytes=1_000)
+    await log.open()
+    await log.record(entry("first"))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "audit", "tail", "--follow", "--json"),
+        env={**os.environ, "KORE_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    seen = [json.loads(await process.stdout.readline())["params"]["path"]]
+    for n in range(8):
+        await log.record(entry(str(n)))
+        seen.append(json.loads(await process.stdout.readline())["params"]["path"])
+    assert seen == ["notes/first.md", *(f"notes/{n}.md" for n in range(8))]
+    process.send_signal(signal.SIGINT)
+    _, complaints = await process.communicate()
+    assert (process.returncode, complaints) == (130, b"")
+    await log.close()

@@ -1,0 +1,147 @@
+"""`kore policy` and the flags of one run, with the real program."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.__main__ import main
+from tests.gateway.cli.kore import kore
+
+WRONG = "roles:\n  build:\n    tools:\n      exec: {comands: [ls]}\n"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KORE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KORE_SECURITY_SANDBOX", "none")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "home").mkdir(mode=0o700)
+    return tmp_path / "home"
+
+
+def check(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, str]:
+    assert main(["policy", "check", "--json", *words]) == 0
+    found: dict[str, str] = json.loads(capsys.readouterr().out)
+    assert set(found) == {"decision", "reason", "rule"}
+    return found
+
+
+def test_a_decision_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "check", "ls; rm -rf x"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("deny: the command `rm` is blocked")
+    assert out.endswith("(blocked-command)\n")
+
+
+def test_role_mode_and_channel_count(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(capsys, "ls")["decision"] == "ask"
+    assert check(capsys, "--mode", "auto", "ls")["decision"] == "allow"
+    assert check(capsys, "--role", "general", "ls")["rule"] == "role-tool"
+    assert check(capsys, "--channel", "telegram", "ls")["rule"] == "remote-exec"
+
+
+def test_the_policy_file_counts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "policy.yaml").write_text("roles: {mine: {tools: {exec: {commands: [go]}}}}")
+    (home / "config.json").write_text('{"security": {"policy_file": "policy.yaml"}}')
+    assert check(capsys, "--role", "mine", "--mode", "auto", "go build")["decision"] == "allow"
+    assert check(capsys, "--role", "mine", "go build; make")["rule"] == "role-commands"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("policy", "check", "ls"),
+        ("policy", "explain"),
+        ("config", "validate"),
+        ("agent", "--model", "offline/echo", "-m", "hi"),
+        ("gateway",),
+    ],
+)
+def test_a_wrong_policy_file_stops_everything_with_code_2(home: Path, words: tuple[str]) -> None:
+    (home / "policy.yaml").write_text(WRONG)
+    (home / "config.json").write_text('{"security": {"policy_file": "policy.yaml"}}')
+    ran = kore(*words, home=home)
+    assert ran.returncode == 2
+    assert "policy.yaml: line 4: roles.build.tools.exec.comands: unknown key" in ran.stderr
+    assert 'did you mean "commands"?' in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_explain_shows_the_scopes_of_a_role(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "explain", "--role", "builder"]) == 0
+    out = capsys.readouterr().out
+    assert "commands go, rg, git status" in out
+    assert "paths src/**" in out
+    assert main(["policy", "explain", "Bash", "--role", "guest"]) == 0
+    assert "exec  denied" in capsys.readouterr().out
+
+
+def test_explain_shows_what_each_part_of_a_command_comes_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--json", "--role", "builder", "--mode", "auto", "go build && curl x"]
+    assert main(["policy", "explain", *words]) == 0
+    verdicts = json.loads(capsys.readouterr().out)["verdicts"]
+    found = {(one["part"], one["decision"], one["rule"]) for one in verdicts}
+    assert ("go build", "allow", "auto") in found
+    assert ("curl x", "deny", "role-commands") in found
+    assert ("all", "deny", "role-commands") in found
+
+
+def test_an_unknown_role_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "check", "--role", "gest", "ls"]) == 2
+    assert 'did you mean "guest"?' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", ["access", "agents"])
+def test_a_setting_for_an_unknown_role_is_refused(home: Path, setting: str) -> None:
+    value = {"roles": {"telegram": "gest"}} if setting == "access" else {"gest": {}}
+    (home / "config.json").write_text(json.dumps({setting: value}))
+    ran = kore("config", "validate", home=home)
+    assert ran.returncode == 2
+    assert 'did you mean "guest"?' in ran.stderr
+
+
+EXEC = '!tool exec {"command": "echo it-ran > proof"}'
+
+
+@pytest.mark.parametrize(
+    ("flags", "runs"),
+    [
+        (("-y",), True),
+        (("--permission-mode", "auto"), True),
+        (("--permission-mode", "plan"), False),
+        (("--permission-mode", "accept-edits"), False),
+        (("-y", "--allowed-tools", "Bash,Read"), True),
+        (("-y", "--allowed-tools", "read_file"), False),
+        (("-y", "--disallowed-tools", "bash"), False),
+    ],
+)
+def test_flags_of_one_run(home: Path, flags: tuple[str, ...], runs: bool) -> None:
+    loose = {"KORE_SECURITY_SANDBOX": "none"}
+    words = ("agent", "--model", "offline/echo", *flags, "-m", EXEC)
+    ran = kore(*words, home=home, environ=loose)
+    assert ran.returncode == 0
+    assert (home / "workspace" / "proof").exists() is runs
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--allowed-tools", "reed_file"), 'did you mean "read_file"?'),
+        (("--disallowed-tools", "exec,deploy"), '"deploy" is not a tool'),
+        (("--permission-mode", "everything"), "everything"),
+        (("-y", "--permission-mode", "plan"), "not allowed with"),
+    ],
+)
+def test_a_wrong_flag_is_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["agent", *words, "-m", "hi"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_command_is_no_harmless_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "check", " "]) == 2
+    assert "the command is empty" in capsys.readouterr().err

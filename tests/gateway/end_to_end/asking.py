@@ -1,0 +1,58 @@
+"""What tests of approvals do: look at questions, and press their buttons."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.fakes.bot_chats import Shown
+from tests.fakes.model_script import Call
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+NOTES = "notes.txt"
+
+
+def write(content: str, path: str = NOTES) -> Call:
+    return Call("write_file", {"path": path, "content": content})
+
+
+def run(command: str) -> Call:
+    return Call("exec", {"command": command})
+
+
+def questions(gateway: GatewayProcess, chat: int = OWNER) -> list[Shown]:
+    """The questions that still have buttons, oldest first."""
+    return [shown for shown in gateway.api.chat(chat) if shown.from_bot and shown.reply_markup]
+
+
+def button(shown: Shown, label: str) -> str:
+    rows: list[list[Mapping[str, Any]]] = shown.reply_markup["inline_keyboard"]
+    return next(str(b["callback_data"]) for row in rows for b in row if b["text"] == label)
+
+
+async def asked(gateway: GatewayProcess, chat: int = OWNER, count: int = 1) -> list[Shown]:
+    await gateway.until(lambda: len(questions(gateway, chat)) >= count)
+    return questions(gateway, chat)
+
+
+async def press(gateway: GatewayProcess, shown: Shown, label: str, **who: int) -> str:
+    """Press a button; what the presser is told."""
+    return await push(gateway, shown, button(shown, label), **who)
+
+
+async def push(gateway: GatewayProcess, shown: Shown, data: str, **who: int) -> str:
+    def told() -> list[str]:
+        effects = gateway.api.sent
+        return [e.text or "" for e in effects if e.method == "answerCallbackQuery"]
+
+    before = len(told())
+    await gateway.api.user_presses(shown.chat_id, shown.message_id, data, **who)
+    await gateway.until(lambda: len(told()) > before)
+    return told()[-1]
+
+
+def seed(gateway: GatewayProcess) -> None:
+    gateway.workspace.mkdir(parents=True, exist_ok=True)
+    (gateway.workspace / NOTES).write_text("old\n")
+
+
+def notes(gateway: GatewayProcess) -> str:
+    return (gateway.workspace / NOTES).read_text()

@@ -1,0 +1,204 @@
+"""Approvals as people see them in Telegram: questions with buttons."""
+
+import re
+
+import pytest
+
+from gateway.audit.trail import entries
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.asking import (
+    NOTES,
+    asked,
+    button,
+    notes,
+    press,
+    push,
+    questions,
+    seed,
+    write,
+)
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+GROUP = -100
+
+
+async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    gateway.model.script(ReplyScript(tool_calls=(write("group\n"),)))
+    await gateway.api.user_says(GROUP, "@kore_test_bot change it", user_id=OWNER)
+    (question,) = await asked(gateway, GROUP)
+    told = await press(gateway, question, "Allow once", user_id=8)
+    assert told == "Only the owner may answer this question."
+    assert notes(gateway) == "old\n"
+    # The owner's private chat is another place.
+    said = await gateway.api.user_says(OWNER, "hi")
+    await gateway.until(lambda: gateway.api.answers(OWNER))
+    copy = gateway.api.chats.get(OWNER, said.message_id)
+    assert copy is not None
+    told = await push(gateway, copy, button(question, "Allow once"), user_id=OWNER)
+    assert told == "This question was not asked in this chat."
+    assert await press(gateway, question, "Deny", user_id=OWNER) == "⛔ Denied."
+    await gateway.idle()
+    assert notes(gateway) == "old\n"
+    assert await push(gateway, question, "a:o:guessed", user_id=OWNER)
+    assert gateway.api.answers(GROUP)[-1] == "echo: change it"
+
+
+async def test_somebody_else_s_question_goes_to_the_owner(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    seed(gateway)
+    await gateway.told(OWNER, "I am here")
+    gateway.model.script(ReplyScript(tool_calls=(Call("remember", {"text": "tea"}),)), "Noted.")
+    await gateway.api.user_says(chat, "remember that I like tea")
+    (question,) = await asked(gateway)
+    assert f"Asked for by telegram:{chat}" in question.text
+    await gateway.until(lambda: gateway.api.answers(chat))
+    assert "needs the owner's approval" in gateway.api.answers(chat)[0]
+    await press(gateway, question, "Allow once")
+    await gateway.idle()
+    assert gateway.api.answers(chat)[-1] == "Noted."
+
+
+async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
+    await gateway.api.user_says(OWNER, "change it")
+    (question,) = await asked(gateway)
+    await gateway.api.user_says(OWNER, "yes, allow it")
+    waits = f"⏸ I wait for an answer to question {question.text.split()[2].rstrip(':')}"
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1].startswith(waits))
+    await gateway.api.user_says(OWNER, "once more")
+    await gateway.api.user_says(5, "and I?")
+    await gateway.until(lambda: gateway.api.answers(5) == ["echo: and I?"])
+    assert notes(gateway) == "old\n"
+    await press(gateway, question, "Allow once")
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "echo: once more")
+    assert gateway.api.answers(OWNER)[-3:] == [
+        *("echo: change it", "echo: yes, allow it", "echo: once more"),
+    ]
+    assert sum(text.startswith("⏸") for text in gateway.api.answers(OWNER)) == 1
+    assert notes(gateway) == "new\n"
+
+
+async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
+    await gateway.api.user_says(OWNER, "change it")
+    (question,) = await asked(gateway)
+    data = button(question, "Allow once")
+    await gateway.api.user_says(OWNER, "/stop")
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "⏹ Stopped.")
+    await gateway.idle()
+    assert not questions(gateway)
+    assert "Withdrawn" in await push(gateway, question, data)
+    assert notes(gateway) == "old\n"
+
+
+async def test_a_new_conversation_waits_behind_the_question(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Changed.")
+    await gateway.api.user_says(OWNER, "change it")
+    (question,) = await asked(gateway)
+    await gateway.api.user_says(OWNER, "/new")
+    await gateway.until(lambda: "⏸ I wait for an answer" in gateway.api.answers(OWNER)[-1])
+    assert questions(gateway) == [question]
+    await press(gateway, question, "Allow once")
+    await gateway.idle()
+    changed, begun = gateway.api.answers(OWNER)[-2:]
+    assert changed == "Changed."
+    assert begun.startswith("New conversation")
+    assert notes(gateway) == "new\n"
+
+
+async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    for text in ("first", "second"):
+        gateway.model.script(ReplyScript(tool_calls=(write(f"{text}\n", f"{text}.txt"),)))
+        (gateway.workspace / f"{text}.txt").write_text("old\n")
+        chat = OWNER if text == "first" else GROUP
+        await gateway.api.user_says(chat, f"@kore_test_bot {text}", user_id=OWNER)
+        await asked(gateway, chat)
+    (one,), (two,) = questions(gateway), questions(gateway, GROUP)
+    assert "first.txt" in one.text.split("\n")[0]
+    assert "second.txt" in two.text.split("\n")[0]
+    assert one.text.split("\n")[0] != two.text.split("\n")[0]
+    assert (await gateway.status())["questions_open"] == 2
+    await press(gateway, two, "Allow once", user_id=OWNER)
+    await gateway.until(lambda: gateway.api.answers(GROUP)[-1] == "echo: second")
+    await press(gateway, one, "Deny")
+    await gateway.idle()
+    assert (gateway.workspace / "first.txt").read_text() == "old\n"
+    assert (gateway.workspace / "second.txt").read_text() == "second\n"
+
+
+async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
+    await gateway.api.user_says(OWNER, "change it")
+    (question,) = await asked(gateway)
+    await press(gateway, question, "Always")
+    await gateway.idle()
+    seed(gateway)
+    await gateway.told(OWNER, "/new")
+    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Again.")
+    assert (await gateway.told(OWNER, "change it"))[-1] == "Again."
+    assert notes(gateway) == "new\n"
+    gateway.model.script(ReplyScript(tool_calls=(write("newer\n"),)), "Once more.")
+    await gateway.api.user_says(OWNER, "change it")
+    (question,) = await asked(gateway)
+    await press(gateway, question, "Deny")
+    await gateway.idle()
+    assert notes(gateway) == "new\n"
+
+
+async def test_a_file_that_changed_meanwhile_asks_again(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    gateway.model.script(ReplyScript(tool_calls=(write("fresh\n"),)), "Done.")
+    await gateway.api.user_says(OWNER, "change it")
+    (first,) = await asked(gateway)
+    (gateway.workspace / NOTES).write_text("changed\n")
+    await press(gateway, first, "Allow once")
+    await gateway.until(lambda: questions(gateway) and questions(gateway) != [first])
+    (second,) = questions(gateway)
+    assert "-changed" in second.text
+    assert notes(gateway) == "changed\n"
+    await press(gateway, second, "Allow once")
+    await gateway.idle()
+    assert notes(gateway) == "fresh\n"
+
+
+async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
+    recorded: list[str] = []
+
+    async def go(label: str) -> None:
+        seed(gateway)
+        gateway.model.script(ReplyScript(tool_calls=(write(f"{label}\n"),)), "Done.")
+        await gateway.api.user_says(OWNER, "change it")
+        (question,) = await asked(gateway)
+        if label == "/stop":
+            gateway.model.forget_script()
+            await gateway.api.user_says(OWNER, label)
+        else:
+            await press(gateway, question, label)
+        await gateway.until(lambda: not questions(gateway))
+        await gateway.idle()
+        recorded.append(list(entries(gateway.home / "audit"))[-1]["reason"])
+
+    for label in ("Allow once", "Deny", "Allow for this session", "/stop"):
+        await go(label)
+    seed(gateway)
+    again = ReplyScript(tool_calls=(write("Allow for this session\n"),))
+    gateway.model.script(again, "Done.")
+    await gateway.told(OWNER, "change it")
+    recorded.append(list(entries(gateway.home / "audit"))[-1]["reason"])
+    owner = f"Person {OWNER} (telegram:{OWNER})"
+    assert [re.sub(r"^.*; |question \d+", "", reason) for reason in recorded] == [
+        f"asked, and {owner} allowed it once",
+        f"asked, and {owner} denied it",
+        f"asked, and {owner} allowed it for this session",
+        " about write_file: asked, and the question was withdrawn",
+        f"not asked: {owner} allowed it for this session",
+    ]

@@ -1,0 +1,79 @@
+"""Approvals across kills, restarts and time."""
+
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.asking import (
+    NOTES,
+    asked,
+    button,
+    notes,
+    push,
+    questions,
+    run,
+    seed,
+    write,
+)
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+
+async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess) -> None:
+    seed(alone)
+    await alone.start()
+    alone.model.script(ReplyScript(text="I change it.", tool_calls=(write("new\n"),)), "Done.")
+    await alone.api.user_says(OWNER, "change it")
+    (question,) = await asked(alone)
+    assert "-old" in question.text
+    assert "+new" in question.text
+    # A turn that waits for a person holds no lane; and what was sent is noted.
+    await alone.idle()
+    await alone.kill()
+    data = button(question, "Allow once")
+    await alone.start()
+    assert notes(alone) == "old\n"
+    assert len(alone.model.requests) == 1
+    assert "Allowed once" in await push(alone, question, data)
+    await alone.idle()
+    assert notes(alone) == "new\n"
+    assert alone.api.answers(OWNER)[-1] == "I change it.\n\nDone."
+    shown = alone.api.answers(OWNER)[0]
+    assert f"Allowed once by Person {OWNER} (telegram:{OWNER})" in shown
+    assert not questions(alone)
+    assert len(alone.model.requests) == 2
+    # A second press comes too late, and changes nothing.
+    (alone.workspace / NOTES).write_text("mine\n")
+    assert "Too late" in await push(alone, question, data)
+    await alone.idle()
+    assert notes(alone) == "mine\n"
+
+
+async def test_a_press_that_is_stored_is_carried_out_after_a_kill(alone: GatewayProcess) -> None:
+    await alone.start()
+    (alone.workspace / "effects").mkdir()
+    alone.model.script(ReplyScript(tool_calls=(run("echo once >> effects/ran"),)))
+    await alone.api.user_says(OWNER, "run it")
+    (question,) = await asked(alone)
+    data = button(question, "Allow once")
+    await alone.idle()
+    await alone.kill()
+    await alone.api.user_presses(OWNER, question.message_id, data)
+    for _ in range(3):
+        await alone.start()
+        await alone.kill()
+    await alone.start()
+    await alone.idle()
+    assert not questions(alone)
+    ran = alone.workspace / "effects" / "ran"
+    assert not ran.exists() or ran.read_text() == "once\n"
+    assert (await alone.status())["questions_open"] == 0
+
+
+async def test_silence_is_a_no(alone: GatewayProcess) -> None:
+    seed(alone)
+    alone.configure({"security": {"approval_timeout_s": 0.5}})
+    await alone.start()
+    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)), "As you wish.")
+    await alone.api.user_says(OWNER, "change it")
+    await alone.until(lambda: "As you wish." in alone.api.answers(OWNER))
+    await alone.idle()
+    (question, _) = (shown for shown in alone.api.chat(OWNER) if shown.from_bot)
+    assert "Not answered in time" in question.text
+    assert notes(alone) == "old\n"

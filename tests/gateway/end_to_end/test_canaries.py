@@ -1,0 +1,243 @@
+"""A canary in every secret, a whole run, and not one of them in anything that came out of it."""
+
+import base64
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+
+from tests.fakes import faults
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript, refusal
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+TOKEN = "123456:AAcanary-Bot_token0123456789"
+MODEL_KEY = "sk-Canary/Model+key0123456789=="
+ENVIRON = {
+    "OPENAI_API_KEY": "sk-canary-OpenAI-0123456789",
+    "DEEPSEEK_API_KEY": "sk-canary-DeepSeek-0123456789",
+    "MY_MODEL_KEY": MODEL_KEY,
+    "MY_PASSWORD": "pass-Canary-0123456789",
+}
+CANARIES = {
+    "token": TOKEN,
+    "token without its number": TOKEN.partition(":")[2],
+    "webhook": "canary-Webhook-0123456789",
+    "secrets.json": "canary-SecretsFile-0123456789",
+    "server": "canary-McpServer-0123456789",
+    **ENVIRON,
+}
+LEAK = "notes.txt"
+EVERYTHING = " ".join(CANARIES.values())
+
+
+class Recorder:
+    """Keeps the body of every request to the Bot API, and its path without the bot's own token."""
+
+    def __init__(self, api: BotApi) -> None:
+        self.seen: list[str] = []
+        api.app.middlewares.append(self._record)
+
+    @web.middleware
+    async def _record(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        path = request.raw_path.replace(f"/bot{TOKEN}/", "/", 1)
+        self.seen.append(f"{path} {(await request.read()).decode(errors='replace')}")
+        return await handler(request)
+
+
+class Canaries(GatewayProcess):
+    """A gateway whose every secret is a canary."""
+
+    def _environ(self) -> Mapping[str, str]:
+        return {**super()._environ(), **ENVIRON}
+
+
+def _sections(model: ModelServer) -> dict[str, dict[str, object]]:
+    return {
+        "telegram": {"webhook_secret": CANARIES["webhook"]},
+        "mcp_servers": {
+            "one": {"command": "x", "env": {"K": CANARIES["server"]}, "enabled": False},
+            "two": {"url": "https://me:${MY_PASSWORD}@host/x", "enabled": False},
+        },
+    }
+
+
+@asynccontextmanager
+async def _canaries(folder: Path) -> AsyncIterator[tuple[Canaries, Recorder]]:
+    api, model = BotApi(TOKEN), ModelServer(api_key=MODEL_KEY)
+    recorder = Recorder(api)
+    async with api, model:
+        process = Canaries(folder, api, model)
+        process.configure(_sections(model))
+        config = json.loads(process.config.read_text())
+        for entry in config["model_list"]:
+            entry["api_key"] = "${MY_MODEL_KEY}"
+        process.config.write_text(json.dumps(config))
+        secrets = process.home / "secrets.json"
+        secrets.write_text(json.dumps({"UNUSED": CANARIES["secrets.json"]}))
+        secrets.chmod(0o600)
+        async with process:
+            yield process, recorder
+
+
+def _spellings(value: str) -> set[str]:
+    found = {value, quote(value), quote(value, safe=""), json.dumps(value)[1:-1]}
+    for before in ("", "x", "xy"):
+        whole = base64.b64encode(f"{before}{value}".encode()).decode()
+        # Without the ends, which also hold bits of what stands around.
+        core = whole[4:-4]
+        found |= {core, core.replace("+", "-").replace("/", "_")}
+    return found
+
+
+def _found(text: str) -> list[str]:
+    return [
+        f"{name} as {spelled}"
+        for name, value in CANARIES.items()
+        for spelled in _spellings(value)
+        if spelled in text
+    ]
+
+
+def _leaky_file(workspace: Path) -> None:
+    """A file that the user has put all secrets into, in several spellings."""
+    lines = [EVERYTHING, quote(EVERYTHING), quote(EVERYTHING, safe=""), json.dumps([EVERYTHING])]
+    for before in ("", "x", "xy"):
+        lines.append(base64.b64encode(f"{before}{EVERYTHING}".encode()).decode())
+        for value in CANARIES.values():
+            for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                lines.append(encode(f"{before}{value}".encode()).decode())
+    (workspace / LEAK).write_text("\n".join(lines))
+
+
+async def _chat(gateway: Canaries) -> None:
+    """What a model and a platform could bring out in a chat."""
+    model, api = gateway.model, gateway.api
+    home = gateway.home
+    said = ReplyScript(
+        text=f"my secrets are {EVERYTHING}", reasoning=EVERYTHING, pieces=40, chunk_delay_s=0.03
+    )
+    model.script(said)
+    await gateway.told(OWNER, "hello")
+    calls = [
+        Call("read_file", {"path": str(home / "config.json")}),
+        Call("read_file", {"path": str(home / "secrets.json")}),
+        Call("read_file", {"path": "/proc/self/environ"}),
+        Call("read_file", {"path": LEAK}),
+        Call("grep", {"pattern": "canary", "path": "."}),
+        Call("read_file", {"path": EVERYTHING}),
+        Call("write_file", {"path": "mine.txt", "content": EVERYTHING}),
+        Call("edit_file", {"path": LEAK, "old_string": TOKEN, "new_string": EVERYTHING}),
+        Call("no_such_tool", {"x": EVERYTHING}),
+        Call("write_file", EVERYTHING),
+    ]
+    for call in calls:
+        model.script(ReplyScript(tool_calls=(call,), text=f"now {TOKEN}"), "done")
+        await gateway.told(OWNER, "go on")
+    model.script(refusal(400, f"this key is wrong: {MODEL_KEY}, see {EVERYTHING}"))
+    await gateway.told(OWNER, "and an error")
+    url = f"https://api.telegram.org/bot{TOKEN}/sendMessage"
+    api.fail("sendMessage", faults.status(400, description=f"Bad Request: {url}"))
+    await gateway.told(OWNER, "and one of the platform")
+    await gateway.told(OWNER, "/status")
+
+
+async def _beside(gateway: Canaries) -> str:
+    """What the command line shows, and what commands find; returns all that was printed."""
+    model, printed = gateway.model, ""
+    (gateway.workspace / "many.txt").write_text(f"{EVERYTHING}\n" * 200)
+    commands = [
+        "env; cat /proc/self/environ /proc/$PPID/environ; ps axeww",
+        f"cat {gateway.config} {gateway.home}/*.db {LEAK}; cat many.txt many.txt; exit 3",
+    ]
+    for command in commands:
+        model.script(ReplyScript(tool_calls=(Call("exec", {"command": command}),)), "done")
+        style = ("--output-format", "stream-json") if command == commands[0] else ()
+        ran = await gateway.kore("agent", "-y", *style, "-m", "run it")
+        printed += ran.out + ran.err
+    verbs: list[tuple[str, ...]] = [
+        ("status", "--json"),
+        ("doctor",),
+        ("config", "show"),
+        ("audit", "tail", "--json"),
+        ("backup", str(gateway.home / "copy.db")),
+        ("sessions", "show", EVERYTHING),
+    ]
+    listed = await gateway.kore("sessions", "list", "--json")
+    printed += listed.out
+    sessions = json.loads(listed.out)
+    verbs.append(("sessions", "show", sessions[0]["id"]))
+    verbs.append(("sessions", "export", sessions[-1]["id"]))
+    for verb in verbs:
+        ran = await gateway.kore(*verb)
+        printed += ran.out + ran.err
+    return printed
+
+
+def _files(home: Path) -> list[Path]:
+    """All that Kore wrote; not what the test has put there itself."""
+    own = {home / "config.json", home / "secrets.json", home / "workspace" / "many.txt"}
+    own.add(home / "workspace" / LEAK)
+    return [path for path in sorted(home.rglob("*")) if path.is_file() and path not in own]
+
+
+def _open_to_others(home: Path) -> list[str]:
+    """What of Kore's own files others may read; the workspace is the user's."""
+    paths = [home, *home.rglob("*")]
+    ours = [
+        path
+        for path in paths
+        if "workspace" not in path.relative_to(home).parts or "spill" in path.parts
+    ]
+    return [
+        f"{path} {stat.filemode(path.lstat().st_mode)}"
+        for path in ours
+        if path.lstat().st_mode & 0o077
+    ]
+
+
+@pytest.fixture
+def umask() -> None:
+    """The usual one, which makes files that everybody can read."""
+    os.umask(0o022)
+
+
+async def test_no_canary_leaves_in_a_whole_run(tmp_path: Path, umask: None) -> None:
+    async with _canaries(tmp_path) as (gateway, recorder):
+        _leaky_file(gateway.workspace)
+        await _chat(gateway)
+        printed = await _beside(gateway)
+        assert _open_to_others(gateway.home) == []
+        asked = gateway.model.requests
+    places = {
+        "command line": printed,
+        "gateway output": gateway.output(),
+        "bot": "\n".join(recorder.seen),
+        "model": "\n".join(one.raw.decode() for one in asked),
+        "model headers": repr([_without_key(one.headers) for one in asked]),
+        **{str(path): path.read_bytes().decode("latin-1") for path in _files(gateway.home)},
+    }
+    assert len(asked) > 20
+    assert "***" in places["bot"]
+    assert "***" in places["model"]
+    assert "***" in printed
+    assert any("/spill/" in name for name in places)
+    assert any(name.endswith("kore.log") for name in places)
+    leaks = [f"{place}: {leak}" for place, text in places.items() for leak in _found(text)]
+    assert leaks == []
+    assert _open_to_others(gateway.home) == []
+
+
+def _without_key(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name != "Authorization"}

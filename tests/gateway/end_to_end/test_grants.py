@@ -1,0 +1,57 @@
+"""What was allowed for longer than once can be seen, and taken back."""
+
+import json
+from typing import Any
+
+from gateway.audit.trail import entries
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.asking import NOTES, asked, press, questions, run, seed, write
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+
+async def allow(gateway: GatewayProcess, label: str, what: ReplyScript) -> None:
+    gateway.model.script(what, "Done.")
+    await gateway.api.user_says(OWNER, "do it")
+    (question,) = await asked(gateway)
+    await press(gateway, question, label)
+    await gateway.until(lambda: not questions(gateway))
+    await gateway.idle()
+
+
+async def grants(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((await gateway.kore("policy", "grants", "--json")).out)
+    return found
+
+
+async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess) -> None:
+    change = ReplyScript(tool_calls=(write("new\n"),))
+    async with alone:
+        assert "Nothing is allowed" in (await alone.kore("policy", "grants")).out
+        seed(alone)
+        await allow(alone, "Always", change)
+        await allow(alone, "Allow for this session", ReplyScript(tool_calls=(run("git push"),)))
+        always, once = await grants(alone)
+        workspace = str(alone.workspace)
+        assert (always["title"], always["session"]) == (f"write_file {NOTES}", "")
+        assert (always["principal"], always["folder"]) == (f"telegram:{OWNER}", workspace)
+        assert always["granted_by"] == f"Person {OWNER} (telegram:{OWNER})"
+        assert once["title"] == "exec git push"
+        assert once["session"]
+        listed = (await alone.kore("policy", "grants")).out
+        assert f"telegram:{OWNER}" in listed
+        assert workspace in listed
+
+        told = await alone.kore("policy", "revoke", str(always["id"]))
+        assert (told.code, f"write_file {NOTES}" in told.out) == (0, True)
+        reason = list(entries(alone.home / "audit"))[-1]["reason"]
+        assert reason.startswith(f"grant {always['id']}: taken back by cli:")
+        # From the next call on it is asked again.
+        seed(alone)
+        await allow(alone, "Always", change)
+        unknown = await alone.kore("policy", "revoke", "99")
+        assert (unknown.code, "no grant 99" in unknown.err) == (1, True)
+        assert (await alone.kore("policy", "revoke", "both")).code == 1
+    # Nothing runs any more: the verbs work on what is stored.
+    assert len(await grants(alone)) == 2
+    assert (await alone.kore("policy", "revoke", "all")).out.startswith("2 taken back")
+    assert await grants(alone) == []

@@ -1,0 +1,186 @@
+"""From a stranger to somebody who is answered: over Telegram, the command line and the chat."""
+
+import re
+import sqlite3
+
+from tests.gateway.end_to_end.asking import asked, button, press, push, questions
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+CODE = re.compile(r"\b[A-HJ-NP-Z2-9]{4}-[A-HJ-NP-Z2-9]{4}\b")
+NOBODY = {"telegram": {"allow_from": []}, "access": {"owner": None}}
+OWNED = {"telegram": {"allow_from": []}}
+
+
+async def code_for(gateway: GatewayProcess, person: int) -> str:
+    """The code that this person is sent."""
+    answer = (await gateway.told(person, "hello?"))[-1]
+    (code,) = CODE.findall(answer)
+    return str(code)
+
+
+def stored(gateway: GatewayProcess) -> str:
+    """Every byte of the database, read while nobody owns it."""
+    assert not gateway.runs
+    connection = sqlite3.connect(gateway.home / "kore.db")
+    try:
+        return "\n".join(connection.iterdump())
+    finally:
+        connection.close()
+
+
+async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure(NOBODY)
+    async with alone:
+        assert "kore pair approve CODE" in alone.written()
+        code = await code_for(alone, 77)
+        listed = await alone.kore("pair", "list")
+        assert "telegram:77" in listed.out
+        assert "first one" in listed.out
+        assert code not in listed.out
+        wrong = await alone.kore("pair", "approve", "ABCD-EFGH")
+        assert (wrong.code, wrong.out) == (1, "")
+        approved = await alone.kore("pair", "approve", code.lower())
+        assert (approved.code, "as my owner" in approved.out) == (0, True)
+        assert "my owner" in (await alone.told(77, "thanks"))[-2]
+        assert alone.api.answers(77)[-1] == "echo: thanks"
+        assert "telegram:77" in (await alone.kore("pair", "list", "--json")).out
+
+        # The second one asks the owner, who is told and needs no terminal.
+        other = await code_for(alone, 78)
+        await alone.until(lambda: any(other in text for text in alone.api.answers(77)))
+        assert "78" in (await alone.told(77, f"/pair approve {other}"))[-1]
+        assert (await alone.told(78, "hi"))[-1] == "echo: hi"
+        assert (await alone.told(78, f"/pair approve {other}"))[-1] == "Only my owner can do this."
+    assert code not in alone.written()
+    assert other not in alone.written()
+
+    # Both are still let in after a restart, and revoking one takes effect at once.
+    async with alone:
+        assert (await alone.told(78, "again"))[-1] == "echo: again"
+        assert (await alone.kore("pair", "revoke", "telegram:78")).code == 0
+        answers = alone.api.answers(78)
+        assert await alone.told(78, "still there?") == answers
+        assert (await alone.told(77, "and I?"))[-1] == "echo: and I?"
+
+
+async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: GatewayProcess) -> None:
+    alone.configure(NOBODY)
+    async with alone:
+        code = await code_for(alone, 77)
+    assert code not in stored(alone)
+    assert code.replace("-", "") not in stored(alone)
+    assert (await alone.kore("pair", "approve", code)).code == 0
+    async with alone:
+        assert (await alone.told(77, "hi"))[-1] == "echo: hi"
+        await alone.until(lambda: any("my owner" in text for text in alone.api.answers(77)))
+    gone = await alone.kore("pair", "revoke", "77")
+    assert "the next one approved" in gone.out
+    async with alone:
+        answers = alone.api.answers(77)
+        assert await alone.told(77, "hi") == answers
+
+
+async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) -> None:
+    alone.configure(OWNED)
+    async with alone:
+        await alone.told(OWNER, "I am here")
+        code = await code_for(alone, 77)
+        (letter,) = await asked(alone)
+        assert code in letter.text
+        approve = button(letter, "Approve")
+        # Neither somebody else's press counts nor one in another chat.
+        assert await push(alone, letter, approve, user_id=77) == "Only my owner can do this."
+        await alone.told(-100_5, "@kore_test_bot hi", user_id=OWNER)
+        (group,) = [shown for shown in alone.api.chat(-100_5) if shown.from_bot]
+        told = await push(alone, group, approve, user_id=OWNER)
+        assert told == "I did not ask this in this chat."
+        assert await alone.told(77, "hello?") == alone.api.answers(77)
+        assert "echo: hello?" not in alone.api.answers(77)
+
+        told = await press(alone, letter, "Approve")
+        assert told == "Person 77 (telegram:77) may talk to me now."
+        assert (await alone.told(77, "hi"))[-1] == "echo: hi"
+        assert "You may talk to me now." in alone.api.answers(77)
+        assert not questions(alone)
+        after = alone.api.chats.get(OWNER, letter.message_id)
+        assert after is not None
+        assert after.text.endswith("✅ Let in by telegram:1.")
+        assert code not in after.text
+        assert (await push(alone, letter, approve)).startswith("Too late")
+    assert code not in stored(alone)
+    assert code.replace("-", "") not in stored(alone)
+
+
+async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure(OWNED)
+    async with alone:
+        await alone.told(OWNER, "I am here")
+        await code_for(alone, 77)
+        (letter,) = await asked(alone)
+        told = await press(alone, letter, "Deny")
+        assert told == "Person 77 (telegram:77) was turned down."
+        await alone.until(lambda: not questions(alone))
+        assert await alone.told(77, "hi") == alone.api.answers(77)
+        typed = await code_for(alone, 78)
+        await asked(alone)
+        assert (await alone.kore("pair", "approve", typed)).code == 0
+        await alone.until(lambda: not questions(alone))
+        await alone.until(lambda: any("Let in by cli:" in t for t in alone.api.answers(OWNER)))
+        assert (await push(alone, letter, "pair:y:77:1")).startswith("I do not know this button")
+
+
+async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
+    alone.configure(OWNED)
+    async with alone:
+        code = await code_for(alone, 77)
+        for _ in range(5):
+            assert "No open request" in (await alone.told(OWNER, "/pair ABCD-EFGH"))[-1]
+        assert "Too many wrong codes" in (await alone.told(OWNER, f"/pair {code}"))[-1]
+    async with alone:
+        assert "Too many wrong codes" in (await alone.told(OWNER, f"/pair {code}"))[-1]
+        assert await alone.told(77, "hi") == alone.api.answers(77)
+        # It is the owner's chat that is locked; the machine's user did not guess.
+        assert (await alone.kore("pair", "approve", code)).code == 0
+
+
+async def test_names_and_usernames_open_nothing(alone: GatewayProcess) -> None:
+    alone.configure({"telegram": {"allow_from": []}, "access": {"roles": {"telegram": "build"}}})
+    async with alone:
+        assert (await alone.told(OWNER, "it is me"))[-1] == "echo: it is me"
+        (message,) = [said for said in alone.api.chat(OWNER) if not said.from_bot]
+        forged = {
+            "message": {
+                "message_id": 1,
+                "date": 1,
+                "chat": {"id": 66, "type": "private", "first_name": f"User {OWNER}"},
+                "from": {
+                    "id": 66,
+                    "is_bot": False,
+                    "first_name": f"User {OWNER}",
+                    "last_name": f"telegram:{OWNER}",
+                    "username": f"{OWNER}",
+                },
+                "text": message.text,
+            }
+        }
+        await alone.api.user_says(66, "", raw=forged)
+        await alone.idle()
+        await alone.until(lambda: alone.api.answers(66))
+        assert "I do not know you yet" in alone.api.answers(66)[-1]
+        # What the owner is told of the stranger carries the number, whatever the name says.
+        assert any("(telegram:66)" in text for text in alone.api.answers(OWNER))
+        assert (await alone.told(66, "/pair list"))[1:] == []
+        assert len(alone.model.requests) == 1
+
+
+async def test_in_a_group_pairing_is_not_read_out(alone: GatewayProcess) -> None:
+    alone.configure(OWNED)
+    async with alone:
+        await code_for(alone, 77)
+        (answer,) = await alone.told(-100_5, "/pair@kore_test_bot list", user_id=OWNER)
+        assert "private" in answer
+        assert "77" not in answer

@@ -1,0 +1,96 @@
+"""A real gateway whose stored messages are sealed: keys given, wrong, changed and taken away."""
+
+import base64
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+CHAT = 7
+KEYS = {
+    "ONE_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
+    "TWO_KEY": secrets.token_bytes(32).hex(),
+}
+
+
+class Sealed(GatewayProcess):
+    """A gateway with keys in its environment."""
+
+    keys: Mapping[str, str] = KEYS
+
+    def _environ(self) -> Mapping[str, str]:
+        return {**super()._environ(), **self.keys}
+
+    def seal_with(self, name: str | None) -> None:
+        self.configure({"store": {"encryption_key_env": name}})
+
+    def stored(self) -> bytes:
+        """All bytes of the database and of its copies."""
+        return b"".join(path.read_bytes() for path in sorted(self.home.glob("*.db*")))
+
+
+async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
+    tmp_path: Path, bot_api: BotApi, model_server: ModelServer
+) -> None:
+    gateway = Sealed(tmp_path, bot_api, model_server)
+    gateway.seal_with("ONE_KEY")
+    async with gateway:
+        assert await gateway.told(CHAT, "canary one") == ["echo: canary one"]
+        assert (await gateway.kore("backup", gateway.home / "copy.db")).code == 0
+        beside = await gateway.kore("store", "rekey", "--to", "TWO_KEY")
+        assert (beside.code, "is in use by kore gateway" in beside.err) == (2, True)
+        await gateway.kill()
+        assert b"canary" not in gateway.stored()
+        await gateway.start()
+        await gateway.told(CHAT, "canary two")
+    before = gateway.stored()
+    assert b"canary" not in before
+    changed = await gateway.kore("store", "rekey", "--to", "TWO_KEY")
+    assert changed.code == 0, changed.err
+    assert "set it to TWO_KEY" in changed.out
+    refused = await gateway.kore("sessions", "list")
+    assert (refused.code, "another key than ONE_KEY" in refused.err) == (1, True)
+    gateway.seal_with("TWO_KEY")
+    async with gateway:
+        # The model is shown the whole conversation: it was opened with the new key.
+        await gateway.told(CHAT, "canary three")
+        told = model_server.requests[-1].raw.decode()
+        assert all(word in told for word in ("canary one", "canary two", "canary three"))
+    assert b"canary" not in gateway.stored()
+
+
+async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
+    tmp_path: Path, bot_api: BotApi, model_server: ModelServer
+) -> None:
+    gateway = Sealed(tmp_path, bot_api, model_server)
+    async with gateway:
+        await gateway.told(CHAT, "canary one")
+    gateway.seal_with("ONE_KEY")
+    for verb in ("gateway", "sessions"):
+        refused = await gateway.kore(verb, *(["list"] if verb == "sessions" else []))
+        assert refused.code == 1
+        assert "was made without a key" in refused.err
+        assert "kore store rekey" in refused.err
+    gateway.seal_with("NO_KEY")
+    missing = await gateway.kore("gateway")
+    assert (missing.code, "NO_KEY, which is not set" in missing.err) == (2, True)
+    blamed = await gateway.kore("store", "rekey", "--to", "NO_KEY")
+    assert (blamed.code, "--to names NO_KEY, which is not set" in blamed.err) == (2, True)
+    sealed = await gateway.kore("store", "rekey", "--to", "ONE_KEY", "--json")
+    assert sealed.code == 0, sealed.err
+    assert b"canary" not in gateway.stored()
+    gateway.seal_with(None)
+    unnamed = await gateway.kore("store", "rekey", "--plain")
+    assert (unnamed.code, "--from NAME_OF_VARIABLE" in unnamed.err) == (2, True)
+    opened = await gateway.kore("store", "rekey", "--plain", "--from", "ONE_KEY")
+    assert opened.code == 0, opened.err
+    again = await gateway.kore("store", "rekey", "--plain")
+    assert (again.code, "is not sealed" in again.err) == (1, True)
+    which = await gateway.kore("store", "rekey")
+    assert (which.code, "which key?" in which.err) == (2, True)
+    async with gateway:
+        await gateway.told(CHAT, "canary two")
+        assert "canary one" in model_server.requests[-1].raw.decode()

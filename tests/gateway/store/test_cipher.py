@@ -1,0 +1,207 @@
+"""Sealed stores: nothing readable on disk, nothing opened with a wrong key or in a wrong row."""
+
+import base64
+import re
+import secrets
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ConfigError
+from agent.types import ToolCall, ToolResult, assistant, user
+from gateway.messages import OutboundPart
+from gateway.store import inbox, outbox, sessions, turns
+from gateway.store.cipher import SEALED, Cipher, cipher_of
+from gateway.store.database import Database, StoreError, connect
+from gateway.store.inbox import Arrival, Claim, Entry
+from gateway.store.outbox import Due, Letter
+from gateway.store.rekey import rekey
+from tests.gateway.parts import said
+
+CANARY = "canary in a mine"
+KEY, OTHER = secrets.token_bytes(32), secrets.token_bytes(32)
+
+
+def _cipher(key: bytes = KEY) -> Cipher:
+    return Cipher(key, "KORE_STORE_KEY")
+
+
+def _fill(connection: sqlite3.Connection) -> tuple[Claim, str]:
+    """A turn with a call, its result and an answer in the outbox, every text with the canary."""
+    asked = said(f"ask {CANARY}", event_id="1:1", message_id="1")
+    arrival = Arrival(asked.channel, asked.account, 1.0, 5)
+    inbox.accept(connection, arrival, [Entry(asked)], [("9", "cannot be read")])
+    claim = inbox.claim(
+        connection, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content)
+    )
+    assert isinstance(claim, Claim)
+    call = ToolCall("c1", "exec", {"command": CANARY}, f'{{"command": "{CANARY}"}}')
+    reply = assistant(f"I call {CANARY}", (call,))
+    turns.add_reply(connection, claim.turn, claim.session, [reply], {"c1": "unsafe"}, 1.0)
+    turns.start_call(connection, claim.turn, call)
+    turns.finish_call(connection, claim.turn, call, ToolResult(f"found {CANARY}"))
+    letter = Letter(f"t{claim.turn}", asked.route, [OutboundPart(f"answer {CANARY}")])
+    outbox.put(connection, claim.turn, [letter], 1.0)
+    return claim, asked.session_key
+
+
+def _raw(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+
+
+def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    with closing(connect(path, cipher=_cipher())) as connection:
+        claim, lane = _fill(connection)
+    assert CANARY.encode() not in _raw(tmp_path)
+    with closing(connect(path, cipher=_cipher(), check=True)) as connection:
+        asked, reply = sessions.load_all(connection, claim.session)
+        assert (asked.text, reply.text) == (f"ask {CANARY}", f"I call {CANARY}")
+        assert reply.tool_calls[0].arguments == {"command": CANARY}
+        known = turns.known_results(connection, claim.turn)
+        assert known["c1"].for_model == f"found {CANARY}"
+        due = outbox.head(connection, lane, 9.0)
+        assert isinstance(due, Due)
+        assert due.message.content.text == f"answer {CANARY}"
+        outbox.make_plain(connection, due.seq)
+        assert isinstance(outbox.head(connection, lane, 9.0), Due)
+        (info,) = sessions.recent(connection, 5)
+        assert info.name == f"ask {CANARY}"
+        resumed = inbox.claim(connection, lane, 2.0, lambda _: False, lambda m: user("-"))
+        assert isinstance(resumed, Claim)
+        assert resumed.messages[0].content == f"ask {CANARY}"
+
+
+def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "kore.db", cipher=_cipher())) as connection:
+        first = said("before", event_id="1:1", message_id="1")
+        edit = said(CANARY, event_id="1:1:7", message_id="1", edited=True)
+        for one in (first, edit):
+            inbox.accept(connection, Arrival(one.channel, one.account, 1.0), [Entry(one)])
+        claim = inbox.claim(
+            connection, first.session_key, 1.0, lambda _: False, lambda m: user("-")
+        )
+        assert isinstance(claim, Claim)
+        assert [one.content for one in claim.messages] == [CANARY]
+
+
+def test_sealed_texts_do_not_open_elsewhere(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "kore.db", cipher=_cipher())) as connection:
+        claim, lane = _fill(connection)
+        (one,), (two,) = connection.execute("SELECT content FROM message ORDER BY n").fetchall()
+        for swapped in ((two, 1), (one[:-8] + "AAAAAAA=", 1), ("not base64 at all", 1)):
+            connection.execute("UPDATE message SET content = ? WHERE n = ?", swapped)
+            with pytest.raises(sqlite3.OperationalError):
+                sessions.load_all(connection, claim.session)
+        connection.execute("UPDATE outbox SET body = entities")
+        with pytest.raises(sqlite3.OperationalError):
+            outbox.head(connection, lane, 9.0)
+
+
+def test_a_pairing_letter_is_forgotten_and_stays_no_obstacle(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    with closing(connect(path, cipher=_cipher())) as connection:
+        letter = Letter("pair:1", said("x").route, [OutboundPart("your code is ABCD")])
+        outbox.put(connection, None, [letter], 1.0)
+        due = outbox.head(connection, said("x").session_key, 9.0)
+        assert isinstance(due, Due)
+        outbox.sent(connection, due.seq, "77", "lane", 9.0)
+        assert connection.execute("SELECT body, entities FROM outbox").fetchone() == ("", "[]")
+    assert rekey(path, _cipher(), _cipher(OTHER)) == 1
+
+
+async def test_a_changed_row_is_a_clear_sentence(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "kore.db", cipher=_cipher())
+    try:
+        claim, _ = await database.run(_fill)
+        await database.run(lambda c: c.execute("UPDATE message SET content = 'x'") and None)
+        with pytest.raises(StoreError, match="it was changed, or put into another row"):
+            await database.run(sessions.load_all, claim.session)
+    finally:
+        await database.close()
+
+
+def test_the_same_text_is_never_sealed_the_same_way() -> None:
+    cipher = _cipher()
+    sealed = {cipher.seal(CANARY, "message.content", "s", 1) for _ in range(50)}
+    assert len(sealed) == 50
+    assert {cipher.unseal(one, "message.content", "s", 1) for one in sealed} == {CANARY}
+    with pytest.raises(ValueError, match="not sealed here"):
+        cipher.unseal(sealed.pop(), "message.content", "s1", "")
+
+
+@pytest.mark.parametrize(
+    ("made", "opened", "sentence"),
+    [
+        (KEY, OTHER, "sealed with another key than KORE_STORE_KEY holds"),
+        (KEY, None, "is sealed, and store.encryption_key_env names no key"),
+        (None, KEY, "was made without a key"),
+    ],
+    # The keys are other ones in each process of a test run.
+    ids=["another key", "no key", "a key too many"],
+)
+def test_a_wrong_key_changes_not_one_byte(
+    tmp_path: Path, made: bytes | None, opened: bytes | None, sentence: str
+) -> None:
+    path = tmp_path / "kore.db"
+    with closing(connect(path, cipher=made and _cipher(made))) as connection:
+        _fill(connection)
+    before = _raw(tmp_path)
+    for check in (False, True):
+        with pytest.raises(StoreError, match=sentence) as caught:
+            connect(path, check=check, cipher=opened and _cipher(opened))
+        assert caught.value.hint
+        assert _raw(tmp_path) == before
+
+
+def test_a_database_without_messages_takes_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    connect(path).close()
+    connect(path, cipher=_cipher()).close()
+    with pytest.raises(StoreError):
+        connect(path)
+
+
+def test_keys_are_read_in_hexadecimal_and_base64() -> None:
+    texts = [KEY.hex(), KEY.hex().upper(), base64.b64encode(KEY).decode(), f" {KEY.hex()}\n"]
+    texts += [base64.urlsafe_b64encode(KEY).decode(), base64.b64encode(KEY).decode().rstrip("=")]
+    sealed = _cipher().seal(CANARY, "x")
+    for text in texts:
+        cipher = cipher_of("K", {"K": text})
+        assert cipher is not None
+        assert cipher.unseal(sealed, "x") == CANARY
+    assert cipher_of(None, {}) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "x" * 64, base64.b64encode(b"x" * 31).decode(), "ab" * 31, "ö" * 44]
+)
+def test_anything_else_is_one_sentence_without_the_value(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        cipher_of("K", {"K": text})
+    told = f"{caught.value} {caught.value.hint}"
+    assert "store.encryption_key_env" in told
+    assert "K" in told
+    assert not text or text not in told
+
+
+def test_every_column_that_is_sealed_exists(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "kore.db")) as connection:
+        for one in SEALED:
+            names = {row[1] for row in connection.execute(f"PRAGMA table_info({one.table})")}
+            assert {*one.key, *one.columns} <= names
+
+
+def test_statements_and_the_list_of_sealed_columns_agree() -> None:
+    """A column that is sealed by a statement alone would be lost at the next change of keys."""
+    store = Path(cipher_of.__code__.co_filename).parent
+    named = {
+        found
+        for source in store.glob("*.py")
+        if source.name != "cipher.py"
+        for found in re.findall(r"seal\([^()']*(?:'[^']*', )?'(\w+\.\w+)'", source.read_text())
+    }
+    listed = {f"{one.table}.{name}" for one in SEALED for name in one.columns}
+    assert named == listed

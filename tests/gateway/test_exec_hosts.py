@@ -1,0 +1,92 @@
+"""Whom commands may reach: the setting, the roles of all who speak, and the record of it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from agent.security.engine import RolePolicy, Standing
+from agent.security.roles import Role, ToolRule
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.runner import Permissions, Runner
+from agent.tools.shell import Exec
+from agent.tools.toolbox import Toolbox
+from agent.types import ToolCall
+from gateway.access import Access
+from gateway.approvals import Approvals
+from gateway.audit.log import AuditLog
+from gateway.messages import Sender
+from gateway.policies import Policies, PolicySettings
+from gateway.rules import Rules, SpeakersPolicy
+from tests.fakes.web import WebSite
+from tests.gateway.parts import said, typed
+from tests.gateway.test_rules import Nobody
+
+ROLES = """
+roles:
+  build: {tools: {"*": {}}}
+  some: {tools: {exec: {hosts: ["*.a.org", b.org]}}}
+  few: {tools: {exec: {hosts: [x.a.org, c.org]}}}
+  none: {tools: {read_file: {}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("roles", "hosts"),
+    [
+        ([], None),
+        (["some"], ("*.a.org", "b.org")),
+        (["some", "few"], ("x.a.org",)),
+        (["some", "none"], ()),
+        (["none"], ()),
+    ],
+)
+def test_the_hosts_are_those_that_all_who_speak_may_reach(
+    roles: list[str], hosts: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(ROLES)
+    named = {f"chat:{n}": role for n, role in enumerate(roles)}
+    access = Access("chat:7", {("chat", "bot"): ("*",)}, named)
+    policies = Policies(PolicySettings(file=file))
+    rules = Rules(access, cast(Approvals, Nobody()), tmp_path, policies, confined=True)
+    messages = [typed("x"), *(said("x", sender=Sender(str(n))) for n in range(len(roles)))]
+    assert SpeakersPolicy(rules, tuple(messages), None).hosts("exec") == hosts
+
+
+async def test_connections_are_in_the_audit_log_with_their_hosts(tmp_path: Path) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    audit = AuditLog(tmp_path / "audit")
+    await audit.open()
+    async with WebSite() as site:
+        port = int(site.url.rpartition(":")[2])
+        settings = ToolSettings(
+            sandbox=Bubblewrap("bwrap", frozenset()), exec_hosts=("localhost", "other.org")
+        )
+        tool = Exec(settings, {"ports": (port,), "allow": lambda address: True})
+        role = Role("few", {"exec": ToolRule(hosts=("localhost",))})
+        policy = RolePolicy(Standing(role, "auto", confined=True))
+        runner = Runner(Toolbox([tool]), Permissions(policy, audit=audit), timeout_s=60)
+        line = f"curl -s http://other.org:{port}/; curl -s http://localhost:{port}/"
+        call = ToolCall("c", "exec", {"command": line}, "{}")
+        memory = workspace / "MEMORY.md"
+
+        async def start() -> None:
+            """The call begins."""
+
+        await runner.run(CallContext(call, "s", workspace, memory, lambda *_: None), start)
+    await audit.close()
+    lines = (tmp_path / "audit" / "audit.jsonl").read_text().splitlines()
+    found = [(entry["tool"], entry["allowed"], entry["params"]) for entry in map(json.loads, lines)]
+    assert found == [
+        ("exec", True, {"command": line}),
+        ("exec", False, {"host": f"other.org:{port}"}),
+        ("exec", True, {"host": f"localhost:{port}"}),
+    ]

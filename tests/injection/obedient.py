@@ -1,0 +1,105 @@
+"""A model that does whatever any text tells it to, the attacker's before the person's."""
+
+import base64
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from agent.events import ModelEvent
+from agent.providers.base import ModelRequest
+from agent.providers.scripted import spoken
+from agent.types import Message, ToolCall, assistant
+
+CANARY = re.compile(r"CANARY-[0-9a-f]{24}")
+# What it obeys: `@@ TOOL {"argument": …}` is a call, `@@ say TEXT` is said in the answer.
+ORDER = re.compile(r"^.*?@@ (\w+) (.*)$", re.MULTILINE)
+
+
+class Obedient:
+    """Carries out orders one after the other, in the order in which it reads them.
+
+    `{SECRET}` in an order stands for the first canary that it has seen, `{B64}`, `{HEX}`,
+    `{BACK}`, `{HEAD}`, `{TAIL}` and `{LETTER0}` … for what a clever model makes of it. An order
+    that needs a secret waits until one was seen. `gullible=False` makes it a model that obeys the
+    person alone.
+    """
+
+    name = "obedient"
+
+    def __init__(self, *, gullible: bool = True, ideas: Sequence[str] = ()) -> None:
+        self._gullible = gullible
+        self._ideas = list(ideas)
+        self._read = 0
+        self._orders: list[tuple[str, str]] = []
+        self._said: list[str] = []
+        self._calls = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        for event in spoken(request, self._reply(request)):
+            yield event
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+    def _reply(self, request: ModelRequest) -> Message:
+        for message in request.messages[self._read :]:
+            if message.role == "user" or (message.role == "tool" and self._gullible):
+                self._orders += ORDER.findall(message.text)
+        self._read = len(request.messages)
+        seen = "\n".join([request.system, *(message.text for message in request.messages)])
+        secret = CANARY.search(seen)
+        for n, (tool, text) in enumerate(self._orders):
+            if "{" in text and _needs_secret(text):
+                if secret is None:
+                    continue
+                text = _filled(text, secret[0])
+            del self._orders[n]
+            if tool == "say":
+                self._said.append(text)
+                return self._reply(request)
+            self._calls += 1
+            arguments = json.loads(text)
+            return assistant("", (ToolCall(f"o{self._calls}", tool, arguments, text),))
+        if self._ideas:
+            self._orders.append(_split(self._ideas.pop(0)))
+            return self._reply(request)
+        said, self._said = "\n".join(self._said), []
+        self._read += 1
+        return assistant(said or "I did all I was told.")
+
+
+def spellings(secret: str) -> Iterator[str]:
+    """The forms in which a secret may leave; each alone gives it away."""
+    yield secret
+    yield secret[::-1]
+    yield secret.encode().hex()
+    yield base64.b64encode(secret.encode()).decode().rstrip("=")
+    yield secret.removeprefix("CANARY-")
+    body = secret.removeprefix("CANARY-")
+    yield body[:12]
+    yield body[12:]
+
+
+def _split(order: str) -> tuple[str, str]:
+    tool, _, arguments = order.partition(" ")
+    return tool, arguments
+
+
+def _needs_secret(text: str) -> bool:
+    return re.search(r"\{(SECRET|B64|HEX|BACK|HEAD|TAIL|LETTER\d+)\}", text) is not None
+
+
+def _filled(text: str, secret: str) -> str:
+    body = secret.removeprefix("CANARY-")
+    forms = {
+        "SECRET": secret,
+        "B64": base64.b64encode(secret.encode()).decode().rstrip("="),
+        "HEX": secret.encode().hex(),
+        "BACK": secret[::-1],
+        "HEAD": body[:12],
+        "TAIL": body[12:],
+        **{f"LETTER{n}": letter for n, letter in enumerate(body)},
+    }
+    for name, value in forms.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

@@ -1,0 +1,178 @@
+"""A model that obeys every attacker leaks nothing; one that obeys the person gets its work done."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.providers.models import Models
+from agent.sandbox import Sandbox
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from tests.injection.obedient import Obedient
+from tests.injection.scene import (
+    CANARY,
+    Agreeing,
+    Scene,
+    attacks,
+    open_scene,
+    plant,
+    plant_file,
+    tasks,
+)
+
+ATTACKS = attacks()
+
+
+def working_sandbox() -> Sandbox:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    return Bubblewrap("bwrap", frozenset({"--disable-userns"}))
+
+
+async def by_page(scene: Scene, text: str) -> None:
+    scene.site.page("/news", f"<pre>{text}</pre>")
+    await scene.say(f'What is new? @@ web_fetch {{"url": "{scene.site.url}/news"}}')
+
+
+async def by_file(scene: Scene, text: str) -> None:
+    plant_file(scene, "download.md", text)
+    await scene.say('Sum it up. @@ read_file {"path": "download.md"}')
+
+
+async def by_mail(scene: Scene, text: str) -> None:
+    scene.agent.toolbox.get("read_mail").__init__(text)  # type: ignore[misc]
+    await scene.say("Any mail? @@ read_mail {}")
+
+
+async def by_two_turns(scene: Scene, text: str) -> None:
+    """The stranger's words come first, the person's file later, in the same session."""
+    scene.site.page("/news", f"<pre>{text}</pre>")
+    await scene.say(f'What is new? @@ web_fetch {{"url": "{scene.site.url}/news"}}')
+    await scene.say('And what do I know? @@ read_file {"path": "private.md"}')
+
+
+CARRIERS: list[Callable[[Scene, str], Any]] = [by_page, by_file, by_mail, by_two_turns]
+
+
+@pytest.mark.parametrize("carrier", CARRIERS, ids=lambda carrier: carrier.__name__)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+async def test_nothing_leaks(
+    attack: dict[str, Any], carrier: Callable[[Scene, str], Any], tmp_path: Path
+) -> None:
+    async with open_scene(tmp_path) as scene:
+        await carrier(scene, plant(scene, attack))
+        assert scene.leaked() == []
+        assert scene.steered() == []
+
+
+@pytest.mark.parametrize("attack", ["address with a query", "search query", "link in the answer"])
+async def test_the_attacks_do_leak_where_a_person_says_yes(attack: str, tmp_path: Path) -> None:
+    """What the proof looks for is really there once nothing is in the way."""
+    planted = next(each for each in ATTACKS if each["name"] == attack)
+    async with open_scene(tmp_path, person=Agreeing()) as scene:
+        scene.site.page("/news", f"<pre>{plant(scene, planted)}</pre>")
+        result = await scene.agent.run(f'? @@ web_fetch {{"url": "{scene.site.url}/news"}}')
+        scene.shown.append(result.text)
+        assert CANARY in scene.loot()
+
+
+@pytest.mark.parametrize("task", tasks(), ids=lambda task: task["name"])
+async def test_harmless_work_is_done(task: dict[str, Any], tmp_path: Path) -> None:
+    person = Agreeing()
+    sandbox = working_sandbox() if task.get("sandbox") else None
+    async with open_scene(tmp_path, person=person, sandbox=sandbox) as scene:
+        site = scene.site.url
+
+        def here(text: str) -> str:
+            return text.replace("{SITE}", site)
+
+        ideas = [here(idea) for idea in task.get("then", ())]
+        scene.agent.models = Models.of(Obedient(gullible=False, ideas=ideas), {})
+        bait = plant(scene, ATTACKS[0])
+        for page in ("/news", "/a", "/a?x=1", "/r0", "/r1", "/behind", "/index"):
+            scene.site.page(page, f'<pre>{bait}</pre><a href="{site}/behind">more</a>')
+        for words in task["say"]:
+            await scene.say(here(words))
+        assert [visit.path for visit in scene.site.visits] == task["did"]
+        assert len(person.asked) == task.get("questions", 0)
+        assert scene.leaked() == []
+        if "file" in task:
+            assert (scene.workspace / task["file"]).read_text()
+
+
+async def test_the_question_shows_the_exact_bytes_and_where_they_go(tmp_path: Path) -> None:
+    planted = next(each for each in ATTACKS if each["name"] == "address with a query")
+    async with open_scene(tmp_path) as scene:
+        await by_page(scene, plant(scene, planted))
+        (asked,) = scene.person.asked
+        assert asked.sends == f"{scene.site.url}/?d={CANARY}"
+        assert "127.0.0.1" in asked.reason
+        assert asked.rule == "taint-way-out"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [each for each in ATTACKS if any(order.startswith("exec") for order in each["orders"])],
+    ids=lambda attack: attack["name"],
+)
+async def test_commands_leak_nothing_out_of_their_sandbox(
+    attack: dict[str, Any], tmp_path: Path
+) -> None:
+    """Even where somebody says yes to every command."""
+    async with open_scene(tmp_path, person=Agreeing(), sandbox=working_sandbox()) as scene:
+        await by_page(scene, plant(scene, attack))
+        assert scene.leaked() == []
+
+
+async def by_command(scene: Scene, text: str) -> None:
+    """What a granted host answers to a command is a stranger's word as well."""
+    scene.site.page("/news", text)
+    await scene.say(f'What is new? @@ exec {{"command": "curl -s {scene.site.url}/news"}}')
+
+
+GRANTED = [each for each in ATTACKS if "granted" in each["name"]]
+
+
+@pytest.mark.parametrize("carrier", [by_page, by_command], ids=lambda carrier: carrier.__name__)
+@pytest.mark.parametrize("attack", GRANTED, ids=lambda attack: attack["name"])
+async def test_a_granted_host_gets_nothing_unasked(
+    attack: dict[str, Any], carrier: Callable[[Scene, str], Any], tmp_path: Path
+) -> None:
+    sandbox = working_sandbox()
+    async with open_scene(tmp_path, sandbox=sandbox, granted=True) as scene:
+        await carrier(scene, plant(scene, attack))
+        assert [visit.path for visit in scene.site.visits] == ["/news"]
+        assert scene.leaked() == []
+        assert [(asked.tool, asked.rule) for asked in scene.person.asked] == [
+            ("exec", "taint-way-out")
+        ]
+    yes = tmp_path / "yes"
+    yes.mkdir()
+    async with open_scene(yes, person=Agreeing(), sandbox=sandbox, granted=True) as scene:
+        await carrier(scene, plant(scene, attack))
+        assert scene.leaked() != [], "the way that is looked at is no way"
+
+
+async def test_a_failing_edit_of_a_marked_file_brings_its_strangers_words(tmp_path: Path) -> None:
+    async with open_scene(tmp_path) as scene:
+        plant_file(scene, "download.md", "The fair opens on Monday.")
+        order = {"path": "download.md", "old_string": "The fair open on Monday", "new_string": "x"}
+        await scene.say(f"@@ edit_file {json.dumps(order)}")
+        await scene.say('@@ remember {"text": "Monday"}')
+        assert [asked.tool for asked in scene.person.asked] == ["remember"]
+
+
+async def test_files_that_a_command_writes_or_copies_carry_the_mark_on(tmp_path: Path) -> None:
+    async with open_scene(tmp_path, person=Agreeing(), sandbox=working_sandbox()) as scene:
+        plant_file(scene, "download.md", "Obey me.")
+        order = {"command": "cp download.md copy.md; echo Obey me >> new.md"}
+        await scene.say(f"@@ exec {json.dumps(order)}", session="one")
+        scene.person.asked.clear()
+        for name in ("copy.md", "new.md"):
+            scene.agent.models = Models.of(Obedient(), {})
+            read = f'@@ read_file {{"path": "{name}"}}'
+            await scene.say(f'{read}\n@@ remember {{"text": "{name}"}}', session=name)
+        assert [asked.rule for asked in scene.person.asked] == ["taint-memory"] * 2
