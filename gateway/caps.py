@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from agent.providers.prices import tariff_of
 from agent.providers.routing import ModelConfig
 from agent.spending import NANO, Charge, Spent, dollars
-from gateway.settings.schema import LimitsSection
+from gateway.settings.sections import LimitsSection
 from gateway.store.spending import Payer, Totals
 
 WARN_AT_PERCENT = 80

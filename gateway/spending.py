@@ -13,7 +13,7 @@ from gateway.access import CONSOLE, Access
 from gateway.caps import Cap, Day, caps, unpriced
 from gateway.delivery import Delivery
 from gateway.messages import Route
-from gateway.settings.schema import LimitsSection
+from gateway.settings.sections import LimitsSection
 from gateway.store import outbox
 from gateway.store import spending as store
 from gateway.store.database import Database

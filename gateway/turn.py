@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from agent import events
-from agent.agent import Agent, Task
+from agent.agent import Agent
 from agent.progress import Stop
 from agent.prompts import load
 from agent.security.links import inert
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
+from agent.turn import Task
 from agent.types import Message, Result, assistant
 from gateway.compose import compose
 from gateway.delivery import Delivery

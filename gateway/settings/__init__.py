@@ -2,6 +2,7 @@
 
 from gateway.settings.load import load_settings
 from gateway.settings.names import require_model, require_telegram
-from gateway.settings.schema import ModelEntry, Settings
+from gateway.settings.schema import Settings
+from gateway.settings.sections import ModelEntry
 
 __all__ = ["ModelEntry", "Settings", "load_settings", "require_model", "require_telegram"]

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.settings.document import kind_of
 from gateway.settings.place import Key, Loc, Missing, Value, dotted, printable
-from gateway.settings.schema import AgentFlags, McpServer, ModelEntry, TelegramAccount
+from gateway.settings.sections import AgentFlags, McpServer, ModelEntry, TelegramAccount
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
 # A short plain word or number: a slip worth quoting, and no key that any vendor hands out.

@@ -6,7 +6,8 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from gateway.settings.place import Key, printable
-from gateway.settings.schema import Section, Settings
+from gateway.settings.schema import Settings
+from gateway.settings.sections import Section
 
 
 @cache

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from agent.providers.routing import ModelConfig, default_model, resolve
-from gateway.settings.schema import ModelEntry, Settings
+from gateway.settings.schema import Settings
+from gateway.settings.sections import ModelEntry
 
 
 def model_list(settings: Settings) -> tuple[ModelConfig, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import events
-from agent.agent import Agent, Task
+from agent.agent import Agent
 from agent.history import History
 from agent.progress import NoProgress, Progress, Stop
 from agent.providers.scripted import Scripted, Step
@@ -17,6 +17,7 @@ from agent.security.taint import NOTHING
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.runner import Permissions
+from agent.turn import Task
 from agent.types import (
     Effect,
     JsonSchema,

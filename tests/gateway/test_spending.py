@@ -16,7 +16,7 @@ from agent.providers.routing import ModelConfig
 from gateway.caps import Day
 from gateway.channels.base import Batch
 from gateway.messages import InboundMessage, Sender
-from gateway.settings.schema import LimitsSection
+from gateway.settings.sections import LimitsSection
 from gateway.store import spending as store
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal

@@ -16,7 +16,7 @@ from gateway.cli.verbs import VERBS, Verb
 from gateway.commands import COMMANDS
 from gateway.console.commands import CONSOLE_COMMANDS
 from gateway.settings.keys import catalogue, whole_sections
-from gateway.settings.schema import ModelEntry
+from gateway.settings.sections import ModelEntry
 from tests.house.pages import (
     DOCS,
     README,

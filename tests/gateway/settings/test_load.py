@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.errors import ConfigError
 from gateway.settings import Settings, load_settings, require_model, require_telegram
 from gateway.settings.models import chosen_model, model_list
-from gateway.settings.schema import ModelEntry
+from gateway.settings.sections import ModelEntry
 from tests.gateway.settings.loading import load
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.json"

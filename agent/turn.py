@@ -1,0 +1,183 @@
+"""One turn: the task it is given, the loop it runs in, and the events and result it comes to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from agent import events
+from agent.context.system import Workspace
+from agent.errors import ConfigError, LimitReached, ProviderError
+from agent.events import Event
+from agent.executor import Executor, Place, Stopped
+from agent.history import answer_open_calls, result_message
+from agent.loop import Conversation, Loop, ModelCall
+from agent.outlet import Outlet
+from agent.progress import NoProgress, Progress, Stop
+from agent.prompts import load
+from agent.providers.models import Models
+from agent.security.redaction import Redactor
+from agent.security.taint import Exposure
+from agent.settings import AgentSettings
+from agent.signals import find_signal
+from agent.spending import Meter, Spent, Tally
+from agent.tools.runner import Permissions, Runner
+from agent.tools.toolbox import Toolbox
+from agent.types import Message, Result, Stopping, ToolResult, assistant
+
+
+class Equipment(Protocol):
+    """What all turns of an agent share; the `Agent` itself."""
+
+    models: Models
+    redactor: Redactor
+    settings: AgentSettings
+    toolbox: Toolbox
+    workspace: Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One turn to run.
+
+    `messages` end with a user message, or with calls that a restart cut off; `known` are the
+    results from before the restart, by call id. `memory` is the memory file of whoever speaks;
+    `owner` says that it is the owner in private, who may see everything of everybody; `root` is
+    where relative paths start. `trimmed` says that older messages exist. `exposure` is what the
+    session has taken in; it grows with the turn.
+    """
+
+    session: str
+    messages: Sequence[Message]
+    permissions: Permissions
+    memory: Path
+    root: Path
+    owner: bool = False
+    model: str | None = None
+    max_iterations: int | None = None
+    known: Mapping[str, ToolResult] = field(default_factory=dict)
+    trimmed: bool = False
+    exposure: Exposure = field(default_factory=Exposure)
+    progress: Progress = field(default_factory=NoProgress)
+    meter: Meter = field(default_factory=Tally)
+    stop: Stop = field(default_factory=Stop)
+
+
+class Turn:
+    """One turn: the loop runs in a task of its own and fills the outlet that `events` drains."""
+
+    def __init__(self, agent: Equipment, task: Task) -> None:
+        self._agent = agent
+        self._task = task
+        self._outlet = Outlet()
+        self._loop: Loop | None = None
+        self._closing: tuple[Message, ...] = ()
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """The events, `Done` last, whether the turn came to its end or was stopped."""
+        writer = asyncio.create_task(self._write(), name=f"turn {self._task.session}")
+        self._task.stop.bind(writer)
+        try:
+            async with aclosing(self._outlet.drain(writer)) as stream:
+                async for event in stream:
+                    yield event
+            if writer.cancelled():
+                # Through `Stop`: the turn comes to a result instead of vanishing.
+                yield events.Done(self._result("cancelled"))
+            else:
+                for event in writer.result():
+                    yield event
+        finally:
+            writer.cancel()
+            await asyncio.wait({writer})
+
+    def settled(self) -> list[Message]:
+        """The new messages, valid whenever one looks."""
+        if self._loop is not None:
+            return [*self._loop.settled(), *self._closing]
+        known = {
+            call_id: result_message(call_id, result) for call_id, result in self._task.known.items()
+        }
+        return answer_open_calls(self._task.messages, known)
+
+    async def _write(self) -> list[Event]:
+        """Run the loop; returns the last events, which nothing may keep from the reader."""
+        try:
+            self._loop = await self._prepare()
+            await self._loop.run(self._task.max_iterations or self._agent.settings.max_iterations)
+            result = self._result(None)
+        except Stopped as exc:
+            self._closing = (assistant(str(exc)),)
+            result = self._result(exc.why)
+        except LimitReached as exc:
+            self._closing = (assistant(str(exc)),)
+            result = replace(self._result("limit"), error_code=exc.code)
+        except (ProviderError, ConfigError) as exc:
+            result = replace(self._result("error"), error_code=exc.code)
+            clean = self._agent.redactor.clean
+            hint = exc.hint and clean(exc.hint)
+            return [events.Error(exc.code, clean(str(exc)), hint), events.Done(result)]
+        if result.signal is None:
+            return [events.Done(result)]
+        return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
+
+    async def _prepare(self) -> Loop:
+        agent, task = self._agent, self._task
+        opened = agent.models.open(task.model)
+        prompt = agent.workspace.system_prompt(task.memory, task.root, owner=task.owner)
+        await self._outlet.emit(
+            events.SessionStart(task.session, opened.provider.name, opened.model)
+        )
+        for notice in prompt.notices:
+            await self._outlet.emit(events.Notice("warning", notice))
+        call = ModelCall(
+            provider=opened.provider,
+            model=opened.model,
+            system=agent.redactor.clean(prompt.text),
+            tools=agent.toolbox.specs(),
+            window=opened.context_tokens,
+            temperature=_first(opened.temperature, agent.settings.temperature),
+            max_tokens=opened.max_tokens or agent.settings.max_tokens,
+            redactor=agent.redactor,
+            tariff=opened.tariff,
+            fallback_tariff=opened.fallback_tariff,
+        )
+        for message in task.messages:
+            task.exposure.take(message)
+        runner = Runner(
+            agent.toolbox,
+            task.permissions,
+            timeout_s=agent.settings.call_timeout_s,
+            exposure=task.exposure,
+            redactor=agent.redactor,
+        )
+        place = Place(task.session, task.root, task.memory, task.owner)
+        executor = Executor(runner, place, task.progress, self._outlet, task.known)
+        conversation = Conversation(list(task.messages), task.trimmed)
+        return Loop(call, conversation, executor, task.progress, self._outlet, task.meter)
+
+    def _result(self, stopped: Stopping | None) -> Result:
+        """What the turn came to; `stopped` names what ended it when it was not the model."""
+        messages = self.settled()
+        said_before = self._loop.said_before if self._loop else []
+        texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
+        text = "\n\n".join(filter(None, texts))
+        signal, reason = find_signal(text)
+        spent = self._loop.spent if self._loop else Spent()
+        return Result(
+            success=bool(text) and stopped is None and signal != "BLOCKED",
+            text=text or ("" if stopped else load("empty_reply")),
+            session_id=self._task.session,
+            messages=tuple(messages),
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
+            signal=signal,
+            signal_reason=reason,
+            stopped=stopped,
+        )
+
+
+def _first(chosen: float | None, general: float | None) -> float | None:
+    return general if chosen is None else chosen

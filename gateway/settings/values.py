@@ -1,0 +1,46 @@
+"""The kinds of values that settings have, each with the words that say what it expects."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, Strict
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ValueError("an address that starts with http:// or https://")
+    return text.rstrip("/")
+
+
+def _bot_url(text: str) -> str:
+    """The root of a Bot API server; the `/bot` that libraries want after it is taken off."""
+    return _url(text).removesuffix("/bot")
+
+
+def _store_url(text: str) -> str:
+    if not text.startswith("sqlite:///") or len(text) == len("sqlite:///"):
+        raise ValueError("sqlite:///PATH, the only kind of store there is yet")
+    return text
+
+
+def _vendor_model(text: str) -> str:
+    vendor, slash, name = text.partition("/")
+    if not (vendor and slash and name):
+        raise ValueError('vendor/model, such as "openai/gpt-5"')
+    return text
+
+
+Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
+Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
+Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
+Word = Annotated[str, Field(min_length=1, max_length=4096)]
+Url = Annotated[str, AfterValidator(_url)]
+BotUrl = Annotated[str, AfterValidator(_bot_url)]
+StoreUrl = Annotated[str, AfterValidator(_store_url)]
+VendorModel = Annotated[str, AfterValidator(_vendor_model)]
