@@ -25,7 +25,7 @@ from gateway.caps import unenforceable
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
 from gateway.clerk import Clerk
-from gateway.commands.replies import Commands
+from gateway.commands.call import Commands, Office
 from gateway.confinement import choose_sandbox
 from gateway.delivery import Delivery
 from gateway.desk import Desk
@@ -164,7 +164,8 @@ def _assemble(
     hosts = settings.security.exec_hosts if confined else ()
     facts = Facts(agent.models.default, workspace, ways, reception, began, safety.sandbox, hosts)
     door = Door(access, delivery.render)
-    commands = Commands(agent.models, door, facts.for_chat, policies.first_mode)
+    office = Office(agent, database, work.histories, door, facts.for_chat, policies.first_mode)
+    commands = Commands(office)
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, commands, work, approvals)
     desk = Desk(database, bus, delivery, watchers, approvals, facts)

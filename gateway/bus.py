@@ -11,7 +11,7 @@ from gateway.approvals import Approvals
 from gateway.channels.base import Batch
 from gateway.clerk import Settled
 from gateway.commands import is_command
-from gateway.commands.replies import Commands
+from gateway.commands.call import Commands
 from gateway.compose import compose
 from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
@@ -230,7 +230,12 @@ class MessageBus:
 
     async def _handle(self, claim: Claim | CommandClaim, lane: Lane, stop: Stop) -> None:
         try:
-            if isinstance(claim, CommandClaim):
+            if isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
+                async with self._slots:
+                    text = await self._commands.work(claim, time.time())
+                await self._database.run(self._answer_command, claim, text)
+                self._delivery.wake(claim.message.session_key)
+            elif isinstance(claim, CommandClaim):
                 await self._database.run(self._carry_out, claim)
                 await self.notes.carry()
                 for told in (claim.message.session_key, *self.door.told()):

@@ -1,21 +1,7 @@
 """Commands that people type in a chat; the same ones on every channel."""
 
+from gateway.commands.table import COMMANDS
 from gateway.messages import InboundMessage
-
-# Name -> what the menu and /help say. `/stop` goes past the queue; the others wait their turn.
-COMMANDS = {
-    "help": "what you can type here",
-    "new": "start a new conversation",
-    "status": "model, conversation and connection",
-    "model": "show or choose the model of this conversation",
-    "mode": "how much runs without a question: plan, ask, accept-edits, auto",
-    "plan": "look and answer only, change nothing",
-    "auto": "run without asking (the owner only)",
-    "cost": "what was spent: this conversation, this chat today",
-    "pair": "let people in (the owner only)",
-    "stop": "stop the answer that is under way",
-    "start": "say hello",
-}
 
 
 def command_of(message: InboundMessage) -> str | None:

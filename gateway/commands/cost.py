@@ -1,31 +1,26 @@
-"""What /cost says: the figures of a chat, and for the owner those of all."""
+"""`/cost`: the figures of a chat, and for the owner those of all."""
 
 from collections.abc import Iterator
 from sqlite3 import Connection
 
 from agent.spending import Spent, dollars
 from gateway.caps import Day
-from gateway.messages import InboundMessage
+from gateway.commands.call import CommandCall
 from gateway.store import spending as store
 
 
-def cost(
-    connection: Connection, message: InboundMessage, session: str | None, now: float, *, all_: bool
-) -> str:
-    """Markdown; with `all_` the sum over all chats stands there, too."""
-    return "\n".join(_lines(connection, message, session, now, all_))
+def answer(call: CommandCall, connection: Connection) -> str:
+    return "\n".join(_lines(call, connection))
 
 
-def _lines(
-    connection: Connection, message: InboundMessage, session: str | None, now: float, all_: bool
-) -> Iterator[str]:
-    began = Day.of(now).began
-    if session is not None:
-        yield f"Last answer: {in_words(store.of_last_turn(connection, session))}"
-        yield f"This conversation: {in_words(store.of_session(connection, session))}"
-    chat = store.of_chat(connection, store.chat_of(message), began)
+def _lines(call: CommandCall, connection: Connection) -> Iterator[str]:
+    began = Day.of(call.now).began
+    if call.session is not None:
+        yield f"Last answer: {in_words(store.of_last_turn(connection, call.session))}"
+        yield f"This conversation: {in_words(store.of_session(connection, call.session))}"
+    chat = store.of_chat(connection, store.chat_of(call.message), began)
     yield f"This chat today: {in_words(chat)}"
-    if all_:
+    if call.office.door.access.is_owner_alone(call.message):
         yield f"All chats today: {in_words(store.of_all(connection, began))}"
 
 

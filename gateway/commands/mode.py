@@ -1,12 +1,11 @@
 """`/mode`, `/plan` and `/auto`: how much runs in a conversation without a question."""
 
-from dataclasses import dataclass
 from sqlite3 import Connection
 
 from agent.security.modes import MODES, Mode, is_mode
+from gateway.commands.call import CommandCall
 from gateway.modes import mode_of
 from gateway.store import notes, sessions
-from gateway.store.inbox import CommandClaim
 from gateway.store.notes import Note
 
 _MEANING: dict[Mode, str] = {
@@ -17,40 +16,29 @@ _MEANING: dict[Mode, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The mode that the channel begins with, and whether the owner speaks."""
-
-    first: Mode
-    owner: bool
-
-
-def choose(
-    connection: Connection, claim: CommandClaim, wanted: str, bounds: Bounds, now: float
-) -> str:
-    """Show or choose the mode of a conversation; returns the answer as markdown.
+def answer(call: CommandCall, connection: Connection) -> str:
+    """Show or choose the mode of a conversation.
 
     Only the owner may loosen it; others may tighten it, and in their own chat take that back.
     """
-    message, session = claim.message, claim.session
+    message, session = call.message, call.session
+    first = call.office.first_mode(message.channel)
     stored = sessions.chosen_mode(connection, session) if session else None
-    current = mode_of(message, stored, bounds.first, owner=bounds.owner)
+    current = mode_of(message, stored, first, owner=call.is_owner)
+    wanted = call.argument.casefold() if call.name == "mode" else call.name
     if not wanted:
         lines = [f"Mode: `{current}`. `/mode NAME` chooses another:"]
         return "\n".join([*lines, *(f"- `{mode}` {_MEANING[mode]}" for mode in MODES)])
-    wanted = wanted.casefold()
     if not is_mode(wanted):
         known = ", ".join(f"`{mode}`" for mode in MODES)
         return f"There is no such mode; there are {known}. It stays `{current}`."
-    limit = bounds.first if message.private else current
-    if not bounds.owner and MODES.index(wanted) > MODES.index(limit):
+    limit = first if message.private else current
+    if not call.is_owner and MODES.index(wanted) > MODES.index(limit):
         return f"Only the owner may choose `{wanted}` here. It stays `{current}`."
-    session = session or sessions.create_session(
-        connection, message.principal, now, lane=message.session_key
-    )
+    session = call.begun_session(connection)
     sessions.choose_mode(connection, session, wanted)
     if MODES.index(wanted) > MODES.index(current):
         reason = f"{current} became {wanted} by {message.principal}"
         params = {"mode": wanted, "who": message.principal, "chat": message.session_key}
-        notes.put(connection, Note(now, "mode", reason, params, session=session))
+        notes.put(connection, Note(call.now, "mode", reason, params, session=session))
     return f"Mode of this conversation: `{wanted}`, {_MEANING[wanted]}."

@@ -7,23 +7,15 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.errors import KoreError
+from gateway.commands.table import COMMANDS
 from gateway.console import shapes
 from gateway.console.lines import visible
 from gateway.console.screen import Screen
 from gateway.service import Service, SessionInfo
 
 # Those of every chat are listed for completion; the gateway answers them.
-CHAT_COMMANDS = (
-    ("/help", "what can be typed here"),
-    ("/new", "begin a new session"),
-    ("/status", "session, model and what waits"),
-    ("/model", "show or choose the model"),
-    ("/mode", "how much runs without a question: plan, ask, accept-edits, auto"),
-    ("/plan", "look and answer only, change nothing"),
-    ("/auto", "run without asking"),
-    ("/cost", "what was spent"),
-    ("/pair", "who may write to Kore, and who asks to"),
-    ("/stop", "stop the running turn"),
+CHAT_COMMANDS = tuple(
+    (f"/{name}", command.summary) for name, command in COMMANDS.items() if name != "start"
 )
 CONSOLE_COMMANDS = (
     ("/sessions", "list the sessions"),

@@ -23,7 +23,7 @@ from gateway.bus import MessageBus
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
 from gateway.clerk import Clerk
-from gateway.commands.replies import Commands
+from gateway.commands.call import Commands, Office
 from gateway.delivery import Delivery
 from gateway.desk import Desk
 from gateway.door import Door
@@ -127,7 +127,9 @@ async def opened(
         meters = Spending(database, delivery, access, **(spending or {}))
         turns = Turns(database, agent, delivery, watchers, rules, meters)
         door = Door(access, delivery.render)
-        commands = Commands(models, door, lambda: {"Uptime": "short"}, policies.first_mode)
+        facts = {"Uptime": "short"}
+        office = Office(agent, database, turns.histories, door, lambda: facts, policies.first_mode)
+        commands = Commands(office)
         intake = Intake(database, door, delivery, clerk, Notes(database, audit))
         bus = MessageBus(
             database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns

@@ -13,7 +13,7 @@ from agent.providers.vendors import ALIASES, VENDORS
 from agent.settings import ToolSettings
 from agent.tools.toolbox import default_tools
 from gateway.cli.verbs import VERBS, Verb
-from gateway.commands import COMMANDS
+from gateway.commands.table import COMMANDS
 from gateway.console.commands import CONSOLE_COMMANDS
 from gateway.settings.keys import catalogue, whole_sections
 from gateway.settings.sections import ModelEntry

@@ -9,7 +9,7 @@ import telegram
 from gateway.channels.telegram.decode import Bot
 from gateway.channels.telegram.request import AiohttpRequest, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.commands import COMMANDS
+from gateway.commands.table import COMMANDS
 
 BATCH_LIMIT = 100
 _KINDS = ["message", "edited_message", "callback_query"]
@@ -56,8 +56,8 @@ class TelegramClient:
 
     async def set_menu(self) -> None:
         commands = [
-            telegram.BotCommand(name, summary[0].upper() + summary[1:])
-            for name, summary in COMMANDS.items()
+            telegram.BotCommand(name, command.summary[0].upper() + command.summary[1:])
+            for name, command in COMMANDS.items()
         ]
         await self.bot.set_my_commands(commands)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.commands import COMMANDS
+from gateway.commands.table import COMMANDS
 from tests.fakes.bot_text import MAX_UNITS, utf16_units
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.errors import ConfigError, KoreError
 from gateway.channels.telegram.channel import TelegramChannel
-from gateway.commands import COMMANDS
+from gateway.commands.table import COMMANDS
 from gateway.gate import Gate
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi

@@ -1,0 +1,100 @@
+"""What a command is told about its call, and the way to its module."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from sqlite3 import Connection
+from typing import Any
+
+from agent.agent import Agent
+from agent.errors import KoreError
+from agent.security.modes import Mode
+from gateway.commands import argument_of, command_of
+from gateway.commands.table import COMMANDS, Command
+from gateway.door import Door
+from gateway.histories import Histories
+from gateway.messages import InboundMessage
+from gateway.store import sessions
+from gateway.store.database import Database
+from gateway.store.inbox import CommandClaim
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What all commands share.
+
+    `facts` describes the running process for /status; only the owner sees it. `first_mode` is the
+    one that a channel begins with.
+    """
+
+    agent: Agent
+    database: Database
+    histories: Histories
+    door: Door
+    facts: Callable[[], dict[str, Any]]
+    first_mode: Callable[[str], Mode]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCall:
+    """A command as somebody typed it; `argument` is what stands behind its name."""
+
+    name: str
+    argument: str
+    claim: CommandClaim
+    now: float
+    office: Office
+
+    @property
+    def message(self) -> InboundMessage:
+        return self.claim.message
+
+    @property
+    def is_owner(self) -> bool:
+        return self.office.door.access.is_owner(self.claim.message)
+
+    @property
+    def session(self) -> str | None:
+        """The conversation that the chat is in, if it has begun one."""
+        return self.claim.session
+
+    def begun_session(self, connection: Connection) -> str:
+        """The conversation that the chat is in; begins one."""
+        return self.session or sessions.create_session(
+            connection, self.message.principal, self.now, lane=self.message.session_key
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Carries commands out."""
+
+    office: Office
+
+    def takes_time(self, claim: CommandClaim) -> bool:
+        return self._command(claim).takes_time
+
+    def carry_out(self, connection: Connection, claim: CommandClaim, now: float) -> str:
+        """Do it inside the transaction that also stores the answer; returns that as markdown."""
+        call = self._call(claim, now)
+        answer: str = self._module(claim).answer(call, connection)
+        return answer
+
+    async def work(self, claim: CommandClaim, now: float) -> str:
+        """Do what takes time; returns the answer as markdown."""
+        try:
+            answer: str = await self._module(claim).answer(self._call(claim, now))
+        except KoreError as exc:
+            return f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else "")
+        return answer
+
+    def _call(self, claim: CommandClaim, now: float) -> CommandCall:
+        name = command_of(claim.message)
+        assert name is not None, "only commands are claimed as commands"
+        return CommandCall(name, argument_of(claim.message), claim, now, self.office)
+
+    def _command(self, claim: CommandClaim) -> Command:
+        return COMMANDS[command_of(claim.message) or "help"]
+
+    def _module(self, claim: CommandClaim) -> Any:
+        return import_module(f"gateway.commands.{self._command(claim).module}")

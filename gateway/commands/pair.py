@@ -1,0 +1,9 @@
+"""`/pair`: who may write to Kore."""
+
+from sqlite3 import Connection
+
+from gateway.commands.call import CommandCall
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    return call.office.door.command(connection, call.message, call.argument, call.now)

@@ -1,0 +1,9 @@
+"""`/start`: what a chat app sends when somebody opens the conversation."""
+
+from sqlite3 import Connection
+
+from gateway.commands.call import CommandCall
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    return "Hello, I am Kore. Write to me as you would to a person; /help lists more."

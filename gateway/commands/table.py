@@ -1,0 +1,34 @@
+"""The table of chat commands. A command's module is imported only when it is called.
+
+Each module has one function, `answer`. A quick command's is `answer(call, connection) -> str` and
+runs inside the transaction that also stores its answer. That of one that takes time (files,
+models, the network) is `async answer(call) -> str`; it runs in its lane like a turn, and a crash
+may run it again: what it does is keyed by `call.claim.seq`.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`summary` is what the menu and /help say, `module` a name in `gateway.commands`."""
+
+    summary: str
+    module: str
+    takes_time: bool = False
+
+
+# `/stop` goes past the queue; the others wait their turn.
+COMMANDS = {
+    "help": Command("what you can type here", "help"),
+    "new": Command("start a new conversation", "new"),
+    "status": Command("model, conversation and connection", "status"),
+    "model": Command("show or choose the model of this conversation", "model"),
+    "mode": Command("how much runs without a question: plan, ask, accept-edits, auto", "mode"),
+    "plan": Command("look and answer only, change nothing", "mode"),
+    "auto": Command("run without asking (the owner only)", "mode"),
+    "cost": Command("what was spent: this conversation, this chat today", "cost"),
+    "pair": Command("let people in (the owner only)", "pair"),
+    "stop": Command("stop the answer that is under way", "help"),
+    "start": Command("say hello", "start"),
+}
