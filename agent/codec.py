@@ -4,7 +4,9 @@ The forms are stable: sessions on disk and `stream-json` readers depend on them.
 fields it does not know, so that an older Kore can read what a newer one wrote.
 """
 
+import binascii
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, TypeVar, cast, get_args
@@ -12,7 +14,18 @@ from typing import Any, TypeVar, cast, get_args
 from agent import events
 from agent.errors import KoreError
 from agent.events import Event
-from agent.types import Context, Message, Part, Result, Text, Thinking, ToolCall, Usage
+from agent.types import (
+    Context,
+    Image,
+    Message,
+    Part,
+    RedactedThinking,
+    Result,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 
 T = TypeVar("T")
 _EVENTS: dict[str, type[Event]] = {cls.type: cls for cls in get_args(Event)}
@@ -63,7 +76,7 @@ def message_from_json(data: Mapping[str, Any]) -> Message:
             is_error=bool(data.get("is_error", False)),
             taint=frozenset(data.get("taint", ())),
         )
-    except (KeyError, TypeError) as exc:
+    except (KeyError, TypeError, binascii.Error) as exc:
         raise KoreError(f"a stored message is damaged: {exc!r}") from exc
 
 
@@ -128,6 +141,11 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {"type": "context", "text": text}
         case Thinking(text, signature):
             return {"type": "thinking", "text": text, "signature": signature}
+        case RedactedThinking(data):
+            return {"type": "redacted_thinking", "data": data}
+        case Image(media_type, data):
+            encoded = b64encode(data).decode()
+            return {"type": "image", "media_type": media_type, "data": encoded}
 
 
 def _part_from_json(data: Mapping[str, Any]) -> Part:
@@ -136,6 +154,10 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
             return Context(data["text"])
         case "thinking":
             return Thinking(data["text"], data.get("signature"))
+        case "redacted_thinking":
+            return RedactedThinking(data["data"])
+        case "image":
+            return Image(data["media_type"], b64decode(data["data"]))
         case "text":
             return Text(data["text"])
         case other:

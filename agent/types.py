@@ -43,7 +43,22 @@ class Thinking:
     signature: str | None = None
 
 
-Part = Text | Context | Thinking
+@dataclass(frozen=True, slots=True)
+class RedactedThinking:
+    """A reasoning block that the vendor keeps to itself; `data` goes back to it unchanged."""
+
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture that the model is shown; `media_type` is such as image/png."""
+
+    media_type: str
+    data: bytes = field(repr=False)
+
+
+Part = Text | Context | Thinking | RedactedThinking | Image
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from agent.prompts import load
-from agent.types import Context, Message, Part, Text, Thinking
+from agent.types import Context, Image, Message, Part, Text
 
 KEEP = 0.6
 _MESSAGE_OVERHEAD = 4
+# What vendors count for a picture of the largest size that they do not scale down.
+# https://platform.claude.com/docs/en/build-with-claude/vision
+_IMAGE_TOKENS = 1600
 # UTF-16 has its CJK, and both halves of every emoji, above this byte.
 _BELOW_CJK = bytes(range(0x2E))
 
@@ -38,13 +41,18 @@ def estimate_text(text: str) -> int:
 
 
 def estimate(message: Message) -> int:
-    """Tokens of a message as it is sent; thinking is not sent. Counted once for each message."""
+    """Tokens of a message as it is sent. Counted once for each message.
+
+    Thinking is not counted: vendors drop it, or count that of the running turn alone.
+    """
     if message.tokens is not None:
         return message.tokens
     tokens = _MESSAGE_OVERHEAD
     for part in message.content:
-        if not isinstance(part, Thinking):
+        if isinstance(part, Text | Context):
             tokens += estimate_text(part.text)
+        elif isinstance(part, Image):
+            tokens += _IMAGE_TOKENS
     for call in message.tool_calls:
         tokens += estimate_text(call.name + call.raw)
     # The one field of a message that is no part of its value.

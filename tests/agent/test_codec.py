@@ -19,7 +19,17 @@ from agent.codec import (
     safe_text,
 )
 from agent.errors import KoreError
-from agent.types import Message, Result, Text, Thinking, ToolCall, Usage, user
+from agent.types import (
+    Image,
+    Message,
+    RedactedThinking,
+    Result,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    user,
+)
 from tests.agent.strategies import ANY_MESSAGE, ANY_TEXT, JSON
 
 RESULT = Result(
@@ -120,6 +130,13 @@ def test_a_message_of_a_newer_version_is_read() -> None:
     assert message_from_json(data) == message
 
 
+def test_an_image_is_written_as_base64_and_read_as_bytes() -> None:
+    message = Message("user", (Image("image/png", b"\x89PNG\xff"), RedactedThinking("ab==")))
+    data = message_to_json(message)
+    assert data["content"][0] == {"type": "image", "media_type": "image/png", "data": "iVBOR/8="}
+    assert message_from_json(through_json(data)) == message
+
+
 def test_a_result_is_read_as_it_was_written() -> None:
     assert result_from_json(through_json(result_to_json(RESULT))) == RESULT
 
@@ -132,6 +149,7 @@ def test_a_result_is_read_as_it_was_written() -> None:
         {"role": "user", "content": 5},
         {"role": "user", "content": [{"type": "hologram"}]},
         {"role": "user", "content": [{}]},
+        {"role": "user", "content": [{"type": "image", "media_type": "image/png", "data": "a"}]},
         {"role": "assistant", "content": [], "tool_calls": [{"id": "c1"}]},
     ],
 )

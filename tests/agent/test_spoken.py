@@ -21,7 +21,7 @@ from agent.settings import AgentSettings
 from agent.spoken import Spoken, clean_message
 from agent.tools.output import spill_folder
 from agent.tools.runner import Permissions
-from agent.types import Message, Text, Thinking, ToolCall, assistant
+from agent.types import Image, Message, RedactedThinking, Text, Thinking, ToolCall, assistant
 from tests.agent.props import call
 
 KEY = "sk-canary-0123456789-secret"
@@ -80,6 +80,13 @@ def test_a_clean_message_is_the_very_same_object() -> None:
     assert clean_message(message, redactor) is message
     changed = clean_message(Message("assistant", (Thinking(KEY, "signed"),)), redactor)
     assert changed.content == (Thinking("***"),)
+
+
+def test_what_no_text_is_stays_as_it_came() -> None:
+    redactor = Redactor([KEY])
+    kept = (RedactedThinking("Zm9v"), Image("image/png", KEY.encode()))
+    cleaned = clean_message(Message("assistant", (*kept, Text(KEY))), redactor)
+    assert cleaned.content == (*kept, Text("***"))
 
 
 async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None:

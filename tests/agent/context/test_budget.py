@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from agent.context.budget import Window, estimate, estimate_text, fit
 from agent.history import is_valid
 from agent.prompts import load
-from agent.types import Context, Message, Text, Thinking, ToolCall, assistant, user
+from agent.types import (
+    Context,
+    Image,
+    Message,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    assistant,
+    user,
+)
 from tests.agent.strategies import ANY_MESSAGE, ANY_TEXT, rounds
 
 LIMITS = st.integers(300, 4000)
@@ -183,5 +193,12 @@ def test_an_estimate_is_part_of_no_comparison(message: Message) -> None:
 
 
 def test_thinking_costs_nothing_because_it_is_not_sent() -> None:
-    thoughtful = Message("assistant", (Thinking("hm " * 100), Text("yes")))
+    hidden = RedactedThinking("x" * 400)
+    thoughtful = Message("assistant", (Thinking("hm " * 100), hidden, Text("yes")))
     assert estimate(thoughtful) == estimate(assistant("yes"))
+
+
+def test_a_picture_counts_by_what_vendors_charge_and_not_by_its_bytes() -> None:
+    small, large = (Message("user", (Image("image/png", b"x" * n),)) for n in (10, 1_000_000))
+    assert estimate(small) == estimate(large)
+    assert 1000 < estimate(small) < 2000
