@@ -16,9 +16,9 @@ from gateway.compose import compose
 from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
 from gateway.messages import InboundMessage
-from gateway.store import inbox, turns
+from gateway.store import claims, inbox, turns
+from gateway.store.claims import Busy, Claim, CommandClaim
 from gateway.store.database import Database, StoreError
-from gateway.store.inbox import Busy, Claim, CommandClaim
 from gateway.store.outbox import Letter
 from gateway.turn import Turns
 
@@ -203,7 +203,7 @@ class MessageBus:
         lane.claim = None
         # A stop that is stored right behind the claim must find whom to tell.
         lane.stop = Stop()
-        claim = await self._database.run(inbox.claim, lane.name, time.time(), is_command, compose)
+        claim = await self._database.run(claims.claim, lane.name, time.time(), is_command, compose)
         if claim is None:
             return False
         if isinstance(claim, Busy):

@@ -198,7 +198,7 @@ def _open_console(
     """The console's place in this chat; None when something else is still under way there."""
     lane = Route(CONSOLE, _LOCAL, chat_id).lane
     unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
-    bound = inbox.bound_session(connection, lane)
+    bound = sessions.bound_session(connection, lane)
     if unfinished:
         if session is not None and sessions.find(connection, session) != bound:
             return None

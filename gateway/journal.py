@@ -9,8 +9,8 @@ from agent.security.policy import Unanswered
 from agent.tools.toolbox import Toolbox
 from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.store import turns
+from gateway.store.claims import Claim
 from gateway.store.database import Database, to_its_end
-from gateway.store.inbox import Claim
 
 
 class Suspended(Exception):

@@ -16,8 +16,8 @@ from gateway.messages import Route
 from gateway.settings.sections import LimitsSection
 from gateway.store import outbox
 from gateway.store import spending as store
+from gateway.store.claims import Claim
 from gateway.store.database import Database
-from gateway.store.inbox import Claim
 from gateway.store.outbox import Letter
 from gateway.store.spending import Payer, Totals
 

@@ -23,8 +23,8 @@ from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace,
 from gateway.rules import Rules
 from gateway.spending import Spending
 from gateway.store import sessions, turns
+from gateway.store.claims import Claim
 from gateway.store.database import Database
-from gateway.store.inbox import Claim
 from gateway.store.outbox import Letter
 from gateway.store.turns import Outcome
 from gateway.watchers import Watchers

@@ -15,8 +15,8 @@ from gateway.door import Door
 from gateway.histories import Histories
 from gateway.messages import InboundMessage
 from gateway.store import sessions
+from gateway.store.claims import CommandClaim
 from gateway.store.database import Database
-from gateway.store.inbox import CommandClaim
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,11 @@ def unbind(connection: Connection, lane: str) -> None:
     connection.execute("DELETE FROM binding WHERE lane = ?", (lane,))
 
 
+def bound_session(connection: Connection, lane: str) -> str | None:
+    row = connection.execute("SELECT session FROM binding WHERE lane = ?", (lane,)).fetchone()
+    return row[0] if row else None
+
+
 def lanes_of(connection: Connection, session: str) -> list[str]:
     """The lanes that are in this session."""
     rows = connection.execute("SELECT lane FROM binding WHERE session = ?", (session,))

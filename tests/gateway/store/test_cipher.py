@@ -12,10 +12,11 @@ import pytest
 from agent.errors import ConfigError
 from agent.types import ToolCall, ToolResult, assistant, user
 from gateway.messages import OutboundPart
-from gateway.store import inbox, outbox, sessions, turns
+from gateway.store import claims, inbox, outbox, sessions, turns
 from gateway.store.cipher import SEALED, Cipher, cipher_of
+from gateway.store.claims import Claim
 from gateway.store.database import Database, StoreError, connect
-from gateway.store.inbox import Arrival, Claim, Entry
+from gateway.store.inbox import Arrival, Entry
 from gateway.store.outbox import Due, Letter
 from gateway.store.rekey import rekey
 from tests.gateway.parts import said
@@ -33,7 +34,7 @@ def _fill(connection: sqlite3.Connection) -> tuple[Claim, str]:
     asked = said(f"ask {CANARY}", event_id="1:1", message_id="1")
     arrival = Arrival(asked.channel, asked.account, 1.0, 5)
     inbox.accept(connection, arrival, [Entry(asked)], [("9", "cannot be read")])
-    claim = inbox.claim(
+    claim = claims.claim(
         connection, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content)
     )
     assert isinstance(claim, Claim)
@@ -69,7 +70,7 @@ def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path:
         assert isinstance(outbox.head(connection, lane, 9.0), Due)
         (info,) = sessions.recent(connection, 5)
         assert info.name == f"ask {CANARY}"
-        resumed = inbox.claim(connection, lane, 2.0, lambda _: False, lambda m: user("-"))
+        resumed = claims.claim(connection, lane, 2.0, lambda _: False, lambda m: user("-"))
         assert isinstance(resumed, Claim)
         assert resumed.messages[0].content == f"ask {CANARY}"
 
@@ -80,7 +81,7 @@ def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> N
         edit = said(CANARY, event_id="1:1:7", message_id="1", edited=True)
         for one in (first, edit):
             inbox.accept(connection, Arrival(one.channel, one.account, 1.0), [Entry(one)])
-        claim = inbox.claim(
+        claim = claims.claim(
             connection, first.session_key, 1.0, lambda _: False, lambda m: user("-")
         )
         assert isinstance(claim, Claim)

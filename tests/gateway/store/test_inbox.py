@@ -11,9 +11,10 @@ from agent.types import Message, user
 from gateway.commands import is_command
 from gateway.compose import compose
 from gateway.messages import InboundMessage, Sender
-from gateway.store import inbox, sessions, turns
+from gateway.store import claims, inbox, sessions, turns
+from gateway.store.claims import LANE_LIMIT, Busy, Claim, CommandClaim
 from gateway.store.database import connect
-from gateway.store.inbox import LANE_LIMIT, Arrival, Busy, Claim, CommandClaim, Entry
+from gateway.store.inbox import Arrival, Entry
 from gateway.store.turns import Outcome
 
 LANE = "chat:bot:1"
@@ -48,7 +49,7 @@ def take(db: Connection, *messages: InboundMessage, dead: str | None = None) -> 
 
 
 def claim(db: Connection, lane: str = LANE) -> Claim | CommandClaim | Busy | None:
-    return inbox.claim(db, lane, 6.0, is_command, compose)
+    return claims.claim(db, lane, 6.0, is_command, compose)
 
 
 def claimed(db: Connection, lane: str = LANE) -> Claim:

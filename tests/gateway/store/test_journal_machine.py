@@ -28,10 +28,11 @@ from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.commands import is_command
 from gateway.messages import InboundMessage, OutboundPart, Route, Sender
 from gateway.question import Question, State
-from gateway.store import approvals, inbox, outbox, sessions, turns
+from gateway.store import approvals, claims, inbox, outbox, sessions, turns
 from gateway.store.approvals import Wish
+from gateway.store.claims import ATTEMPTS, Busy, Claim, CommandClaim
 from gateway.store.database import connect
-from gateway.store.inbox import ATTEMPTS, LIVE, Arrival, Busy, Claim, CommandClaim, Entry
+from gateway.store.inbox import LIVE, Arrival, Entry
 from gateway.store.outbox import Due, Letter
 from gateway.store.turns import Outcome
 
@@ -191,7 +192,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(one=st.sampled_from(LANES), other=st.sampled_from(LANES))
     def a_chat_joins_the_session_of_another(self, one: str, other: str) -> None:
-        session = inbox.bound_session(self.connection, one)
+        session = sessions.bound_session(self.connection, one)
         if session is not None:
             self.do(sessions.bind, other, session)
 
@@ -214,7 +215,7 @@ class JournalMachine(RuleBasedStateMachine):
             " ORDER BY seq LIMIT 1",
             lane,
         )
-        claim = self.do(inbox.claim, lane, self.now, is_command, compose)
+        claim = self.do(claims.claim, lane, self.now, is_command, compose)
         match claim:
             case None:
                 assert not resumable

@@ -7,7 +7,8 @@ from agent.history import is_valid
 from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.messages import InboundMessage, OutboundPart, Sender
 from gateway.store import inbox, outbox, sessions, turns
-from gateway.store.inbox import Arrival, CommandClaim, Entry
+from gateway.store.claims import CommandClaim
+from gateway.store.inbox import Arrival, Entry
 from gateway.store.outbox import Letter
 from tests.gateway.store.test_inbox import LANE, claim, claimed, db, finish, said, take
 
