@@ -15,6 +15,7 @@ from agent.providers.local import ollama_models
 from agent.providers.models import Models
 from agent.providers.routing import OFFLINE
 from agent.sandbox import Sandbox
+from agent.security.redaction import Redactor
 from agent.settings import AgentSettings, ToolSettings
 from gateway.access import Access, sole_owner
 from gateway.approvals import Approvals
@@ -93,7 +94,10 @@ class App:
             if channels:
                 for channel in await open_channels(settings, database, stack):
                     _add(ways, channel)
-            safety = Safety(*await _record(settings, home, stack), str(choice))
+            redactor = redactor_of(settings, os.environ)
+            policies = Policies.of(settings)
+            audit = await _record(policies, home, redactor, stack)
+            safety = Safety(policies, audit, redactor, str(choice))
             app = _assemble(settings, database, agent, watchers, ways, safety)
             await database.run(app.bus.door.pairing.load)
             await app.bus.notes.carry()
@@ -106,23 +110,22 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """Who decides, who records it, and what holds commands, in words."""
+    """Who decides, who records it, what may never be shown, and in words what holds commands."""
 
     policies: Policies
     audit: AuditLog
+    redactor: Redactor
     sandbox: str
 
 
 async def _record(
-    settings: Settings, home: Home, stack: AsyncExitStack
-) -> tuple[Policies, AuditLog]:
-    """The rules, and the open record of what they decide. Raises `ConfigError`, `AuditError`."""
-    policies = Policies.of(settings)
-    redactor = redactor_of(settings, os.environ)
+    policies: Policies, home: Home, redactor: Redactor, stack: AsyncExitStack
+) -> AuditLog:
+    """The open record of what is decided. Raises `AuditError`."""
     audit = AuditLog(home.audit, level=lambda: policies.audit_level, clean=redactor.clean)
     stack.push_async_callback(audit.close)
     await audit.open()
-    return policies, audit
+    return audit
 
 
 def _say_what_cannot_hold(settings: Settings, agent: Agent) -> None:
@@ -147,7 +150,7 @@ def _assemble(
     owner = sole_owner(settings.access.owner, telegram.allow_from)
     allow = {key: allowed_senders(settings, key) for key in ways}
     access = Access(owner, allow, settings.access.roles)
-    delivery = Delivery(database, ways, redactor=redactor_of(settings, os.environ))
+    delivery = Delivery(database, ways, redactor=safety.redactor)
     clerk = Clerk(delivery, access, expires_s=settings.security.approval_timeout_s)
     approvals = Approvals(database, delivery, watchers, clerk)
     policies = safety.policies

@@ -44,6 +44,10 @@ class Choice:
         self.take_back()
         self._armed_at = time.monotonic() + PAUSE_S
 
+    def is_armed(self) -> bool:
+        """Whether the pause is over: a key counts now."""
+        return time.monotonic() >= self._armed_at
+
     def press(self, key: str) -> bool:
         """Take a key; False when it is no answer and belongs to what is being written."""
         if self._held and key in _ENTER:
@@ -52,7 +56,7 @@ class Choice:
         if self._held and key in (_CTRL_C, "\x1b"):
             self.take_back()
         found = answer_for(key)
-        if found is None or self._held or time.monotonic() < self._armed_at:
+        if found is None or self._held or not self.is_armed():
             return False
         if found == "deny":
             self._decide(found)

@@ -210,7 +210,7 @@ class Stage:
                 self._view.take(event)
 
     def _ask(self) -> None:
-        self._view.ask(self._questions[0])
+        self._view.ask(self._questions[0], self._choice.is_armed)
         self._choice.arm()
 
     def _next_question(self, nonce: str) -> None:

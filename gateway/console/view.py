@@ -3,6 +3,7 @@
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -91,13 +92,14 @@ class View:
             case _:
                 self._beside(event)
 
-    def ask(self, asked: events.ApprovalAsked) -> None:
+    def ask(self, asked: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         """Show a question; `asked` is what the keys answer until it is taken back."""
         self._flush()
         self._screen.print(shapes.question(asked))
         self.asked = asked
         self._shown_diff = asked.diff
         self._asked_at = time.monotonic()
+        self._is_armed = is_armed
 
     def tick(self) -> None:
         self._screen.refresh()
@@ -213,7 +215,9 @@ class View:
         if self.asked is not None:
             left = max(0.0, self.asked.expires_s - (now - self._asked_at))
             choices = "  Enter sends the line below; then: " if self.typed else "  "
-            text = Text.assemble(choices, (CHOICES, "bold"), (f"  ({seconds(left)} left)", "dim"))
+            # Keys that were meant for something else do not count, and one sees when they do.
+            style, note = ("bold", f"{seconds(left)} left") if self._is_armed() else ("dim", "…")
+            text = Text.assemble(choices, (CHOICES, style), (f"  ({note})", "dim"))
         else:
             frame = _SPINNER[int(now * _FRAMES_A_SECOND) % len(_SPINNER)]
             word = "thinking" if self._thinking else "working"

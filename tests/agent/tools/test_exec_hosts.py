@@ -7,7 +7,6 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from agent.tools.shell import Exec
 from agent.tools.toolbox import Toolbox
 from agent.types import ToolCall
 from tests.fakes.web import WebSite
+from tests.processes import processes
 
 ROOT = Path(__file__).parents[3]
 
@@ -230,12 +230,3 @@ async def test_all_dies_when_kore_is_killed(
     async with asyncio.timeout(10):
         while processes("7717"):
             await asyncio.sleep(0.01)
-
-
-def processes(word: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if word.encode() in (folder / "cmdline").read_bytes():
-                found.append(folder.name)
-    return found

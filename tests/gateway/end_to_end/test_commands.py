@@ -1,9 +1,7 @@
 """What can be typed in a chat, and what an edit of a message does."""
 
 import time
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +9,7 @@ from gateway.client import Client
 from gateway.messages import InboundMessage, Sender
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.processes import processes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEXT = "One two three four five six seven eight nine ten eleven twelve."
@@ -54,9 +53,9 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     async with client.watch(message.session_key):
         await client.submit(message)
         await gateway.until((gateway.workspace / "began").exists)
-        assert _processes("600.4711")
+        assert processes("600.4711")
         assert await client.stop(message.session_key)
-        await gateway.until(lambda: not _processes("600.4711"))
+        await gateway.until(lambda: not processes("600.4711"))
         await gateway.idle()
     later = replace(message, event_id="event-2", content="next")
     async with client.watch(message.session_key):
@@ -159,13 +158,3 @@ async def test_an_edit_that_changes_nothing_is_not_answered(
     said = await gateway.api.user_says(chat, "one")
     await gateway.idle()
     assert await gateway.told(chat, "one", edit_of=said.message_id) == ["echo: one"]
-
-
-def _processes(word: str) -> list[int]:
-    """Whose command line holds this; in a sandbox they have other numbers than outside."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if word.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-    return found

@@ -17,6 +17,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell import Exec
 from agent.types import ToolCall
+from tests.processes import processes
 
 ROOT = Path(__file__).parents[4]
 
@@ -193,16 +194,7 @@ async def test_the_root_is_no_workspace(bwrap: Bubblewrap, call: CallContext) ->
         await run(bwrap, replace(call, workspace=Path("/")), "true")
 
 
-def processes(word: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if word.encode() in (folder / "cmdline").read_bytes():
-                found.append(folder.name)
-    return found
-
-
-async def left(word: str) -> list[str]:
+async def left(word: str) -> list[int]:
     """Who is still there after a while."""
     for _ in range(200):
         if not processes(word):

@@ -1,0 +1,103 @@
+"""The container back end beside a stand-in for docker: what it is told, and that nothing stays."""
+
+import asyncio
+import os
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.sandbox import Job, Limits
+from agent.security.sandbox.container import Container
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell import Exec
+from agent.types import ToolCall
+
+# Writes down what it is told; `run` carries the command out, `kill` ends what `run` has begun.
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$@" >>"$0.log"; echo -- >>"$0.log"
+if [ "$1" = kill ]; then kill -9 "$(cat "$0.pid")"; exit; fi
+while [ "$1" != image ]; do shift; done; shift
+"$@" & echo $! >"$0.pid"; wait $!
+"""
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Path:
+    program = tmp_path / "docker"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> CallContext:
+    workspace = tmp_path / "workspace"
+    (workspace / "sub").mkdir(parents=True)
+    memory = workspace / "MEMORY.md"
+    return CallContext(
+        ToolCall("c", "exec", {}, "{}"), "s", workspace, memory, lambda text, stream: None
+    )
+
+
+def told(docker: Path) -> list[list[str]]:
+    """Each call's words."""
+    calls = docker.with_name("docker.log").read_text().split("--\n")
+    return [words.splitlines() for words in calls if words]
+
+
+def tool(docker: Path, **more: float) -> Exec:
+    held = Container(str(docker), "image", Limits(processes=7, file_bytes=1000, memory_bytes=2000))
+    return Exec(replace(ToolSettings(), sandbox=held, **more))  # type: ignore[arg-type]
+
+
+def pairs(words: list[str]) -> set[tuple[str, str]]:
+    return set(pairwise(words))
+
+
+async def test_a_command_gets_nothing_but_its_workspace(docker: Path, call: CallContext) -> None:
+    (call.workspace / ".git").mkdir()
+    said = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
+    assert "said" in said.for_model
+    (words,) = told(docker)
+    image = words.index("image")
+    assert words[image + 1 : image + 3] == ["/bin/sh", "-c"]
+    options = words[:image]
+    assert {"--rm", "--init", "--read-only"} <= set(options)
+    workspace = call.workspace
+    assert pairs(options) >= {
+        ("--pull", "never"), ("--network", "none"), ("--cap-drop", "ALL"),
+        ("--security-opt", "no-new-privileges"),
+        ("--user", f"{os.geteuid()}:{os.getegid()}"),
+        ("--pids-limit", "7"), ("--memory", "2000"), ("--ulimit", "fsize=1000"),
+        ("--volume", f"{workspace}:{workspace}"), ("--workdir", str(workspace / "sub")),
+        ("--tmpfs", f"{workspace / '.git'}:ro,size=4k"),
+    }  # fmt: skip
+    assert "--privileged" not in options
+    assert not any("docker.sock" in word for word in options)
+
+
+async def test_a_command_that_takes_too_long_is_killed_by_its_name(
+    docker: Path, call: CallContext
+) -> None:
+    said = await tool(docker, exec_timeout_s=0.5).run({"command": "sleep 100"}, call)
+    assert said.is_error
+    async with asyncio.timeout(20):
+        while len(told(docker)) < 2:
+            await asyncio.sleep(0.01)
+    run, kill = told(docker)
+    assert kill == ["kill", run[run.index("--name") + 1]]
+
+
+def test_a_colon_that_would_end_the_volume_and_the_root_are_refused(tmp_path: Path) -> None:
+    container = Container("docker", "image")
+    odd = tmp_path / "a:b"
+    for job, why in (
+        (Job("true", odd, odd), "colon"),
+        (Job("true", Path("/"), Path("/")), "whole file system"),
+    ):
+        with pytest.raises(ToolError, match=why), container.prepare(job):
+            pass
