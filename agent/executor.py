@@ -45,7 +45,8 @@ class Stopped(KoreError):
 
 
 class Executor:
-    """Runs calls; `results` holds the tool message of every call of the newest reply that ended.
+    """Runs calls; `results` holds the tool message of every call of the newest reply that ended,
+    `closing` the words that the turn is to end with, by call id.
 
     `known` are results from before a restart, by call id: those calls of the first reply are not
     run again. Ids are a reply's own: some vendors use them again in the next one.
@@ -60,6 +61,7 @@ class Executor:
         known: Mapping[str, ToolResult],
     ) -> None:
         self.results: dict[str, Message] = {}
+        self.closing: dict[str, str] = {}
         self._runner = runner
         self._place = place
         self._progress = progress
@@ -73,7 +75,7 @@ class Executor:
         Raises `Stopped` for a model that runs in circles, `Unanswered` when a person has to answer
         first and will do so later.
         """
-        self.results = {}
+        self.results, self.closing = {}, {}
         await self._outlet.emit(events.State("executing"))
         for batch in _batches(calls, self._runner):
             if len(batch) == 1:
@@ -136,6 +138,8 @@ class Executor:
 
     def _keep(self, call: ToolCall, result: ToolResult) -> None:
         message = self.results[call.id] = result_message(call.id, result)
+        if result.ends_with is not None:
+            self.closing[call.id] = result.ends_with
         self._runner.exposure.take(message)
 
     def _context(self, call: ToolCall, live: Mapping[str, Stream]) -> CallContext:

@@ -77,6 +77,8 @@ class Loop:
         self.said_before = _since_last_user(conversation.messages)
         self._new: list[Message] = []
         self._partial: list[str] = []
+        # Whether a tool has ended the turn with a question.
+        self.asks = False
         self._fixed_tokens = _fixed_tokens(call)
         self._limit_tokens = _limit_tokens(call, self._fixed_tokens)
         self._sent_tokens = 0
@@ -89,12 +91,14 @@ class Loop:
         """
         begun = sum(message.role == "assistant" for message in self.said_before)
         await self._execute()
+        if self.asks:
+            return
         for n in range(begun + 1, max_iterations + 1):
             await self._outlet.emit(events.IterationStart(n, max_iterations))
             reply = await self._plan()
             await self._execute()
             await self._outlet.emit(events.State("reflecting"))
-            if not reply.tool_calls or find_signal(reply.text)[0]:
+            if not reply.tool_calls or find_signal(reply.text)[0] or self.asks:
                 await self._outlet.emit(events.State("done"))
                 return
         raise Stopped("max_iterations", fill("max_iterations", n=max_iterations))
@@ -193,8 +197,21 @@ class Loop:
 
     async def _execute(self) -> None:
         calls = open_calls(self._conversation.messages)
-        if calls:
-            self._add(await self._executor.execute(calls))
+        if not calls:
+            return
+        self._add(await self._executor.execute(calls))
+        closing = self._executor.closing
+        if words := "\n\n".join(closing[call.id] for call in calls if call.id in closing):
+            await self._close(words)
+
+    async def _close(self, words: str) -> None:
+        """A tool ends the turn: its words are the last that the person is told."""
+        self.asks = True
+        said = assistant(words)
+        self._add([said])
+        await self._progress.reply(said)
+        # The reply that called the tool may have said something in front of it.
+        await self._outlet.emit(events.TextDelta(f"\n\n{words}"))
 
     def _add(self, messages: Sequence[Message]) -> None:
         self._new.extend(messages)

@@ -165,6 +165,8 @@ class Turn:
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
         text = "\n\n".join(filter(None, texts))
         signal, reason = find_signal(text)
+        if signal is None and stopped is None and self._loop is not None and self._loop.asks:
+            signal, reason = "DECIDE", load("asked")
         spent = self._loop.spent if self._loop else Spent()
         return Result(
             success=bool(text) and stopped is None and signal != "BLOCKED",

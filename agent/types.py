@@ -118,13 +118,18 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool call came to; a failure is a value, never an exception."""
+    """What a tool call came to; a failure is a value, never an exception.
+
+    `ends_with` ends the turn once its results are stored: these words are said to the person, whose
+    next message is the answer.
+    """
 
     for_model: str
     is_error: bool = False
     for_user: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     taint: frozenset[Taint] = frozenset()
+    ends_with: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Preview:
         self._pace = pace
         self._done_texts = list(said)
         self._text = ""
+        # The model's list of what is to be done: shown while it works, not part of the answer.
+        self._list = ""
         self._changed = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -79,6 +81,9 @@ class Preview:
                 self._changed.set()
             case events.Retry():
                 self._text = ""
+            case events.ToolResulted(name="todo", content=content, is_error=False):
+                self._list = content
+                self._changed.set()
 
     def close(self) -> None:
         """No further updates; one that is under way ends by itself (see `run`)."""
@@ -112,7 +117,8 @@ class Preview:
         pause_s = self._pace.first_after_s
         while await self._open_after(pause_s):
             pause_s = self._pace.every_s
-            text = "\n\n".join([*self._done_texts, self._text.strip()]).strip()
+            parts = [*self._done_texts, self._text.strip(), self._list]
+            text = "\n\n".join(filter(None, parts))
             if not text or text == shown:
                 continue
             try:

@@ -72,7 +72,7 @@ class Arguments:
             wanted = " or ".join(expected) if isinstance(expected, list) else expected
             found = f"{_kind(exc.value)} {_short(exc.value)}"
             return f"{self._tool}: {where} must be of type {wanted}, found {found}."
-        what = exc.message.removeprefix("data").removeprefix(f".{where}").strip()
+        what = exc.message.removeprefix(str(exc.name)).strip()
         return f"{self._tool}: {where} {what}, found {_short(exc.value)}."
 
 

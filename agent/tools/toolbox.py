@@ -30,8 +30,12 @@ NAMES = {
     "shell": "exec",
     "runcommand": "exec",
     "runshellcommand": "exec",
-    "search": "web_search",
     "fetch": "web_fetch",
+    "todowrite": "todo",
+    "updateplan": "todo",
+    "updatetodos": "todo",
+    "askuserquestion": "ask_user",
+    "askfollowupquestion": "ask_user",
 }
 _PATH = {"file_path": "path", "filepath": "path", "file": "path", "filename": "path"}
 ARGUMENTS: dict[str, dict[str, str]] = {
@@ -49,6 +53,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "exec": {"cmd": "command", "timeout": "timeout_s", "cwd": "workdir"},
     "web_search": {"q": "query", "max_results": "count", "num_results": "count"},
     "web_fetch": {"uri": "url", "link": "url"},
+    "todo": {"todos": "items", "plan": "items"},
     "remember": {"fact": "text", "content": "text", "memory": "text"},
 }
 # Said by models about their call; no tool does anything with it.
@@ -99,6 +104,7 @@ class Toolbox:
 
 def default_tools(settings: ToolSettings) -> list[Tool]:
     """The built-in tools."""
+    from agent.tools.ask import AskUser
     from agent.tools.edit import EditFile
     from agent.tools.fetch import WebFetch
     from agent.tools.files import AppendFile, ReadFile, WriteFile
@@ -106,6 +112,7 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
     from agent.tools.memory import Remember
     from agent.tools.search import WebSearch
     from agent.tools.shell import Exec
+    from agent.tools.todo import Todo
 
     return [
         ReadFile(settings),
@@ -117,6 +124,8 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
         WebSearch(settings),
         WebFetch(settings),
         Remember(settings),
+        Todo(),
+        AskUser(),
     ]
 
 

@@ -11,8 +11,11 @@ from gateway.visible import visible as visible  # every screen needs it
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
-_COUNTED = frozenset({"read_file", "list_dir", "web_fetch", "web_search"})
+_COUNTED = frozenset({"read_file", "list_dir", "glob", "grep", "web_fetch", "web_search"})
+# What they are called with is shown by what they come to.
+_BARE = frozenset({"todo", "ask_user"})
 _SHOWN_LINES = 3
+_LIST_LINES = 30
 _LINE_CHARS = 200
 
 
@@ -23,6 +26,8 @@ def without_ansi(text: str) -> str:
 
 def call_line(name: str, arguments: Mapping[str, Any]) -> str:
     """A tool call in one line: its name and what tells it apart."""
+    if name in _BARE:
+        return name
     told = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
     if told is None and arguments:
         told = json.dumps(dict(arguments), ensure_ascii=False, default=str)
@@ -37,10 +42,11 @@ def outcome(result: events.ToolResulted) -> list[str]:
         return [f"nothing{took}"]
     if result.name in _COUNTED and not result.is_error and len(lines) > 1:
         return [f"{len(lines):,} lines{took}"]
-    shown = [cut(line, joined=False) for line in lines[: _SHOWN_LINES + 1]]
-    if len(lines) > _SHOWN_LINES + 1:
+    most = _LIST_LINES if result.name == "todo" else _SHOWN_LINES
+    shown = [cut(line, joined=False) for line in lines[: most + 1]]
+    if len(lines) > most + 1:
         shown.pop()
-        shown.append(f"… {len(lines) - _SHOWN_LINES:,} more lines")
+        shown.append(f"… {len(lines) - most:,} more lines")
     shown[-1] += took
     return shown
 

@@ -52,12 +52,14 @@ def start_call(connection: Connection, turn: int, call: ToolCall) -> None:
 
 
 def finish_call(connection: Connection, turn: int, call: ToolCall, result: ToolResult) -> None:
-    data = dumps({"text": result.for_model, "is_error": result.is_error})
+    data = {"text": result.for_model, "is_error": result.is_error}
+    if result.ends_with is not None:
+        data["ends_with"] = result.ends_with
     taint = ",".join(sorted(result.taint))
     connection.execute(
         f"UPDATE step SET state = 'done', result = seal(?, 'step.result', turn_id, n),"
         f" taint = ? WHERE {_LATEST}",
-        (data, taint, turn, turn, call.id),
+        (dumps(data), taint, turn, turn, call.id),
     )
     if result.taint:
         (session,) = connection.execute("SELECT session FROM turn WHERE id = ?", (turn,)).fetchone()
@@ -81,7 +83,10 @@ def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
         if state == "done":
             data = json.loads(result)
             known[call_id] = ToolResult(
-                data["text"], data["is_error"], taint=sessions.taint_of_text(taint)
+                data["text"],
+                data["is_error"],
+                taint=sessions.taint_of_text(taint),
+                ends_with=data.get("ends_with"),
             )
         else:
             known[call_id] = ToolResult(load("unknown_outcome"), is_error=True)

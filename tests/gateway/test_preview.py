@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import IterationStart, Retry, TextDelta
+from agent.events import IterationStart, Retry, TextDelta, ToolResulted
 from gateway.channels.base import Ambiguous, NotSent
 from gateway.messages import Route
 from gateway.preview import Pace, Preview
@@ -154,3 +154,16 @@ async def test_a_closed_preview_shows_nothing_more(
         preview.feed(TextDelta("late"))
     assert platform.texts("1") == []
     assert await row(parts) == ()
+
+
+async def test_the_list_of_what_is_to_be_done_stands_under_what_was_said(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(ToolResulted("1", "todo", "☐ land", False, 0.0))
+        await platform.until(lambda: ("preview", "1", "☐ land") in platform.calls)
+        preview.feed(ToolResulted("2", "todo", "wrong", True, 0.0))
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("preview", "1", "one\n\n☐ land") in platform.calls)
+        preview.feed(ToolResulted("3", "todo", "☑ land", False, 0.0))
+        await platform.until(lambda: ("preview", "1", "one\n\n☑ land") in platform.calls)

@@ -123,3 +123,11 @@ def test_an_interrupt_ends_a_real_turn_with_130(tmp_path: Path) -> None:
     assert (process.returncode, out) == (130, "")
     assert "Stopped" in err
     assert "Traceback" not in err
+
+
+def test_a_question_of_the_model_is_exit_4_and_its_options_are_on_stdout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = '!tool ask_user {"questions": [{"question": "Which?", "options": ["red", "blue"]}]}'
+    assert main(["agent", "--model", "offline/echo", "-m", asked]) == 4
+    assert capsys.readouterr().out == "Which?\n\n1. red\n2. blue\n"

@@ -154,3 +154,10 @@ def test_what_nobody_waits_for_is_ended(db: Connection) -> None:
     assert turns.abandon(db, "chat:bot:once-", 8.0) == 1
     assert inbox.lanes_with_work(db) == ["chat:bot:2"]
     assert outbox.lanes_with_mail(db) == []
+
+
+def test_a_question_that_ends_the_turn_is_known_after_a_restart(db: Connection) -> None:
+    turn = planned(db)
+    asked = ToolResult("asked", ends_with="Which colour?")
+    turns.finish_call(db, turn, CALLS[0], asked)
+    assert turns.known_results(db, turn) == {"1": asked}
