@@ -130,7 +130,7 @@ class Turn:
         await self._outlet.emit(
             events.SessionStart(task.session, opened.provider.name, opened.model)
         )
-        for notice in prompt.notices:
+        for notice in (*agent.models.take_notices(), *prompt.notices):
             await self._outlet.emit(events.Notice("warning", notice))
         call = ModelCall(
             provider=opened.provider,

@@ -42,7 +42,7 @@ from gateway.roster import allowed_senders, open_channels, say_who_is_let_in
 from gateway.rules import Rules
 from gateway.secrets import redactor_of, secret_values
 from gateway.settings import Settings
-from gateway.settings.models import chosen_model, model_list
+from gateway.settings.models import chosen_model, model_list, profile_models
 from gateway.spending import Spending
 from gateway.store import outbox, turns
 from gateway.store.cipher import cipher_of
@@ -234,6 +234,7 @@ async def _agent(settings: Settings, home: Home, sandbox: Sandbox) -> Agent:
         fallback=settings.agent.fallback,
         environ=os.environ,
         window=settings.context.max_tokens,
+        profiles=profile_models(settings),
     )
     tools = ToolSettings(
         exec_timeout_s=settings.tools.exec_timeout_s,

@@ -2,13 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
+from agent.errors import ConfigError
 from agent.providers.base import Provider
 from agent.providers.prices import tariff_of
 from agent.providers.retry import Fallback, Retrying
 from agent.providers.routing import ModelConfig, default_model, open_provider, resolve
 from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
 from agent.spending import Tariff
+
+# What a model is wanted for; "default" answers people.
+Profile = Literal["default", "task", "reasoning", "quick"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +34,10 @@ class OpenModel:
 class Models:
     """Models by name. `default` and `fallback` are names; `known` are configured ones.
 
-    `environ` is where keys are looked up; `window` caps every model's window, in tokens. A model
-    is resolved when it is first used, so that a mistake in one that nobody uses stops nobody.
+    `profiles` names the model of each profile; one that is not there, or "default", is the default
+    model. A profile's name is as good as a model's wherever no model is called so. `environ` is
+    where keys are looked up; `window` caps every model's window, in tokens. A model is resolved
+    when it is first used, so that a mistake in one that nobody uses stops nobody.
     """
 
     default: str
@@ -37,7 +45,10 @@ class Models:
     fallback: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     window: int = CONTEXT_TOKENS
+    profiles: Mapping[str, str] = field(default_factory=dict)
     _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
+    _unusable: set[str] = field(default_factory=set, init=False, repr=False)
+    _untold: list[str] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def of(cls, model: str | Provider | None, environ: Mapping[str, str]) -> "Models":
@@ -50,10 +61,35 @@ class Models:
 
     def open(self, name: str | None = None) -> OpenModel:
         """The named model, or the default one. Raises `ConfigError` when it cannot be used."""
-        name = name or self.default
+        name = self._named(name or self.default)
         if name not in self._open:
             self._open[name] = self._connect(name)
         return self._open[name]
+
+    def profile(self, name: Profile) -> str:
+        """The model's name for a profile: the default one's when the profile's cannot be used.
+
+        That is said once, in the notices.
+        """
+        wanted = self.profiles.get(name, "default")
+        if name == "default" or wanted == "default":
+            return self.default
+        try:
+            resolve(wanted, self.known, self.environ)
+        except ConfigError as exc:
+            if name not in self._unusable:
+                self._unusable.add(name)
+                self._untold.append(
+                    f"the model of profile {name!r} cannot be used, {self.default} takes its "
+                    f"place: {exc}"
+                )
+            return self.default
+        return wanted
+
+    def take_notices(self) -> list[str]:
+        """What a person should be told; each sentence is handed out once."""
+        told, self._untold = self._untold, []
+        return told
 
     def _connect(self, name: str) -> OpenModel:
         config = self.check(name)
@@ -74,7 +110,13 @@ class Models:
 
     def check(self, name: str) -> ModelConfig:
         """What the name stands for. Raises `ConfigError`."""
-        return resolve(name, self.known, self.environ)
+        return resolve(self._named(name), self.known, self.environ)
+
+    def _named(self, name: str) -> str:
+        """The model that a profile's name stands for; any other name as it is."""
+        if any(config.name == name for config in self.known) or name in self._open:
+            return name
+        return next((self.profile(one) for one in PROFILES if one == name), name)
 
     def keys(self) -> frozenset[str]:
         """Every key that could be used: of a configured model, or of a vendor in `environ`."""

@@ -3,6 +3,7 @@
 from sqlite3 import Connection
 
 from agent.errors import ConfigError
+from agent.providers.models import PROFILES
 from gateway.commands.call import CommandCall
 from gateway.store import sessions
 
@@ -13,8 +14,12 @@ def answer(call: CommandCall, connection: Connection) -> str:
     if not name:
         known = ", ".join(f"`{model.name}`" for model in models.known)
         more = f" Configured: {known}." if known else ""
-        return f"Model: `{now_chosen}`.{more} `/model NAME` chooses another."
-    if not call.is_owner and name not in {models.default, *(model.name for model in models.known)}:
+        profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
+        return (
+            f"Model: `{now_chosen}`.{more} `/model NAME` chooses another, or a profile: {profiles}."
+        )
+    offered = {models.default, *PROFILES, *(model.name for model in models.known)}
+    if not call.is_owner and name not in offered:
         return f"Only the owner may choose a model that is not configured. It stays `{now_chosen}`."
     try:
         models.check(name)

@@ -16,11 +16,28 @@ def model_list(settings: Settings) -> tuple[ModelConfig, ...]:
 
 
 def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
-    """`agent.model`, or what `environ` offers when "default" is nobody's name."""
+    """`agent.model`, else the model of the profile "default", else what `environ` offers.
+
+    Each of them may be a name in model_list, and "default" may be one too.
+    """
+    names = {entry.model_name for entry in settings.model_list}
     wanted = settings.agent.model
-    if wanted != "default" or any(entry.model_name == wanted for entry in settings.model_list):
+    if wanted not in names:
+        wanted = profile_models(settings).get(wanted, wanted)
+    if wanted != "default" or wanted in names:
         return wanted
     return default_model(environ)
+
+
+def profile_models(settings: Settings) -> dict[str, str]:
+    """The model's name of each profile."""
+    profiles = settings.profiles
+    return {
+        "default": profiles.default,
+        "task": profiles.task,
+        "reasoning": profiles.reasoning,
+        "quick": profiles.quick,
+    }
 
 
 def check_models(settings: Settings, environ: Mapping[str, str]) -> None:

@@ -26,6 +26,8 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
     for key, model in asked.items():
         if model is None or model == "default" or "/" in model or model in names:
             continue
+        if key[0] == "agent" and model in dict(settings.profiles):
+            continue
         place = values[key].place
         close = get_close_matches(model, names, n=1)
         guess = f'; did you mean "{printable(close[0])}"?' if close else ""
@@ -39,6 +41,7 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
 def require_model(settings: Settings) -> None:
     """Raises `ConfigError` when the model or its fallback refers to a variable that is not set."""
     used = {settings.agent.model, settings.agent.fallback}
+    used |= {model for name, model in settings.profiles if name in used}
     for lack in settings.missing:
         if lack.loc[0] != "model_list" or not isinstance(lack.loc[1], int):
             continue

@@ -322,6 +322,15 @@ def test_the_default_model_is_what_the_environment_offers(tmp_path: Path) -> Non
     assert chosen_model(load(tmp_path, agent__model="ollama/x"), {}) == "ollama/x"
 
 
+def test_the_profile_default_is_the_model_when_no_other_is_named(tmp_path: Path) -> None:
+    profiles = {"profiles": {"default": "ollama/d", "quick": "ollama/q"}}
+    assert chosen_model(load(tmp_path, profiles), {"OPENAI_API_KEY": "k"}) == "ollama/d"
+    assert chosen_model(load(tmp_path, profiles, agent__model="quick"), {}) == "ollama/q"
+    assert chosen_model(load(tmp_path, profiles, agent__model="ollama/x"), {}) == "ollama/x"
+    entry = {"model_list": [{"model_name": "quick", "model": "ollama/named"}]}
+    assert chosen_model(load(tmp_path, profiles | entry, agent__model="quick"), {}) == "quick"
+
+
 def test_an_owner_by_number_is_a_telegram_id(tmp_path: Path) -> None:
     assert load(tmp_path, {"access": {"owner": 12}}).access.owner == "telegram:12"
     assert load(tmp_path, environ={"KORE_ACCESS_OWNER": "12"}).access.owner == "telegram:12"
