@@ -29,6 +29,14 @@ class IterationStart:
 
 
 @dataclass(frozen=True, slots=True)
+class Steered:
+    """A person spoke while the turn ran, and the next model call knows it."""
+
+    type: ClassVar[str] = "steered"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
     type: ClassVar[str] = "text_delta"
     text: str
@@ -216,6 +224,7 @@ ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | N
 Event = (
     SessionStart
     | IterationStart
+    | Steered
     | TextDelta
     | ThinkingDelta
     | ThinkingEnd

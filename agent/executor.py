@@ -86,6 +86,10 @@ class Executor:
         self._known = {}
         return [self.results[call.id] for call in calls]
 
+    def take(self, message: Message) -> None:
+        """Somebody has spoken in the middle of the turn: what they wrote may be quoted."""
+        self._runner.exposure.take(message)
+
     async def _run_together(self, batch: Sequence[ToolCall]) -> None:
         unanswered: list[Unanswered] = []
 

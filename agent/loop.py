@@ -12,7 +12,7 @@ from agent.errors import BadReply, ContextTooLong
 from agent.executor import Executor, Stopped
 from agent.history import answer_open_calls, open_calls, repair
 from agent.outlet import Outlet
-from agent.progress import Progress
+from agent.progress import Hears, Progress
 from agent.prompts import fill, load
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.security.redaction import Redactor
@@ -49,10 +49,15 @@ class ModelCall:
 
 @dataclass(slots=True)
 class Conversation:
-    """What the model is shown: it grows at its end. `trimmed`: older messages exist but left."""
+    """What the model is shown: it grows at its end. `trimmed`: older messages exist but left.
+
+    `begun` counts those at the end that the turn added before a restart; None: all behind the
+    last user message.
+    """
 
     messages: list[Message]
     trimmed: bool = False
+    begun: int | None = None
 
 
 class Loop:
@@ -74,7 +79,7 @@ class Loop:
         self._outlet = outlet
         tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
         self._till = Till(tariff, call.fallback_tariff, meter)
-        self.said_before = _since_last_user(conversation.messages)
+        self.said_before = _said_before(conversation)
         self._new: list[Message] = []
         self._partial: list[str] = []
         # Whether a tool has ended the turn with a question.
@@ -94,6 +99,7 @@ class Loop:
         if self.asks:
             return
         for n in range(begun + 1, max_iterations + 1):
+            await self._hear()
             await self._outlet.emit(events.IterationStart(n, max_iterations))
             reply = await self._plan()
             await self._execute()
@@ -116,6 +122,16 @@ class Loop:
         if self._partial:
             messages.append(assistant("".join(self._partial)))
         return messages
+
+    async def _hear(self) -> None:
+        """Take in what people said meanwhile: the next model call knows it."""
+        if not isinstance(self._progress, Hears):
+            return
+        heard = await self._progress.heard()
+        for message in heard:
+            self._add([message])
+            self._executor.take(message)
+            await self._outlet.emit(events.Steered(message.text))
 
     async def _plan(self) -> Message:
         """One model call; its reply is journaled before anything of it runs."""
@@ -218,7 +234,10 @@ class Loop:
         self._conversation.messages.extend(messages)
 
 
-def _since_last_user(messages: Sequence[Message]) -> list[Message]:
+def _said_before(conversation: Conversation) -> list[Message]:
+    messages, begun = conversation.messages, conversation.begun
+    if begun is not None:
+        return list(messages[len(messages) - begun :])
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]
 
 

@@ -1,7 +1,8 @@
 """How a turn reports what must survive a crash, and how it is asked to stop."""
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from agent.types import Effect, Message, ToolCall, ToolResult
 
@@ -22,6 +23,18 @@ class Progress(Protocol):
         ...
 
     async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
+
+
+@runtime_checkable
+class Hears(Protocol):
+    """Progress that also hands in what people say while the turn runs."""
+
+    async def heard(self) -> Sequence[Message]:
+        """Messages for the end of the conversation, before the next model call; on disk already.
+
+        Every call of the last reply has its result by then.
+        """
+        ...
 
 
 class NoProgress:

@@ -45,8 +45,9 @@ class Task:
     `messages` end with a user message, or with calls that a restart cut off; `known` are the
     results from before the restart, by call id. `memory` is the memory file of whoever speaks;
     `owner` says that it is the owner in private, who may see everything of everybody; `root` is
-    where relative paths start. `trimmed` says that older messages exist. `exposure` is what the
-    session has taken in; it grows with the turn.
+    where relative paths start. `trimmed` says that older messages exist, `begun` how many at the
+    end are this turn's own from before a restart. `exposure` is what the session has taken in; it
+    grows with the turn.
     """
 
     session: str
@@ -59,6 +60,7 @@ class Task:
     max_iterations: int | None = None
     known: Mapping[str, ToolResult] = field(default_factory=dict)
     trimmed: bool = False
+    begun: int | None = None
     exposure: Exposure = field(default_factory=Exposure)
     progress: Progress = field(default_factory=NoProgress)
     meter: Meter = field(default_factory=Tally)
@@ -155,7 +157,7 @@ class Turn:
         )
         place = Place(task.session, task.root, task.memory, task.owner)
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
-        conversation = Conversation(list(task.messages), task.trimmed)
+        conversation = Conversation(list(task.messages), task.trimmed, task.begun)
         return Loop(call, conversation, executor, task.progress, self._outlet, task.meter)
 
     def _result(self, stopped: Stopping | None) -> Result:

@@ -37,7 +37,7 @@ class Approvals:
         self._news = asyncio.Event()
         self._wake: Callable[[str], None] = lambda lane: None
 
-    def approver(self, asking: Asking) -> "TurnApprover":
+    def approver(self, asking: Callable[[], Asking]) -> "TurnApprover":
         return TurnApprover(self, asking)
 
     async def run(self, wake: Callable[[str], None]) -> None:
@@ -108,13 +108,16 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True)
 class TurnApprover:
-    """Asks on behalf of one turn; implements `agent.security.policy.Approver`."""
+    """Asks on behalf of one turn; implements `agent.security.policy.Approver`.
+
+    `asking` says for whom, which may change while the turn runs.
+    """
 
     approvals: Approvals
-    asking: Asking
+    asking: Callable[[], Asking]
 
     async def ask(self, request: ApprovalRequest) -> Answered:
-        return await self.approvals.ask(self.asking, request)
+        return await self.approvals.ask(self.asking(), request)
 
 
 def asked_event(question: Question) -> ApprovalAsked:

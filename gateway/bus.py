@@ -10,7 +10,7 @@ from agent.progress import Stop
 from gateway.approvals import Approvals
 from gateway.channels.base import Batch
 from gateway.clerk import Settled
-from gateway.commands import is_command
+from gateway.commands import is_at_once, is_command
 from gateway.commands.call import Commands
 from gateway.compose import compose
 from gateway.intake import Intake
@@ -32,11 +32,13 @@ _PAUSE_S = 2.0
 class Lane:
     """One chat's queue: what waits in it is on disk, here is only what is under way.
 
-    `claim` is being handled; `broken` is one that a bug has ended, and nobody was told yet.
+    `claim` is being handled; `broken` is one that a bug has ended, and nobody was told yet. Beside
+    it, one that is `aside` carries out what goes past the queue.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, aside: bool = False) -> None:
         self.name = name
+        self.aside = aside
         self.wake = asyncio.Event()
         self.stop: Stop | None = None
         self.claim: Claim | CommandClaim | None = None
@@ -64,7 +66,7 @@ class MessageBus:
         self._turns = turns
         self._approvals = approvals
         self._delivery = approvals.delivery
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[tuple[str, bool], Lane] = {}
         self._waits_for: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._slots = asyncio.Semaphore(concurrent_turns)
@@ -85,6 +87,8 @@ class MessageBus:
         self.accepted += len(batch.messages)
         for lane in taken.lanes:
             self.wake(lane)
+        for lane in taken.aside:
+            self.wake(lane, aside=True)
         for lane in taken.told:
             self._delivery.wake(lane)
         self._approvals.tell(taken.settled)
@@ -98,13 +102,13 @@ class MessageBus:
         """One message from a source without a cursor; returns once it is on disk."""
         await self.accept(message.channel, message.account, Batch([message]))
 
-    def wake(self, name: str) -> None:
-        """There is something to do on this lane."""
+    def wake(self, name: str, *, aside: bool = False) -> None:
+        """There is something to do on this lane, or past its queue."""
         if self._group is None:
             return  # `run` begins with every lane that has work.
-        lane = self._lanes.get(name)
+        lane = self._lanes.get((name, aside))
         if lane is None:
-            lane = self._lanes[name] = Lane(name)
+            lane = self._lanes[name, aside] = Lane(name, aside=aside)
             self._idle.clear()
             self._group.create_task(self._work(lane), name=f"lane {name}")
         lane.wake.set()
@@ -116,6 +120,7 @@ class MessageBus:
             try:
                 for lane in await self._database.run(inbox.lanes_with_work):
                     self.wake(lane)
+                    self.wake(lane, aside=True)
                 await self._approvals.run(self.wake)
             finally:
                 self._group = None
@@ -152,7 +157,7 @@ class MessageBus:
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now."""
-        lane = self._lanes.get(name)
+        lane = self._lanes.get((name, False))
         if lane is not None and lane.stop is not None:
             lane.stop.request()
 
@@ -162,7 +167,7 @@ class MessageBus:
             while await self._go_on(lane):
                 pass
         finally:
-            del self._lanes[lane.name]
+            del self._lanes[lane.name, lane.aside]
             if not self._lanes:
                 self._idle.set()
 
@@ -193,7 +198,7 @@ class MessageBus:
             return lane.broken is not None
         finally:
             lane.stop = None
-            for other in self._waits_for.pop(lane.name, ()):
+            for other in () if lane.aside else self._waits_for.pop(lane.name, ()):
                 self.wake(other)
 
     async def _step(self, lane: Lane) -> bool:
@@ -203,7 +208,7 @@ class MessageBus:
         lane.claim = None
         # A stop that is stored right behind the claim must find whom to tell.
         lane.stop = Stop()
-        claim = await self._database.run(claims.claim, lane.name, time.time(), is_command, compose)
+        claim = await self._database.run(self._claim, lane)
         if claim is None:
             return False
         if isinstance(claim, Busy):
@@ -212,6 +217,11 @@ class MessageBus:
         await self._handle(claim, lane, lane.stop)
         self.handled += 1
         return True
+
+    def _claim(self, connection: Connection, lane: Lane) -> Claim | CommandClaim | Busy | None:
+        if lane.aside:
+            return claims.claim_at_once(connection, lane.name, is_at_once)
+        return claims.claim(connection, lane.name, time.time(), is_command, compose)
 
     async def _wait_for(self, busy: Busy, lane: Lane) -> bool:
         """Wait for another lane's turn in the same session; False to rest until it is over."""
@@ -242,7 +252,7 @@ class MessageBus:
                     self._delivery.wake(told)
             else:
                 async with self._slots:
-                    await self._run_turn(claim, stop)
+                    await self._run_turn(claim, lane, stop)
         except (Suspended, Waiting, StoreError) as exc:
             if isinstance(claim, Claim):
                 self._turns.histories.forget(claim.session)
@@ -260,7 +270,7 @@ class MessageBus:
             self._delivery.wake(claim.message.session_key)
         self.handled += 1
 
-    async def _run_turn(self, claim: Claim, stop: Stop) -> None:
+    async def _run_turn(self, claim: Claim, lane: Lane, stop: Stop) -> None:
         if claim.exhausted:
             replay = f"It is kept: `kore replay {claim.seq}` tries again."
             sentence = f"⚠️ I gave up on this message after several broken attempts. {replay}"
@@ -268,9 +278,11 @@ class MessageBus:
         elif self._turns.draining:
             raise Suspended
         else:
-            await self._turns.run(claim, stop)
+            await self._turns.run(claim, stop, lane.wake.is_set)
 
     def _carry_out(self, connection: Connection, claim: CommandClaim) -> None:
+        if not claims.is_unanswered(connection, claim.seq):
+            return  # it has gone past the queue meanwhile
         text = self._commands.carry_out(connection, claim, time.time())
         self._answer_command(connection, claim, text)
 

@@ -10,12 +10,17 @@ from gateway.messages import InboundMessage
 _QUOTE_LIMIT = 500
 
 
-def compose(messages: Sequence[InboundMessage]) -> Message:
-    """One user message made of the inbound ones that a turn joins, with their moving facts."""
+def compose(messages: Sequence[InboundMessage], *, steering: bool = False) -> Message:
+    """One user message made of the inbound ones that a turn joins, with their moving facts.
+
+    `steering`: they arrived while that turn ran.
+    """
     last = messages[-1]
     facts = [last.channel]
     if not last.private:
         facts.append(f"group, from {last.sender.name or last.sender.id}")
+    if steering:
+        facts.append("written while you worked on this")
     if last.edited:
         facts.append("edited after it was first sent")
     if last.quoted:

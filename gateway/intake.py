@@ -11,12 +11,12 @@ from sqlite3 import Connection
 from gateway.audit.notes import Notes
 from gateway.channels.base import Batch
 from gateway.clerk import Clerk, Pressed, Settled
-from gateway.commands import command_of
+from gateway.commands import command_of, is_at_once
 from gateway.delivery import Delivery
 from gateway.door import Door
 from gateway.messages import InboundMessage
 from gateway.petition import is_petition
-from gateway.store import inbox, members, outbox, turns
+from gateway.store import approvals, inbox, members, outbox, turns
 from gateway.store.database import Database
 from gateway.store.inbox import DENIED, Arrival, Entry
 from gateway.store.outbox import Letter
@@ -44,10 +44,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Lanes with new work, lanes whose turn is to stop, and lanes with a letter from here; what
-    became of buttons that were pressed, and of questions that a stop withdrew."""
+    """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
+    is to stop, and lanes with a letter from here; what became of buttons that were pressed, and of
+    questions that a stop withdrew."""
 
     lanes: set[str]
+    aside: set[str] = field(default_factory=set)
     stopped: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     pressed: list[Pressed] = field(default_factory=list)
@@ -155,11 +157,24 @@ class Intake:
                 text = "⏹ Stopped." if stopping else "Nothing is running."
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(lane)
-        for lane in taken.lanes:
-            first = next(e.message for e in entries if e.message.session_key == lane)
-            if self._clerk.tell_waiting(connection, first, arrival.now):
-                taken.told.add(lane)
+        for message in (entry.message for entry in new if entry.dead_reason is None):
+            self._look_past_the_queue(connection, message, taken, arrival.now)
         return taken
+
+    def _look_past_the_queue(
+        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+    ) -> None:
+        """What becomes of a message while a turn runs in its lane or waits for an answer."""
+        lane = message.session_key
+        if is_at_once(message):
+            taken.aside.add(lane)
+        elif command_of(message) == "new" and approvals.is_awaited(connection, lane):
+            # Nobody who begins anew will still answer: else all that is said would wait with it.
+            turns.request_stop(connection, lane, message.event_id)
+            taken.stopped.add(lane)
+            taken.settled.extend(self._clerk.withdraw(connection, lane, now))
+        elif self._clerk.tell_waiting(connection, message, now):
+            taken.told.add(lane)
 
     def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
         if is_petition(message):

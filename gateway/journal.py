@@ -1,13 +1,14 @@
 """The agent's progress, made durable: each step is on disk before the next one begins."""
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from agent.history import answer_open_calls, result_message
 from agent.security.policy import Unanswered
 from agent.tools.toolbox import Toolbox
 from agent.types import Effect, Message, ToolCall, ToolResult
+from gateway.steering import Steering
 from gateway.store import turns
 from gateway.store.claims import Claim
 from gateway.store.database import Database, to_its_end
@@ -22,7 +23,7 @@ class Waiting(Unanswered):
 
 
 class Journal:
-    """Implements `agent.progress.Progress` for one turn.
+    """Implements `agent.progress.Progress` and `Hears` for one turn.
 
     `history` is the session's window; it grows with what is stored. `saved` counts the turn's new
     messages that are stored already: the final commit adds the rest.
@@ -37,6 +38,7 @@ class Journal:
         is_draining: Callable[[], bool],
     ) -> None:
         self.saved = 0
+        self.steering: Steering | None = None
         self._database = database
         self._claim = claim
         self._history = history
@@ -72,6 +74,22 @@ class Journal:
     async def finish(self, call: ToolCall, result: ToolResult) -> None:
         self._results[call.id] = result_message(call.id, result)
         await self._database.run(turns.finish_call, self._claim.turn, call, result)
+
+    async def heard(self) -> Sequence[Message]:
+        """What somebody said meanwhile, to steer the turn."""
+        steering = self.steering
+        if steering is None or self._is_draining() or not steering.has_news():
+            return ()
+        results = answer_open_calls(self._history, self._results)
+        # Bound to the turn is bound, also when it was stopped in the meantime.
+        grown = await to_its_end(self._steered(steering.take(results)))
+        return grown[len(results) :]
+
+    async def _steered(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
+        grown = await work
+        if grown:
+            self.keep(grown)
+        return grown
 
     async def _stored(self, work: Coroutine[Any, Any, None], rows: list[Message]) -> None:
         await work

@@ -44,11 +44,16 @@ class Rules:
         *,
         turn: int,
     ) -> Permissions:
-        """What the turn that answers these messages may do; `mode` is its conversation's."""
+        """What the turn that answers these messages may do; `mode` is its conversation's.
+
+        Who joins in while it runs counts from then on: `messages` may grow.
+        """
         approver = self._approver(messages, session, turn)
-        roles = dict.fromkeys(map(self.access.role, messages))
-        policy = SpeakersPolicy(self, tuple(messages), mode)
-        return Permissions(policy, approver, self.audit, role="+".join(roles))
+
+        def role() -> str:
+            return "+".join(dict.fromkeys(map(self.access.role, messages)))
+
+        return Permissions(SpeakersPolicy(self, messages, mode), approver, self.audit, role)
 
     def _approver(
         self, messages: Sequence[InboundMessage], session: str, turn: int
@@ -57,9 +62,13 @@ class Rules:
         last = messages[-1]
         if last.channel == CONSOLE and last.options.get("unattended") is True:
             return None
-        # A turn that also answers somebody else is asked for as theirs.
-        asking = next((one for one in messages if not self.access.is_owner(one)), last)
-        return self.approvals.approver(Asking(turn, asking, session, self.root(last)))
+
+        def asking() -> Asking:
+            # A turn that also answers somebody else is asked for as theirs.
+            others = (one for one in messages if not self.access.is_owner(one))
+            return Asking(turn, next(others, messages[-1]), session, self.root(last))
+
+        return self.approvals.approver(asking)
 
     def mode(self, message: InboundMessage, chosen: str | None) -> Mode:
         """The mode that holds for a message; `chosen` is that of its conversation."""
@@ -104,11 +113,12 @@ class Rules:
 class SpeakersPolicy:
     """Judges a call by each of those whose messages a turn answers: the tightest verdict counts.
 
-    The roles are looked up at each call, so that a changed policy file holds at once.
+    The roles are looked up at each call, so that a changed policy file holds at once, and so does
+    whoever has just joined in: `messages` may grow.
     """
 
     rules: Rules
-    messages: tuple[InboundMessage, ...]
+    messages: Sequence[InboundMessage]
     mode: str | None
 
     def decide(self, request: ToolRequest) -> Decision:

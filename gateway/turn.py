@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from agent import events
 from agent.agent import Agent
+from agent.history import open_calls
 from agent.progress import Stop
 from agent.prompts import load
 from agent.security.links import inert
@@ -22,6 +22,7 @@ from gateway.journal import Journal
 from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace, Preview, Shows
 from gateway.rules import Rules
 from gateway.spending import Spending
+from gateway.steering import Steering
 from gateway.store import sessions, turns
 from gateway.store.claims import Claim
 from gateway.store.database import Database
@@ -69,15 +70,27 @@ class Turns:
         self._rules = rules
         self._spending = spending
 
-    async def run(self, claim: Claim, stop: Stop) -> None:
-        """Run to the final commit. Raises `Suspended` when the process goes down meanwhile, and
-        `Waiting` when a person has to answer first."""
+    async def run(
+        self, claim: Claim, stop: Stop, has_news: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Run to the final commit; `has_news` says whether anybody wrote since the claim.
+
+        Raises `Suspended` when the process goes down meanwhile, and `Waiting` when a person has to
+        answer first.
+        """
         window = await self.histories.open(claim.session, compose(claim.messages))
         journal = Journal(
             self._database, claim, window.messages, self._agent.toolbox, lambda: self.draining
         )
         async with self._spending.meter(claim) as meter:
             task = replace(await self._task(claim, window, journal, stop), meter=meter)
+            journal.steering = Steering(
+                self._database,
+                claim,
+                task.exposure,
+                lambda: claim.resumed or has_news(),
+                self._rules.is_stranger,
+            )
             journal.recall(task.known)
             if claim.stop_requested:
                 stop.request()
@@ -94,7 +107,7 @@ class Turns:
     async def _task(self, claim: Claim, window: Window, journal: Journal, stop: Stop) -> Task:
         message = claim.messages[-1]
         known = {}
-        if claim.resumed:
+        if claim.resumed and open_calls(window.messages):
             known = await self._database.run(turns.known_results, claim.turn)
         memory = self._rules.memory(message)
         taint = PRIVATE if self._agent.workspace.is_personal(memory) else NOTHING
@@ -117,6 +130,7 @@ class Turns:
             max_iterations=limit if isinstance(limit, int) else None,
             known=known,
             trimmed=window.trimmed,
+            begun=claim.stored - 1,
             exposure=Exposure(claim.taint | taint),
             progress=journal,
             stop=stop,
@@ -159,7 +173,7 @@ class Turns:
             f"t{claim.turn}", message.route, (), "final", _reply_to(claim), message.event_id
         )
         pace = Pace(FIRST_AFTER_S, every_s, lambda text: _harmless(text, task.exposure))
-        said = _said_before(task.messages) if claim.resumed else []
+        said = _said_before(task.messages, claim.stored - 1)
         return Preview(self._database, channel, claim.turn, letter, pace, said)
 
     async def _commit(
@@ -207,10 +221,10 @@ def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     return cause
 
 
-def _said_before(messages: Sequence[Message]) -> list[str]:
-    """What this turn said before it was put down."""
-    since = list(takewhile(lambda message: message.role != "user", reversed(messages)))
-    texts = (message.text.strip() for message in reversed(since) if message.role == "assistant")
+def _said_before(messages: Sequence[Message], begun: int) -> list[str]:
+    """What this turn said before it was put down: it has added the last `begun` messages."""
+    since = messages[len(messages) - begun :]
+    texts = (message.text.strip() for message in since if message.role == "assistant")
     return [text for text in texts if text]
 
 

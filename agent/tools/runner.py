@@ -35,13 +35,14 @@ T = TypeVar("T")
 class Permissions:
     """Who decides: the policy first, then the person when the policy says "ask".
 
-    `audit` records each decision before it takes effect, as one about `agent_id` in `role`.
+    `audit` records each decision before it takes effect, as one about `agent_id` in `role`; a
+    function says it anew each time, because others may join in while the turn runs.
     """
 
     policy: Policy
     approver: Approver | None = None
     audit: AuditSink | None = None
-    role: str = "build"
+    role: str | Callable[[], str] = "build"
     agent_id: str = "main"
 
 
@@ -178,7 +179,7 @@ class Runner:
         entry = AuditEntry(
             ts=time.time(),
             agent_id=given.agent_id,
-            role=given.role,
+            role=given.role if isinstance(given.role, str) else given.role(),
             tool=tool.name,
             allowed=allowed,
             reason=reason,

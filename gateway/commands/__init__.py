@@ -22,6 +22,12 @@ def is_command(message: InboundMessage) -> bool:
     return command_of(message) is not None
 
 
+def is_at_once(message: InboundMessage) -> bool:
+    """Whether it is a command that goes past the queue."""
+    name = command_of(message)
+    return name is not None and COMMANDS[name].at_once
+
+
 def _words(message: InboundMessage) -> tuple[str, str]:
     """The first word, and the rest."""
     first, *rest = message.content.split(maxsplit=1) or [""]

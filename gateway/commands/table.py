@@ -11,24 +11,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`summary` is what the menu and /help say, `module` a name in `gateway.commands`."""
+    """`summary` is what the menu and /help say, `module` a name in `gateway.commands`.
+
+    `at_once`: it changes nothing that a running turn relies on, and goes past the queue, also
+    while a turn runs or waits for an answer. Only a quick command may.
+    """
 
     summary: str
     module: str
     takes_time: bool = False
+    at_once: bool = False
 
 
-# `/stop` goes past the queue; the others wait their turn.
+# `/stop` is carried out while it is taken in; what is not `at_once` waits its turn.
 COMMANDS = {
-    "help": Command("what you can type here", "help"),
+    "help": Command("what you can type here", "help", at_once=True),
     "new": Command("start a new conversation", "new"),
-    "status": Command("model, conversation and connection", "status"),
+    "status": Command("model, conversation and connection", "status", at_once=True),
     "model": Command("show or choose the model of this conversation", "model"),
     "mode": Command("how much runs without a question: plan, ask, accept-edits, auto", "mode"),
     "plan": Command("look and answer only, change nothing", "mode"),
     "auto": Command("run without asking (the owner only)", "mode"),
-    "cost": Command("what was spent: this conversation, this chat today", "cost"),
+    "cost": Command("what was spent: this conversation, this chat today", "cost", at_once=True),
+    "queue": Command("what waits here: queue, join or steer", "queue", at_once=True),
     "pair": Command("let people in (the owner only)", "pair"),
     "stop": Command("stop the answer that is under way", "help"),
-    "start": Command("say hello", "start"),
+    "start": Command("say hello", "start", at_once=True),
 }

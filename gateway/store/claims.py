@@ -20,6 +20,8 @@ ATTEMPTS = 3
 class Claim:
     """A turn to run, for these messages (oldest first; `seq` is the first one's row).
 
+    `messages` grows when somebody steers the turn. `stored` counts the turn's messages in the
+    history: the first is what was asked.
     `resumed`: it goes on. `exhausted`: it was started `ATTEMPTS` times without getting any further.
     `model` is the one that its session has chosen, `taint` what it has taken in.
     """
@@ -27,13 +29,14 @@ class Claim:
     turn: int
     seq: int
     session: str
-    messages: tuple[InboundMessage, ...]
+    messages: list[InboundMessage]
     resumed: bool = False
     stop_requested: bool = False
     exhausted: bool = False
     model: str | None = None
     mode: str | None = None
     taint: frozenset[Taint] = frozenset()
+    stored: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,25 @@ class Busy:
     waits: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What the store does not know of messages: which command, how several are one for the model,
+    and what they bring into the session."""
+
+    is_command: Callable[[InboundMessage], bool]
+    compose: Callable[[Sequence[InboundMessage]], Message]
+    taint: Callable[[Sequence[InboundMessage]], frozenset[Taint]]
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """Messages that have joined a running turn, and what its history has grown by."""
+
+    messages: list[InboundMessage]
+    stored: list[Message]
+    taint: frozenset[Taint]
+
+
 def claim(
     connection: Connection,
     lane: str,
@@ -69,11 +91,11 @@ def claim(
         return resumed
     if approvals.is_awaited(connection, lane):
         return None
-    waiting = _waiting(connection, lane)
+    session = sessions.bound_session(connection, lane)
+    waiting = _waiting(connection, lane, together=_mode(connection, session) != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
-    session = sessions.bound_session(connection, lane)
     if is_command(message):
         return CommandClaim(seq, message, session)
     if session is None:
@@ -84,7 +106,7 @@ def claim(
     if busy:
         return Busy(busy[0], bool(busy[1]))
     joined = list(takewhile(lambda row: not is_command(row[1]), waiting))
-    messages = tuple(message for _, message in joined)
+    messages = [message for _, message in joined]
     turn = connection.execute(
         "INSERT INTO turn (session, lane, state, progress, created_at)"
         " VALUES (?, ?, 'running', 1, ?)",
@@ -112,12 +134,13 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         "SELECT id, session, stop_requested, attempts, progress, suspended,"
         " (SELECT count(*) FROM message WHERE turn_id = turn.id) +"
         " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
+        ", (SELECT count(*) FROM message WHERE turn_id = turn.id)"
         " FROM turn WHERE lane = ? AND state = 'running'",
         (lane,),
     ).fetchone()
     if row is None:
         return None
-    turn, session, stop, attempts, progress, suspended, steps = row
+    turn, session, stop, attempts, progress, suspended, steps, stored = row
     if not suspended:
         attempts = attempts + 1 if steps == progress else 1
     connection.execute(
@@ -137,23 +160,89 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         turn=turn,
         seq=rows[0][0],
         session=session,
-        messages=tuple(InboundMessage.from_json(payload) for _, payload in rows),
+        messages=[InboundMessage.from_json(payload) for _, payload in rows],
         resumed=True,
         stop_requested=bool(stop),
         exhausted=attempts > ATTEMPTS,
+        stored=stored,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 
 
-def _waiting(connection: Connection, lane: str) -> list[tuple[int, InboundMessage]]:
-    """The lane's next message; the ones behind it too, as far as the lane is over its limit."""
+def claim_at_once(
+    connection: Connection, lane: str, is_at_once: Callable[[InboundMessage], bool]
+) -> CommandClaim | None:
+    """The lane's next command that need not wait for what is in front of it."""
+    for seq, message in _waiting(connection, lane, together=True):
+        if is_at_once(message):
+            return CommandClaim(seq, message, sessions.bound_session(connection, lane))
+    return None
+
+
+def is_unanswered(connection: Connection, seq: int) -> bool:
+    """Whether the row still waits: it could be claimed in two ways."""
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,)
+    ).fetchone()
+    return bool(found)
+
+
+def waiting(connection: Connection, lane: str) -> list[InboundMessage]:
+    """What waits in the lane, oldest first."""
+    return [message for _, message in _waiting(connection, lane, together=True)]
+
+
+def steer(
+    connection: Connection,
+    claim: Claim,
+    results: Sequence[Message],
+    joining: Joining,
+    now: float,
+) -> Steered | None:
+    """Put what waits behind a running turn into it, if its conversation is steered; None if not.
+
+    The rows, the taint they bring and the history change in this transaction. `results` are those
+    of the last reply's calls that the history does not hold yet: they stand in front.
+    """
+    if sessions.queue_mode(connection, claim.session) != "steer":
+        return None
+    lane = claim.messages[0].session_key
+    (runs,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
+        " AND NOT stop_requested)",
+        (claim.turn,),
+    ).fetchone()
+    waiting = _waiting(connection, lane, together=True) if runs else []
+    rows = list(takewhile(lambda row: not joining.is_command(row[1]), waiting))
+    if not rows:
+        return None
+    messages = [message for _, message in rows]
+    connection.executemany(
+        "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(claim.turn, seq) for seq, _ in rows]
+    )
+    said = [*results, joining.compose(messages)]
+    sessions.append_messages(connection, claim.session, claim.turn, said, now)
+    taint = joining.taint(messages)
+    sessions.add_taint(connection, claim.session, taint)
+    return Steered(messages, said, taint)
+
+
+def _mode(connection: Connection, session: str | None) -> str:
+    return sessions.queue_mode(connection, session) if session else "queue"
+
+
+def _waiting(
+    connection: Connection, lane: str, *, together: bool
+) -> list[tuple[int, InboundMessage]]:
+    """The lane's next message; the ones behind it, too, when they are taken together or as far as
+    the lane is over its limit."""
     (total,) = connection.execute(
         f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,)
     ).fetchone()
     rows = connection.execute(
         f"SELECT seq, {PAYLOAD} FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
-        (lane, max(1, total - LANE_LIMIT + 1)),
+        (lane, total if together else max(1, total - LANE_LIMIT + 1)),
     )
     return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]

@@ -74,7 +74,8 @@ def _put_part(
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, seal(?, 'outbox.body', ?, ?),"
         " seal(?, 'outbox.entities', ?, ?), ?, ?, 'pending', ?)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
-        " entities = excluded.entities, state = 'pending', next_at = 0 WHERE state = 'streaming'",
+        " event_id = excluded.event_id, entities = excluded.entities, state = 'pending',"
+        " next_at = 0 WHERE state = 'streaming'",
         (
             letter.delivery_id,
             number,

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from sqlite3 import Connection
-from typing import get_args
+from typing import Literal, get_args
 
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.types import Message, Taint
 from gateway.service import SessionInfo
+
+# Its own turn afterwards; one turn with all that waits; or into the turn that runs.
+QueueMode = Literal["queue", "join", "steer"]
 
 _TITLE_CHARS = 50
 _CONTENT = "unseal(content, 'message.content', session, n)"
@@ -122,6 +125,21 @@ def chosen_mode(connection: Connection, session: str) -> str | None:
 def choose_mode(connection: Connection, session: str, mode: str) -> None:
     connection.execute(
         "UPDATE session SET metadata = json_set(metadata, '$.mode', ?) WHERE id = ?",
+        (mode, session),
+    )
+
+
+def queue_mode(connection: Connection, session: str) -> QueueMode:
+    """What becomes of a message that arrives while a turn runs in this session."""
+    (mode,) = connection.execute(
+        "SELECT metadata ->> 'queue' FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return next((known for known in get_args(QueueMode) if known == mode), "queue")
+
+
+def choose_queue_mode(connection: Connection, session: str, mode: QueueMode) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.queue', ?) WHERE id = ?",
         (mode, session),
     )
 

@@ -46,6 +46,7 @@ RESULT = Result(
 EVENTS: list[events.Event] = [
     events.SessionStart("s", "openai", "gpt"),
     events.IterationStart(1, 50),
+    events.Steered("rather in green"),
     events.TextDelta("hi"),
     events.ThinkingDelta("hm", 2),
     events.ThinkingEnd("hm"),

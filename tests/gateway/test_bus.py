@@ -249,10 +249,10 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
             raise RuntimeError("a bug")
 
     async with running(tmp_path, Broken("offline/echo"), owner="chat:7") as parts:
-        await take(parts, said("/model x/y"), said("/start"))
+        await take(parts, said("/model x/y"), said("/mode"))
         broken, answer = await parts.platform.answers("1", 2)
         assert "Something in me broke" in broken
-        assert answer.startswith("Hello")
+        assert answer.startswith("Mode:")
 
 
 async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(

@@ -316,14 +316,18 @@ async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
     async with running(tmp_path, models(), owner="chat:42") as parts:
         await take(parts, said("a"), said("/new"))
         await parts.platform.answers("1", 2)
-        await take(parts, said("b"), said("/cost"))
+        await take(parts, said("b"))
+        await parts.platform.answers("1", 3)
+        await take(parts, said("/cost"))
         assert (await parts.platform.answers("1", 4))[-1].splitlines() == [
             "Last answer: $0.2000, 200,000 tokens in, 0 out",
             "This conversation: $0.2000, 200,000 tokens in, 0 out",
             "This chat today: $0.3000, 300,000 tokens in, 0 out",
         ]
         owner = {"sender": Sender("42", "Owner"), "chat_id": "42"}
-        await take(parts, said("c", **owner), said("/cost", **owner))
+        await take(parts, said("c", **owner))
+        await parts.platform.answers("42", 1)
+        await take(parts, said("/cost", **owner))
         told = (await parts.platform.answers("42", 2))[-1]
         assert told.splitlines()[-1] == "All chats today: $0.8000, 800,000 tokens in, 0 out"
         # Not where others read along.
@@ -338,7 +342,9 @@ async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
 ) -> None:
     model_server.script(says("one", 0.1))
     async with running(tmp_path, models(None)) as parts:
-        await take(parts, said("a"), said("/cost"))
+        await take(parts, said("a"))
+        await parts.platform.answers("1", 1)
+        await take(parts, said("/cost"))
         told = (await parts.platform.answers("1", 2))[-1]
         assert "Last answer: cost unknown, 100,000 tokens in" in told
         assert "$" not in told

@@ -1,0 +1,56 @@
+"""`/queue`: what waits in a chat, and what becomes of a message that arrives while a turn runs."""
+
+from sqlite3 import Connection
+from typing import get_args
+
+from gateway.commands import is_command
+from gateway.commands.call import CommandCall
+from gateway.store import claims, sessions
+from gateway.store.sessions import QueueMode
+
+_MEANING: dict[QueueMode, str] = {
+    "queue": "each message gets an answer of its own, one after the other",
+    "join": "all messages that wait get one answer together",
+    "steer": "a message joins the work that is under way, before its next step",
+}
+_SHOWN = 5
+_SHOWN_CHARS = 60
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    mode = sessions.queue_mode(connection, call.session) if call.session else "queue"
+    wanted = call.argument.casefold()
+    if not wanted:
+        return "\n".join([*_waiting(call, connection), "", *_modes(mode)])
+    chosen = next((known for known in get_args(QueueMode) if known == wanted), None)
+    if chosen is None:
+        known = ", ".join(f"`{name}`" for name in _MEANING)
+        return f"There is no such way; there are {known}. It stays `{mode}`."
+    sessions.choose_queue_mode(connection, call.begun_session(connection), chosen)
+    return f"While I work here: `{chosen}`, {_MEANING[chosen]}."
+
+
+def _waiting(call: CommandCall, connection: Connection) -> list[str]:
+    waiting = [
+        message
+        for message in claims.waiting(connection, call.message.session_key)
+        if not (is_command(message) and message.event_id == call.message.event_id)
+    ]
+    if not waiting:
+        return ["Nothing waits here."]
+    lines = [f"{len(waiting)} waiting here:"]
+    lines += [f"- {_short(message.content)}" for message in waiting[:_SHOWN]]
+    if len(waiting) > _SHOWN:
+        lines.append(f"- and {len(waiting) - _SHOWN} more")
+    return lines
+
+
+def _modes(mode: str) -> list[str]:
+    lines = [f"While I work: `{mode}`. `/queue NAME` chooses another:"]
+    return [*lines, *(f"- `{name}`: {meaning}" for name, meaning in _MEANING.items())]
+
+
+def _short(text: str) -> str:
+    """One line, with nothing in it that would be formatted."""
+    line = " ".join(text.replace("`", "'").split())
+    return f"`{line}`" if len(line) <= _SHOWN_CHARS else f"`{line[: _SHOWN_CHARS - 1]}…`"

@@ -1,0 +1,45 @@
+"""Steering: what people say while a turn runs becomes part of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from agent.security.taint import NOTHING, UNTRUSTED, Exposure
+from agent.types import Message, Taint
+from gateway.commands import is_command
+from gateway.compose import compose
+from gateway.messages import InboundMessage
+from gateway.store import claims
+from gateway.store.claims import Claim, Joining
+from gateway.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """For one turn. `has_news` says whether anything has come in since it was claimed.
+
+    Who steers a turn is one of its speakers from then on: its policy, its questions and its taint
+    count them, also after a restart, because the inbox rows belong to the turn.
+    """
+
+    database: Database
+    claim: Claim
+    exposure: Exposure
+    has_news: Callable[[], bool]
+    is_stranger: Callable[[InboundMessage], bool]
+
+    async def take(self, results: Sequence[Message]) -> list[Message]:
+        """What the history has grown by, on disk; `results` are put in front of what was said."""
+        claim = self.claim
+        joining = Joining(is_command, partial(compose, steering=True), self._taint)
+        steered = await self.database.run(claims.steer, claim, results, joining, time.time())
+        if steered is None:
+            return []
+        # Before the model reads a word of it.
+        claim.messages.extend(steered.messages)
+        self.exposure.taint |= steered.taint
+        return steered.stored
+
+    def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+        return UNTRUSTED if any(map(self.is_stranger, messages)) else NOTHING
