@@ -19,6 +19,8 @@ from agent.security.policy import Approver
 from agent.security.redaction import Redactor
 from agent.security.taint import NOTHING, PRIVATE, Exposure
 from agent.settings import AgentSettings
+from agent.subagents.catalogue import Catalogue
+from agent.subagents.definition import Definition
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox, default_tools
@@ -34,10 +36,10 @@ class Agent:
     built-in ones. `approve` is asked for calls that need a person's consent; without it they are
     refused; `Permissions` in its place bring a policy of one's own. `workspace` holds the prompt
     files and is where tools work (default: this folder). The model's key and `settings.secrets`
-    leave in no event, result or message.
+    leave in no event, result or message. `subagents` can be sent out besides the built-in ones.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
         self,
         model: str | Provider | Models | None = None,
         *,
@@ -46,12 +48,15 @@ class Agent:
         approve: Approver | Permissions | None = None,
         workspace: str | Path = ".",
         settings: AgentSettings | None = None,
+        subagents: Sequence[Definition] | Catalogue = (),
     ) -> None:
         self.settings = settings or AgentSettings()
         self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self.toolbox = Toolbox([*default_tools(self.settings.tools), *tools])
         self.workspace = Workspace(Path(workspace).expanduser().resolve())
+        found = subagents if isinstance(subagents, Catalogue) else Catalogue(given=subagents)
+        self.subagents = found
         self._history = history or MemoryHistory()
         self._approve = approve
 

@@ -25,6 +25,7 @@ PARTS = (
     "tokens",
     "journal",
     "policy",
+    "agents",
     "sandbox",
 )
 # What `import aiohttp` took where the goals were set.

@@ -84,6 +84,13 @@ class Access:
         whose = message.sender.id if message.private else message.chat_id
         return folder / message.channel / _folder_name(whose) / "MEMORY.md"
 
+    def folder(self, workspace: Path, message: InboundMessage) -> Path:
+        """Where relative paths start; only the console may choose another folder."""
+        cwd = message.options.get("cwd")
+        if message.channel == CONSOLE and isinstance(cwd, str):
+            return Path(cwd).resolve()
+        return workspace
+
     def _is_known(self, message: InboundMessage) -> bool:
         """On the list by number, or paired."""
         where = message.channel, message.account

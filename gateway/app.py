@@ -246,8 +246,11 @@ async def _agent(settings: Settings, home: Home, sandbox: Sandbox) -> Agent:
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
     )
+    from gateway.agents import catalogue_of
+
     return Agent(
         models,
+        subagents=catalogue_of(home),
         workspace=settings.agent.workspace,
         settings=AgentSettings(
             max_iterations=settings.agent.max_iterations,

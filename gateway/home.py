@@ -47,6 +47,11 @@ class Home:
         return self.root / "audit"
 
     @property
+    def agents(self) -> Path:
+        """Agents that the owner wrote: they are trusted, so no tool writes here."""
+        return self.root / "agents"
+
+    @property
     def tried(self) -> Path:
         """What became of trying each sandbox."""
         return self.root / "sandbox.json"
@@ -56,7 +61,7 @@ class Home:
         """What no tool may open; the workspace is not among it."""
         return (
             *(self.config, self.secrets, self.socket, self.lock),
-            *(self.logs, self.audit, self.tried),
+            *(self.logs, self.audit, self.tried, self.agents),
         )
 
     def ensure(self) -> None:

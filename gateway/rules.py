@@ -102,11 +102,8 @@ class Rules:
         return self.access.memory(self.workspace, message)
 
     def root(self, message: InboundMessage) -> Path:
-        """Where relative paths start; only the console may choose another folder."""
-        cwd = message.options.get("cwd")
-        if message.channel == CONSOLE and isinstance(cwd, str):
-            return Path(cwd).resolve()
-        return self.workspace
+        """Where relative paths start."""
+        return self.access.folder(self.workspace, message)
 
 
 @dataclass(frozen=True, slots=True)

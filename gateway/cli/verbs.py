@@ -51,6 +51,16 @@ VERBS = (
         ),
     ),
     Verb(
+        "agents",
+        "who can be sent out to do a piece of work: list, show, new",
+        (
+            "kore agents list",
+            "kore agents show explore",
+            "kore agents new critic --tools Read,Grep",
+        ),
+    ),
+    Verb("tools", "what the model can do, under which names", ("kore tools list",)),
+    Verb(
         "audit",
         "who was allowed to do what, and whether the record of it is whole",
         ("kore audit tail --follow", "kore audit search --denied --since 7d", "kore audit verify"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
@@ -57,6 +58,12 @@ class CommandCall:
     def session(self) -> str | None:
         """The conversation that the chat is in, if it has begun one."""
         return self.claim.session
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of this chat start."""
+        access = self.office.door.access
+        return access.folder(self.office.agent.workspace.folder, self.message)
 
     def begun_session(self, connection: Connection) -> str:
         """The conversation that the chat is in; begins one."""

@@ -34,6 +34,8 @@ COMMANDS = {
     "auto": Command("run without asking (the owner only)", "mode"),
     "cost": Command("what was spent: this conversation, this chat today", "cost", at_once=True),
     "queue": Command("what waits here: queue, join or steer", "queue", at_once=True),
+    "agents": Command("who can be sent out to do a piece of work", "agents", takes_time=True),
+    "tools": Command("what I can do here", "tools"),
     "pair": Command("let people in (the owner only)", "pair"),
     "stop": Command("stop the answer that is under way", "help"),
     "start": Command("say hello", "start", at_once=True),

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.security.policy_file import decode_policy
+from agent.subagents.definition import read_definition
 from gateway.channels.telegram.decode import Bot, Undecodable, decode
 from gateway.settings.load import load_settings
 from tests.fuzz.inputs import texts, trees
@@ -133,3 +134,41 @@ def _settings(random: Random) -> str:
 _LIKELY = trees((_EXAMPLE, {}))
 _WRITTEN = texts((json.dumps(_EXAMPLE, indent=1), "{}"), ("{", "}", ":", "[", "]", ",", "//"))
 CONFIG = Target("config", _settings, _config)
+
+_AGENTS = (
+    '---\nname: a\ndescription: Use it when: the user says "x". <example>user: y</example>\n'
+    "tools: Read, Bash(git diff:*)\nmodel: sonnet\n---\nYou do x.",
+    "\ufeff---\r\nname: 'a'\r\ndescription: >\r\n  folded\r\n  text\r\ntools: [R, 'B']\r\n---\r\nx",
+    "---\nmaxTurns: 3\nbackground: yes\nhooks:\n  PreToolUse:\n    - matcher: Bash\n---\n",
+    "# No frontmatter\n\nat all",
+)
+_AGENT_PIECES = (
+    *(
+        "---\n",
+        "...\n",
+        "name: ",
+        "description: ",
+        "tools: ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ": ",
+        "|\n",
+    ),
+    *("!!python/object/apply:os.system [id]", "&a ", "*a", "<<: ", "? ", "\t", "  ", "#", "'", '"'),
+    *("- " * 200, "[" * 200, "{a: " * 100, "a:\n " * 50, "maxTurns: ", "permissionMode: plan\n"),
+)
+
+
+def _agents(scratch: Path) -> Callable[[str], None]:
+    def check(content: str) -> None:
+        found = read_definition(content.encode("utf-8", "surrogatepass"), "stem", "file")
+        assert found.name
+        assert all(isinstance(one, str) for one in (found.description, found.prompt))
+
+    return check
+
+
+AGENTS = Target("agents", texts(_AGENTS, _AGENT_PIECES), _agents)

@@ -1,12 +1,12 @@
 """What is fuzzed: everything that reads what strangers, models and typing people write."""
 
-from tests.fuzz.inbound import CONFIG, POLICY, TELEGRAM
+from tests.fuzz.inbound import AGENTS, CONFIG, POLICY, TELEGRAM
 from tests.fuzz.outward import ARCHIVES, ARGUMENTS, LINKS, PATHS, SHELL, URLS
 from tests.fuzz.run import Target
 
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        POLICY, ARGUMENTS, SHELL, URLS, LINKS, PATHS, ARCHIVES, TELEGRAM, CONFIG,
+        POLICY, ARGUMENTS, SHELL, URLS, LINKS, PATHS, ARCHIVES, TELEGRAM, CONFIG, AGENTS,
     )
 }  # fmt: skip

@@ -1,0 +1,151 @@
+"""All agents that can be used in a folder: built in, the owner's, and those of its project."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from agent import frontmatter
+from agent.subagents.definition import BUILT_IN, Definition, read_definition
+
+PROGRAMS = (".claude", ".kode", ".kore")
+_DEPTH = 3
+_FILES_MOST = 2_000
+_ANCESTORS_MOST = 40
+_Mark = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A folder with definitions. What a project brings is not trusted: files there that are links
+    are left out, so that none shows what lies elsewhere."""
+
+    folder: Path
+    trusted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where agents are looked for: `user` is the person's home folder, `own` Kore's."""
+
+    user: Path
+    own: Path
+
+    def sources(self, root: Path | None) -> list[Source]:
+        """Later ones win: the owner's folders, then the project's around `root`, the nearest
+        last."""
+        homes = [self.user / program for program in PROGRAMS[:2]]
+        found = [Source(folder / "agents") for folder in (*homes, self.own)]
+        known = {source.folder for source in found}
+        for folder in reversed(_project(root, self.user)) if root is not None else ():
+            own = (Source(folder / program / "agents", trusted=False) for program in PROGRAMS)
+            found += [source for source in own if source.folder not in known]
+        return found
+
+
+class Catalogue:
+    """Finds agents; a file is read again only when it has changed. `given` are a library's own."""
+
+    def __init__(self, places: Places | None = None, given: Sequence[Definition] = ()) -> None:
+        self._places = places
+        self._given = tuple(given)
+        self._seen: dict[Path, tuple[_Mark, Definition | None]] = {}
+
+    def load(self, root: Path | None = None) -> dict[str, Definition]:
+        """Agents by name, the nearest of each; `root` is the folder of the conversation."""
+        found = {one.name: one for one in built_in()}
+        seen: dict[Path, tuple[_Mark, Definition | None]] = {}
+        for source in self._places.sources(root) if self._places else ():
+            for path, mark in _files(source):
+                known = self._seen.get(path)
+                if known is None or known[0] != mark:
+                    known = mark, _read(path, source)
+                seen[path] = known
+                if known[1] is not None:
+                    found[known[1].name] = known[1]
+        self._seen = seen
+        found.update((one.name, one) for one in self._given)
+        return found
+
+    def find(self, name: str, root: Path | None = None) -> Definition | None:
+        """The agent of this name; case, `-` and `_` do not matter."""
+        found = self.load(root)
+        if name in found:
+            return found[name]
+        folded = {_folded(known): one for known, one in found.items()}
+        return folded.get(_folded(name))
+
+
+@cache
+def built_in() -> tuple[Definition, ...]:
+    """The agents that Kore brings along."""
+    folder = resources.files("agent.prompts").joinpath("agents")
+    files = sorted((one for one in folder.iterdir() if one.name.endswith(".md")), key=str)
+    return tuple(
+        read_definition(file.read_bytes(), file.name.removesuffix(".md"), BUILT_IN)
+        for file in files
+    )
+
+
+def _project(root: Path, user: Path) -> list[Path]:
+    """The folder and those around it that belong to the same repository, the nearest first."""
+    around = [root, *root.parents][:_ANCESTORS_MOST]
+    for n, folder in enumerate(around):
+        if folder == user:
+            # What lies there is the person's own, and named already.
+            return around[:n]
+        if (folder / ".git").exists():
+            return around[: n + 1]
+    return [root]
+
+
+def _files(source: Source) -> Iterator[tuple[Path, _Mark]]:
+    """The markdown files of a folder and of those below it, in order of their names."""
+    folder = source.folder
+    if not source.trusted:
+        project = folder.parent.parent
+        if os.path.realpath(folder) != os.path.join(os.path.realpath(project), *folder.parts[-2:]):
+            return
+    for n, found in enumerate(_walk(folder, _DEPTH, links=source.trusted)):
+        if n == _FILES_MOST:
+            return
+        yield found
+
+
+def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mark]]:
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in listed:
+        if entry.name.startswith("."):
+            continue
+        try:
+            found = entry.stat(follow_symlinks=links)
+        except OSError:
+            continue
+        if S_ISREG(found.st_mode) and entry.name.casefold().endswith(".md"):
+            yield Path(entry.path), (found.st_mtime_ns, found.st_size, found.st_ino)
+        elif S_ISDIR(found.st_mode) and depth > 1:
+            yield from _walk(Path(entry.path), depth - 1, links=links)
+
+
+def _read(path: Path, source: Source) -> Definition | None:
+    """None for a file that cannot be read, and for the note about a folder of agents."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if source.trusted else os.O_NOFOLLOW)
+    try:
+        with open(os.open(path, flags), "rb") as file:
+            raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
+    except OSError:
+        return None
+    found = read_definition(raw, path.stem, str(path), trusted=source.trusted)
+    is_note = path.stem.casefold() == "readme" and "has no frontmatter" in found.remarks
+    return None if is_note else found
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "").replace(" ", "")

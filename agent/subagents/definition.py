@@ -1,0 +1,193 @@
+"""What an agent is told and given, read from a markdown file of whichever program."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from agent import frontmatter
+from agent.security.modes import Mode
+from agent.tools.toolbox import NAMES
+
+BUILT_IN = "built in"
+_NAME_CHARS = 64
+_DESCRIPTION_CHARS = 4_000
+_SPLIT = re.compile(r"[,\s]+(?![^(]*\))")
+# Profiles that other programs' model names stand for; a full name such as claude-haiku-4 counts.
+_MODELS = {"haiku": "quick", "sonnet": "task", "opus": "default"}
+_FULL = re.compile(r"(?:anthropic/)?claude-[\w.-]*(haiku|sonnet|opus)[\w.-]*")
+_MODES: Mapping[str, Mode] = {
+    "plan": "plan",
+    "ask": "ask",
+    "acceptedits": "accept-edits",
+    "auto": "auto",
+    "bypasspermissions": "auto",
+    "dontask": "auto",
+}
+_EVERY = frozenset({"*", "all"})
+_TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An agent. `tools` are canonical names, None for all; `without` are taken away from them.
+
+    `model` is a profile (default, task, reasoning, quick) or a model's name, None for that of
+    whoever sends it out. `mode` only ever tightens. One that is not `trusted` came with a
+    project's folder. `more` holds fields that mean nothing here, `remarks` are for people.
+    """
+
+    name: str
+    description: str
+    prompt: str
+    tools: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+    model: str | None = None
+    mode: Mode | None = None
+    max_turns: int | None = None
+    background: bool = False
+    skills: tuple[str, ...] = ()
+    color: str | None = None
+    source: str = ""
+    trusted: bool = True
+    more: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def chooses(self, tool: str) -> bool:
+        """Whether this agent is given a tool, by its canonical name."""
+        return (self.tools is None or tool in self.tools) and tool not in self.without
+
+
+def read_definition(raw: bytes, stem: str, source: str, *, trusted: bool = True) -> Definition:
+    """The agent of a file; `stem` is its name when it says none. Nothing is too odd to be read."""
+    text, remarks = frontmatter.decode(raw)
+    found = frontmatter.read(text)
+    fields = _Fields(found.fields, [*remarks, *found.remarks])
+    name = _line(fields.text("name"))[:_NAME_CHARS] or stem
+    description = fields.text("description").strip()[:_DESCRIPTION_CHARS]
+    return Definition(
+        name=name,
+        description=description or _first_line(found.body),
+        prompt=found.body,
+        tools=fields.tools("tools", "allowed-tools"),
+        without=fields.tools("disallowedTools") or (),
+        model=fields.model(),
+        mode=fields.mode(),
+        max_turns=fields.count("maxTurns"),
+        background=fields.flag("background"),
+        skills=tuple(fields.words("skills") or ()),
+        color=_line(fields.text("color")) or None,
+        source=source,
+        trusted=trusted,
+        more=dict(fields.rest()),
+        remarks=tuple(fields.remarks),
+    )
+
+
+class _Fields:
+    """Fields by name, however it is written: case, `-` and `_` do not matter."""
+
+    def __init__(self, fields: Mapping[str, Any], remarks: list[str]) -> None:
+        self._fields = fields
+        self._names = {_folded(name): name for name in reversed(list(fields))}
+        self._used: set[str] = set()
+        self.remarks = remarks
+
+    def text(self, *names: str) -> str:
+        value = self._get(*names)
+        if value is None:
+            return ""
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
+        return str(value)
+
+    def words(self, *names: str) -> list[str] | None:
+        """A list, or a text split at commas and blanks outside parentheses; None when missing."""
+        value = self._get(*names)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            value = _SPLIT.split(str(value))
+        return [word for one in value if (word := str(one).strip())]
+
+    def tools(self, *names: str) -> tuple[str, ...] | None:
+        """Canonical names, without scopes such as `Bash(git:*)`; None for all tools."""
+        words = self.words(*names)
+        if words is None or not _EVERY.isdisjoint(words) or (not words and self.text(*names)):
+            return None
+        found = []
+        for word in words:
+            name = word.partition("(")[0].strip()
+            if name != word:
+                self.remarks.append(f'"{word}": what stands in parentheses has no effect')
+            found.append(canonical(name))
+        return tuple(dict.fromkeys(found))
+
+    def model(self) -> str | None:
+        name = _line(self.text("model", "model_name"))
+        if name.casefold() in ("", "inherit"):
+            return None
+        full = _FULL.fullmatch(name.casefold())
+        return _MODELS.get(full[1] if full else name.casefold(), name)
+
+    def mode(self) -> Mode | None:
+        name = _folded(_line(self.text("permissionMode")))
+        if name and name not in (*_MODES, "default"):
+            self.remarks.append(f'permissionMode "{name}" is not known and has no effect')
+        return _MODES.get(name)
+
+    def count(self, *names: str) -> int | None:
+        value = self.text(*names).strip()
+        if value.isdecimal() and 0 < len(value) < 7 and int(value) > 0:
+            return int(value)
+        if value:
+            self.remarks.append(f'{names[0]} "{value[:40]}" is not a count and has no effect')
+        return None
+
+    def flag(self, *names: str) -> bool:
+        value = self.text(*names).strip().casefold()
+        if value not in _TRUE | _FALSE:
+            self.remarks.append(f'{names[0]} "{value[:40]}" is neither true nor false')
+        return value in _TRUE
+
+    def rest(self) -> Iterator[tuple[str, Any]]:
+        """What nobody has asked for."""
+        for name, value in self._fields.items():
+            if name not in self._used:
+                self.remarks.append(f'the field "{name[:40]}" has no effect')
+                yield name, value
+
+    def _get(self, *names: str) -> Any:
+        for name in names:
+            own = self._names.get(_folded(name))
+            if own is not None:
+                self._used.add(own)
+                return self._fields[own]
+        return None
+
+
+def canonical(tool: str) -> str:
+    """The name that a tool goes by here; one that nobody knows stays as it is."""
+    folded = _folded(tool)
+    return NAMES.get(folded) or (tool if "__" in tool else _own().get(folded, tool))
+
+
+@cache
+def _own() -> Mapping[str, str]:
+    from agent.security.policy_file import TOOLS
+
+    return {_folded(tool): tool for tool in TOOLS}
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _first_line(body: str) -> str:
+    lines = (line.strip("#* \t") for line in body.split("\n"))
+    return next((line for line in lines if line), "")[:200]

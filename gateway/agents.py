@@ -1,0 +1,61 @@
+"""Agents as people see them: where this installation looks for them, and what is said of each."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.subagents.catalogue import Catalogue, Places
+from agent.subagents.definition import BUILT_IN, Definition
+from gateway.home import Home
+
+
+def catalogue_of(home: Home) -> Catalogue:
+    return Catalogue(Places(Path.home(), home.root))
+
+
+def remarks(agent: Definition, tools: Sequence[str]) -> list[str]:
+    """What is odd about an agent; `tools` are the names of those that there are."""
+    named = [*(agent.tools or ()), *agent.without]
+    missing = [name for name in named if name not in tools]
+    found = list(agent.remarks)
+    if missing:
+        found.append(f"no such tool here: {', '.join(missing)}")
+    if not agent.prompt:
+        found.append("says nothing: it has no text below its frontmatter")
+    if not agent.trusted:
+        found.append("comes with this folder: what it says is taken for a stranger's words")
+    return found
+
+
+def origin(agent: Definition) -> str:
+    """In a few words: "built in", or the file."""
+    if agent.source == BUILT_IN:
+        return BUILT_IN
+    home = str(Path.home())
+    return f"~{agent.source[len(home) :]}" if agent.source.startswith(f"{home}/") else agent.source
+
+
+def tools_in_words(agent: Definition) -> str:
+    if agent.tools is None:
+        return f"all but {', '.join(agent.without)}" if agent.without else "all"
+    return ", ".join(name for name in agent.tools if name not in agent.without) or "none"
+
+
+def facts(agent: Definition, tools: Sequence[str]) -> Mapping[str, Any]:
+    """For programs."""
+    return {
+        "name": agent.name,
+        "description": agent.description,
+        "source": agent.source,
+        "trusted": agent.trusted,
+        "tools": None if agent.tools is None else list(agent.tools),
+        "disallowed_tools": list(agent.without),
+        "model": agent.model or "inherit",
+        "permission_mode": agent.mode,
+        "max_turns": agent.max_turns,
+        "background": agent.background,
+        "skills": list(agent.skills),
+        "color": agent.color,
+        "other_fields": {name: str(value) for name, value in agent.more.items()},
+        "remarks": remarks(agent, tools),
+    }

@@ -1,0 +1,133 @@
+"""`kore agents`: who can be sent out, what a file makes of one, and a first file for a new one."""
+
+import argparse
+import re
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.subagents.definition import Definition
+from gateway.cli.basis import home_of
+from gateway.cli.table import clean, clean_lines, print_json, print_table
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_SHOWN_CHARS = 60
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="all agents that can be used in this folder")
+    show = actions.add_parser("show", help="one of them, with its text and what is odd about it")
+    show.add_argument("name", metavar="NAME")
+    for action in (listing, show):
+        action.add_argument("--json", action="store_true", help="print JSON")
+    new = actions.add_parser("new", help="write a first file to edit")
+    add = new.add_argument
+    add("name", metavar="NAME", help="lower-case letters, digits and -")
+    add("--description", metavar="TEXT", help="when it is to be used, for the model to read")
+    add("--tools", metavar="A,B", help="the tools that it is given (default: all)")
+    add("--model", metavar="NAME", help="a profile or model (default: inherit)")
+    add("--project", action="store_true", help="in ./.kore/agents instead of Kore's folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or `KoreError` for an unknown agent, a bad name or a file that is there already."""
+    if args.action == "new":
+        return _new(args)
+    from agent.settings import ToolSettings
+    from agent.tools.toolbox import default_tools
+    from gateway.agents import catalogue_of, facts
+
+    found = catalogue_of(home_of(args))
+    tools = [tool.name for tool in default_tools(ToolSettings())]
+    if args.action == "show":
+        agent = found.find(args.name, Path.cwd())
+        if agent is None:
+            raise KoreError(f"no agent {args.name[:80]!r}", hint="`kore agents list` shows them")
+        if args.json:
+            print_json({**facts(agent, tools), "prompt": agent.prompt})
+        else:
+            _show(agent, tools)
+        return 0
+    agents = list(found.load(Path.cwd()).values())
+    if args.json:
+        print_json([facts(agent, tools) for agent in agents])
+    else:
+        _list(agents, tools)
+    return 0
+
+
+def _list(agents: list[Definition], tools: list[str]) -> None:
+    from gateway.agents import origin, remarks, tools_in_words
+
+    rows = [
+        (
+            one.name,
+            _short(one.description),
+            one.model or "inherit",
+            _short(tools_in_words(one)),
+            origin(one),
+            str(len(remarks(one, tools)) or ""),
+        )
+        for one in agents
+    ]
+    print_table(("name", "for", "model", "tools", "from", "remarks"), rows)
+
+
+def _show(agent: Definition, tools: list[str]) -> None:
+    from gateway.agents import origin, remarks, tools_in_words
+
+    rows = [
+        ("description", clean_lines(agent.description)),
+        ("from", origin(agent)),
+        ("model", agent.model or "inherit"),
+        ("tools", tools_in_words(agent)),
+        ("permission mode", f"at most {agent.mode}" if agent.mode else "that of the conversation"),
+        ("turns", str(agent.max_turns) if agent.max_turns else "as agent.max_iterations says"),
+        ("background", "yes" if agent.background else "no"),
+        *(("remark", remark) for remark in remarks(agent, tools)),
+    ]
+    print(clean(agent.name))
+    for name, value in rows:
+        print(f"  {name + ':':<17}{value if name == 'description' else clean(value)}")
+    print(f"\n{clean_lines(agent.prompt)}")
+
+
+def _new(args: argparse.Namespace) -> int:
+    from agent.prompts import fill
+    from gateway.home import write_private
+
+    if not _NAME.fullmatch(args.name):
+        raise KoreError(
+            f"found the name {args.name[:80]!r}, expected lower-case letters, digits and -"
+        )
+    folder = (Path.cwd() / ".kore" if args.project else home_of(args).root) / "agents"
+    text = fill(
+        "new_agent",
+        called=args.name,
+        description=_quoted(args.description or "Say when this agent is to be used."),
+        tools=_quoted(args.tools or "*"),
+        model=_quoted(args.model or "inherit"),
+    )
+    path = folder / f"{args.name}.md"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, f"{text}\n")
+    except FileExistsError:
+        raise KoreError(f"{path} is there already", hint="edit it, or choose a name") from None
+    except OSError as exc:
+        raise KoreError(f"{path} cannot be written: {exc.strerror}") from None
+    print(path)
+    return 0
+
+
+def _quoted(text: str) -> str:
+    """As a value in YAML."""
+    line = " ".join(text.split())
+    plain = re.fullmatch(r"[A-Za-z0-9](?:[\w ,./()-]*[\w.)])?", line)
+    escaped = line.replace("'", "''")
+    return line if plain else f"'{escaped}'"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"

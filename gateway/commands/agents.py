@@ -1,0 +1,23 @@
+"""`/agents`: who can be sent out to do a piece of work."""
+
+from gateway.commands.call import CommandCall
+
+_MOST = 40
+
+
+async def answer(call: CommandCall) -> str:
+    """The names and what they are for; where each is from only for the owner."""
+    import asyncio
+
+    from gateway.agents import origin
+
+    office = call.office
+    found = await asyncio.to_thread(office.agent.subagents.load, call.folder)
+    lines = []
+    for one in list(found.values())[:_MOST]:
+        told = " ".join(one.description.split())[:120]
+        where = f" ({origin(one)})" if call.is_owner else ""
+        lines.append(f"- `{one.name}`{where}: {told}")
+    if len(found) > _MOST:
+        lines.append(f"… and {len(found) - _MOST} more: `kore agents list`")
+    return "\n".join([*lines, "Ask me to have one of them do something."])

@@ -1,0 +1,87 @@
+import pytest
+
+from agent.subagents.definition import Definition, read_definition
+
+
+def definition(head: str, body: str = "You do x.") -> Definition:
+    return read_definition(f"---\n{head}\n---\n{body}".encode(), "stem", "/a/stem.md")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("tools: Read, Grep, Bash", ("read_file", "grep", "exec")),
+        ("tools: [FileRead, View, Edit]", ("read_file", "edit_file")),
+        ("tools: Read Grep", ("read_file", "grep")),
+        ("tools: Bash(git diff:*, git log), Write", ("exec", "write_file")),
+        ("tools: mcp__github__list_issues", ("mcp__github__list_issues",)),
+        ("tools: NotebookEdit", ("NotebookEdit",)),
+        ("allowed-tools: Read", ("read_file",)),
+        ("tools: []", ()),
+        ("tools: '*'", None),
+        ("tools: [Read, '*']", None),
+        ("tools:", None),
+        ("name: a", None),
+    ],
+)
+def test_tools_are_understood_however_they_are_written(
+    written: str, meant: tuple[str, ...] | None
+) -> None:
+    assert definition(written).tools == meant
+
+
+@pytest.mark.parametrize("key", ["disallowedTools", "disallowed-tools", "disallowed_tools"])
+def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
+    found = definition(f"tools: Read, Bash\n{key}: Bash")
+    assert [found.chooses(tool) for tool in ("read_file", "exec", "grep")] == [True, False, False]
+    assert definition(f"{key}: Bash").chooses("grep")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("model: haiku", "quick"),
+        ("model: Sonnet", "task"),
+        ("model_name: opus", "default"),
+        ("model: claude-haiku-4-5-20251001", "quick"),
+        ("model: inherit", None),
+        ("name: a", None),
+        ("model: openai/gpt-5", "openai/gpt-5"),
+        ("model: reasoning", "reasoning"),
+    ],
+)
+def test_models_of_others_stand_for_profiles(written: str, meant: str | None) -> None:
+    assert definition(written).model == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("permissionMode: acceptEdits", "accept-edits"),
+        ("permissionMode: bypassPermissions", "auto"),
+        ("permission_mode: plan", "plan"),
+        ("permissionMode: default", None),
+        ("permissionMode: root", None),
+    ],
+)
+def test_permission_modes_of_others_are_understood(written: str, meant: str | None) -> None:
+    assert definition(written).mode == meant
+
+
+def test_a_boolean_is_one_with_and_without_quotes() -> None:
+    assert definition("background: true").background
+    assert definition('background: "true"').background
+    assert not definition("background: maybe").background
+
+
+def test_unknown_fields_are_kept_and_reported() -> None:
+    found = definition("name: a\nhooks: {Stop: []}\nmaxTurns: 7")
+    assert found.more == {"hooks": {"Stop": []}}
+    assert found.remarks == ('the field "hooks" has no effect',)
+    assert found.max_turns == 7
+
+
+def test_a_file_without_frontmatter_is_an_agent_named_after_it() -> None:
+    found = read_definition(b"# Critic\n\nYou criticise.", "critic", "/a/critic.md")
+    assert (found.name, found.description) == ("critic", "Critic")
+    assert found.prompt == "# Critic\n\nYou criticise."

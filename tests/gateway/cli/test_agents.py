@@ -1,0 +1,60 @@
+import json
+from pathlib import Path
+
+from tests.gateway.cli.kore import kore
+
+
+def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    made = kore(
+        "agents", "new", "critic", "--tools", "Read,Foo", "--description", "a: b", home=home
+    )
+    assert made.returncode == 0
+    assert Path(made.stdout.strip()) == home / "agents" / "critic.md"
+    listed = kore("agents", "list", home=home).stdout
+    assert [line.split()[0] for line in listed.splitlines()[1:]] == [
+        "explore",
+        "general",
+        "review",
+        "critic",
+    ]
+    shown = kore("agents", "show", "Critic", home=home).stdout
+    assert "read_file, Foo" in shown
+    assert "no such tool here: Foo" in shown
+    data = json.loads(kore("agents", "show", "critic", "--json", home=home).stdout)
+    assert (data["description"], data["model"], data["trusted"]) == ("a: b", "inherit", True)
+    again = kore("agents", "new", "critic", home=home)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+
+
+def test_an_agent_of_the_folder_is_marked(tmp_path: Path) -> None:
+    home = tmp_path / "home" / "kore"
+    home.parent.mkdir()
+    folder = home.parent / ".claude" / "agents"
+    made = kore("agents", "new", "near", "--project", home=home, environ={"HOME": str(tmp_path)})
+    assert made.returncode == 0, made.stderr
+    assert not folder.exists()
+    listed = kore("agents", "list", "--json", home=home, environ={"HOME": str(tmp_path)})
+    trusted = {one["name"]: one["trusted"] for one in json.loads(listed.stdout)}
+    assert trusted["near"] is False
+    assert trusted["explore"] is True
+
+
+def test_an_unknown_agent_and_a_bad_name_are_one_sentence(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    for words in (("show", "nobody"), ("new", "../evil"), ("new", "Big Name")):
+        done = kore("agents", *words, home=home)
+        assert done.returncode == 1
+        assert done.stderr.startswith("kore: ")
+        assert len(done.stderr.splitlines()) <= 2
+
+
+def test_tools_are_listed_with_aliases_effects_and_roles(tmp_path: Path) -> None:
+    found = json.loads(kore("tools", "list", "--json", home=tmp_path / "kore").stdout)
+    tools = {one["name"]: one for one in found}
+    assert "bash" in tools["exec"]["aliases"]
+    assert tools["exec"]["effect"] == "unsafe"
+    assert "build" in tools["exec"]["roles"]
+    assert "guest" not in tools["exec"]["roles"]
+    assert kore("tools", "list", home=tmp_path / "kore").stdout.startswith("name")
