@@ -20,6 +20,7 @@ PARTS = (
     "oneshot",
     "idle",
     "turn",
+    "library",
     "history",
     "burst",
     "tokens",

@@ -39,11 +39,12 @@ def thought(delta: Mapping[str, Any]) -> str:
 
 def usage_of(payload: Mapping[str, Any]) -> Usage | None:
     """The tokens counted so far, where a chunk tells them."""
-    for place in (payload, first_choice(payload), payload.get("x_groq")):
-        usage = place.get("usage") if isinstance(place, dict) else None
-        if isinstance(usage, dict):
-            return _tokens(usage)
-    return None
+    usage = payload.get("usage")
+    if not isinstance(usage, dict):
+        for place in (first_choice(payload), payload.get("x_groq")):
+            if place and isinstance(usage := place.get("usage"), dict):
+                break
+    return _tokens(usage) if isinstance(usage, dict) else None
 
 
 def text_of(value: object) -> str:

@@ -1,13 +1,14 @@
 """Every vendor that speaks OpenAI's chat completions, over either transport."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.events import ModelEvent
 from agent.providers import faults
 from agent.providers.base import ModelRequest
+from agent.providers.portion import joined
 from agent.providers.reply import ReplyBuilder, next_call_number
 from agent.providers.sse import EventReader, JsonObject
 from agent.providers.transport import AiohttpTransport, Answer, Deadlines, Endpoint, Transport
@@ -47,13 +48,11 @@ class OpenAI:
                 answer = await stack.enter_async_context(self._transport.post(body))
             if not 200 <= answer.status < 300:
                 raise await self._refusal(request.model, answer)
-            payloads = await stack.enter_async_context(
-                aclosing(self._payloads(answer, reader, reply))
+            portions = await stack.enter_async_context(
+                aclosing(self._portions(answer, reader, reply))
             )
-            async for payload in payloads:
-                if error := faults.from_payload(self._endpoint, request.model, payload):
-                    raise error
-                for event in reply.add(payload):
+            async for portion in portions:
+                for event in joined(self._meaning(portion, reply, request.model)):
                     yield event
             # Before the reply: whoever has it may stop iterating, and the connection would close.
             await _drain(answer)
@@ -64,21 +63,33 @@ class OpenAI:
         """Close the connections; the provider opens new ones when it is used again."""
         await self._transport.aclose()
 
-    async def _payloads(
+    def _meaning(
+        self, portion: Iterable[JsonObject], reply: ReplyBuilder, model: str
+    ) -> Iterator[ModelEvent]:
+        for payload in portion:
+            if error := faults.from_payload(self._endpoint, model, payload):
+                raise error
+            yield from reply.add(payload)
+
+    async def _portions(
         self, answer: Answer, reader: EventReader, reply: ReplyBuilder
-    ) -> AsyncGenerator[JsonObject, None]:
+    ) -> AsyncGenerator[list[JsonObject], None]:
+        """What each read of the connection has completed."""
         wait_s = self._deadlines.first_byte_s
         while not reader.done:
+            chunk = None
+            # A server may forget to end a stream whose reply is complete.
             try:
-                async with self._within(wait_s):
+                async with asyncio.timeout(wait_s):
                     chunk = await anext(answer.chunks, None)
+            except TimeoutError as exc:
+                if reply.finish_reason is None:
+                    raise self._silent(wait_s) from exc
             except (TimedOut, Unavailable):
-                # A server may forget to end a stream whose reply is complete.
                 if reply.finish_reason is None:
                     raise
-                chunk = None
-            for payload in reader.close() if chunk is None else reader.feed(chunk):
-                yield payload
+            if portion := reader.close() if chunk is None else reader.feed(chunk):
+                yield portion
             if chunk is None:
                 return
             wait_s = self._deadlines.settle_s if reply.finish_reason else self._deadlines.idle_s
@@ -101,7 +112,10 @@ class OpenAI:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError as exc:
-            raise TimedOut(f"{self._endpoint.vendor} was silent for {seconds:g} seconds") from exc
+            raise self._silent(seconds) from exc
+
+    def _silent(self, seconds: float) -> TimedOut:
+        return TimedOut(f"{self._endpoint.vendor} was silent for {seconds:g} seconds")
 
 
 async def _drain(answer: Answer) -> None:

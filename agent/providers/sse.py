@@ -108,6 +108,8 @@ class EventReader:
         return None
 
     def _end_of_event(self) -> JsonObject | None:
+        if not self._data:
+            return None
         text = "\n".join(self._data)
         self._data = []
         return _parse(text) if text.strip() else None

@@ -73,12 +73,14 @@ class Redactor:
 
     def _open_end(self, text: str, begin: int) -> int:
         """Where a value begins that the end of the text cuts in two."""
+        end = len(text)
         longest = len(self.forms[0]) - 1 if self.forms else 0
-        for at in range(max(begin, len(text) - longest), len(text)):
-            rest = text[at:]
-            if any(form.startswith(rest) for form in self._by_first.get(rest[0], ())):
-                return at
-        return len(text)
+        for at in range(max(begin, end - longest), end):
+            # Nearly every place is ruled out by its two letters; the last one has only one.
+            for form in self._by_start.get(text[at : at + 2], ()):
+                if form.startswith(text[at:]):
+                    return at
+        return end
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -86,10 +88,12 @@ class Redactor:
         return re.compile("|".join(map(re.escape, self.forms)))
 
     @cached_property
-    def _by_first(self) -> dict[str, list[str]]:
+    def _by_start(self) -> dict[str, list[str]]:
+        """The forms by their first letter, and by their first two."""
         found: dict[str, list[str]] = {}
         for form in self.forms:
-            found.setdefault(form[0], []).append(form)
+            found.setdefault(form[:1], []).append(form)
+            found.setdefault(form[:2], []).append(form)
         return found
 
 

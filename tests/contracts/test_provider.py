@@ -87,7 +87,8 @@ async def failure_of(provider: OpenAI, asked: ModelRequest = ASKED) -> ProviderE
 async def test_text_arrives_in_deltas_and_whole_at_the_end(
     open_to: Open, model_server: ModelServer
 ) -> None:
-    model_server.script("Good morning to you")
+    # What arrives together is told together, hence the pauses.
+    model_server.script(ReplyScript("Good morning to you", chunk_delay_s=0.02))
     events = await events_of(open_to(model_server.base_url))
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(deltas) > 1

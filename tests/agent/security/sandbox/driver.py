@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from agent.tools.process import run
 BATCH = 20
 AT_ONCE = 3
 LINE_S, BATCH_S = 3, 100
+# How long what was killed may take to be gone.
+LINGER_S = 3
 LIMITS = Limits(processes=80, file_bytes=20_000_000, memory_bytes=600_000_000)
 
 
@@ -146,18 +149,17 @@ async def attempt(box: Sandbox, bait: Bait, lines: list[str], way: Way | None) -
 
 async def _left(mark: str) -> list[str]:
     """Processes that hold the mark of a script in their environment or command line, for long."""
-    left: list[str] = []
-    for _ in range(200):
+    deadline = time.monotonic() + LINGER_S
+    while True:
         left = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 words = (folder / "cmdline").read_bytes()
                 if mark.encode() in words + (folder / "environ").read_bytes():
                     left.append(f"{folder.name} {words[:40]!r}")
-        if not left:
-            return []
+        if not left or time.monotonic() > deadline:
+            return left
         await asyncio.sleep(0.01)
-    return left
 
 
 async def said(order: dict[str, Any]) -> list[Any]:

@@ -161,7 +161,7 @@ def test_without_a_sandbox_escapes_are_seen(place: Path) -> None:
         "bash -c 'echo x >/dev/udp/127.0.0.1/{port}'": "a datagram was sent",
         "kill -9 {pid}": "the process outside is dead",
         # It has left the group before the command ends.
-        "setsid sh -c 'touch left; exec sleep 8' & until test -e left; do sleep 0.01; done": (
+        "setsid sh -c 'touch left; exec sleep 30' & until test -e left; do sleep 0.01; done": (
             "processes were left"
         ),
     }
