@@ -65,6 +65,14 @@ class Narrows(Protocol):
     def hosts(self, tool: str) -> tuple[str, ...] | None: ...
 
 
+@runtime_checkable
+class Shows(Protocol):
+    """Optional ability of a policy: say which files (globs from the workspace on) a tool may show
+    that goes through folders; None sets no limit."""
+
+    def paths(self, tool: str) -> tuple[str, ...] | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 from pathlib import Path
+
+from agent.security.globs import matches
 
 # Every tool: what a role says about it holds for those that it does not name.
 ANY = "*"
@@ -71,7 +72,7 @@ def in_paths(path: Path, root: Path, globs: tuple[str, ...]) -> bool:
     if not path.is_relative_to(root):
         return False
     parts = path.relative_to(root).parts
-    return any(_matches(parts, _parts(glob)) for glob in globs)
+    return any(matches(parts, _parts(glob)) for glob in globs)
 
 
 def in_commands(argv: tuple[str | None, ...], prefixes: tuple[str, ...]) -> bool:
@@ -96,21 +97,3 @@ def in_hosts(host: str, names: tuple[str, ...]) -> bool:
 @cache
 def _parts(glob: str) -> tuple[str, ...]:
     return tuple(part for part in glob.split("/") if part not in ("", "."))
-
-
-def _matches(parts: tuple[str, ...], globs: tuple[str, ...]) -> bool:
-    """One pass that goes back to the last `**` only, so that no glob is slow on any path."""
-    at = n = again = 0
-    last: int | None = None
-    while at < len(parts):
-        if n < len(globs) and globs[n] == "**":
-            last, again = n, at
-            n += 1
-        elif n < len(globs) and fnmatchcase(parts[at], globs[n]):
-            at, n = at + 1, n + 1
-        elif last is not None:
-            again += 1
-            at, n = again, last + 1
-        else:
-            return False
-    return all(glob == "**" for glob in globs[n:])

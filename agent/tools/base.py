@@ -25,8 +25,8 @@ class CallContext:
     the session has taken in before the call. `owner` says that the owner speaks and nobody else
     can read along: only then are other people's memories shown. `redactor` is for what a tool
     writes down of its output: the result is cleaned anyway. `hosts` are those that the policy lets
-    the tool reach, None without a limit; `record` is for what a call reaches on its way, and
-    raises `KoreError` when that cannot be kept.
+    the tool reach, `paths` the globs of the files that it may show, None without a limit; `record`
+    is for what a call reaches on its way, and raises `KoreError` when that cannot be kept.
     """
 
     call: ToolCall
@@ -38,6 +38,7 @@ class CallContext:
     owner: bool = False
     redactor: Redactor = field(default_factory=Redactor)
     hosts: tuple[str, ...] | None = None
+    paths: tuple[str, ...] | None = None
     record: Record = _nowhere
 
 

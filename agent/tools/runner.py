@@ -18,6 +18,7 @@ from agent.security.policy import (
     Decision,
     Narrows,
     Policy,
+    Shows,
     ToolRequest,
     tightest_of,
 )
@@ -140,11 +141,12 @@ class Runner:
         """The call with what it may reach, and with a record of what it does."""
         policy = self._permissions.policy
         hosts = policy.hosts(tool.name) if isinstance(policy, Narrows) else None
+        paths = policy.paths(tool.name) if isinstance(policy, Shows) else None
 
         async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
             await self._record(tool, what, context, allowed=allowed, reason=reason)
 
-        return replace(context, hosts=hosts, record=record)
+        return replace(context, hosts=hosts, paths=paths, record=record)
 
     async def _permit(
         self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext

@@ -56,19 +56,17 @@ class Scope:
 
     def hidden(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:
         """A test for the entries of a real folder: whether the call may not know of them."""
+        is_closed = self.closed(call)
         root = call.workspace.resolve()
-        others = _others(call)
-        closed = None if call.owner else folded_path(root / OWN_FOLDER)
 
         def is_hidden(folder: Path, entry: "os.DirEntry[str]") -> bool:
             path = folder / entry.name
             if not (entry.is_symlink() or entry.is_file() or entry.is_dir()):
                 return True
-            if closed and folded_path(path).is_relative_to(closed):
-                return True
             if not entry.is_symlink():
-                blocked = blocked_entry(path, root, self.settings.blocked_paths)
-                return bool(blocked) or others(path) or self._is_closed(path)
+                return is_closed(path)
+            if not call.owner and _is_inside(path, root / OWN_FOLDER):
+                return True
             try:
                 self.find(str(path), call)
             except ToolError:
@@ -76,6 +74,19 @@ class Scope:
             return False
 
         return is_hidden
+
+    def closed(self, call: CallContext) -> Callable[[Path], bool]:
+        """A test for real paths that are no links: whether the call may not know of them."""
+        root = call.workspace.resolve()
+        others = _others(call)
+
+        def is_closed(path: Path) -> bool:
+            if not call.owner and _is_inside(path, root / OWN_FOLDER):
+                return True
+            blocked = blocked_entry(path, root, self.settings.blocked_paths)
+            return bool(blocked) or others(path) or self._is_closed(path)
+
+        return is_closed
 
     def _is_closed(self, real: Path) -> bool:
         return any(
@@ -89,7 +100,11 @@ def _is_own(real: Path, root: Path) -> bool:
     read that."""
     if real.parent == spill_folder(root) and real.is_file():
         return False
-    return folded_path(real).is_relative_to(folded_path(root / OWN_FOLDER))
+    return _is_inside(real, root / OWN_FOLDER)
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return folded_path(path).is_relative_to(folded_path(folder))
 
 
 def _others(call: CallContext) -> Callable[[Path], bool]:

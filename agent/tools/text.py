@@ -80,6 +80,16 @@ def refuse_binary(data: bytes, form: Form, path: Path) -> None:
         raise ToolError(f"{path} is a binary file ({len(data):,} bytes), not text.")
 
 
+def searchable(data: bytes) -> list[str] | None:
+    """The lines of a file's bytes, what is no text in them shown as such; None for a binary file.
+
+    UTF-32 counts as binary: ripgrep does not know it.
+    """
+    form = Form.of(data)
+    text = data[len(form.mark) :].decode(form.encoding, "replace")
+    return None if "\0" in text or form.encoding.startswith("utf-32") else lines_of(text)
+
+
 def lines_of(text: str) -> list[str]:
     """Lines without their ends; a last line end opens no further line."""
     lines = text.replace("\r\n", "\n").split("\n")

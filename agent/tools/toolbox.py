@@ -30,6 +30,12 @@ NAMES = {
     "shell": "exec",
     "runcommand": "exec",
     "runshellcommand": "exec",
+    "globfiles": "glob",
+    "findfiles": "glob",
+    "search": "grep",
+    "ripgrep": "grep",
+    "rg": "grep",
+    "searchfiles": "grep",
     "fetch": "web_fetch",
     "todowrite": "todo",
     "updateplan": "todo",
@@ -38,6 +44,7 @@ NAMES = {
     "askfollowupquestion": "ask_user",
 }
 _PATH = {"file_path": "path", "filepath": "path", "file": "path", "filename": "path"}
+_FOLDER = {"dir": "path", "directory": "path", "folder": "path"}
 ARGUMENTS: dict[str, dict[str, str]] = {
     "read_file": {**_PATH, "start_line": "line_start", "end_line": "line_end"},
     "write_file": {**_PATH, "text": "content", "contents": "content"},
@@ -49,7 +56,21 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "old_str": "old_string",
         "new_str": "new_string",
     },
-    "list_dir": {**_PATH, "dir": "path", "directory": "path", "folder": "path"},
+    "list_dir": {**_PATH, **_FOLDER},
+    "glob": {**_FOLDER, "query": "pattern", "glob": "pattern"},
+    "grep": {
+        **_PATH,
+        **_FOLDER,
+        "query": "pattern",
+        "regex": "pattern",
+        "include": "glob",
+        "file_pattern": "glob",
+        "-i": "ignore_case",
+        "-C": "context",
+        "-A": "context",
+        "-B": "context",
+        "max_results": "head_limit",
+    },
     "exec": {"cmd": "command", "timeout": "timeout_s", "cwd": "workdir"},
     "web_search": {"q": "query", "max_results": "count", "num_results": "count"},
     "web_fetch": {"uri": "url", "link": "url"},
@@ -57,7 +78,11 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "remember": {"fact": "text", "content": "text", "memory": "text"},
 }
 # Said by models about their call; no tool does anything with it.
-IGNORED = {"exec": {"description"}, "web_fetch": {"prompt"}}
+IGNORED = {
+    "exec": {"description"},
+    "web_fetch": {"prompt"},
+    "grep": {"output_mode", "-n", "multiline"},
+}
 
 
 class Toolbox:
@@ -109,6 +134,8 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
     from agent.tools.fetch import WebFetch
     from agent.tools.files import AppendFile, ReadFile, WriteFile
     from agent.tools.folder import ListDir
+    from agent.tools.glob import GlobFiles
+    from agent.tools.grep import Grep
     from agent.tools.memory import Remember
     from agent.tools.search import WebSearch
     from agent.tools.shell import Exec
@@ -120,6 +147,8 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
         EditFile(settings),
         AppendFile(settings),
         ListDir(settings),
+        GlobFiles(settings),
+        Grep(settings),
         Exec(settings),
         WebSearch(settings),
         WebFetch(settings),

@@ -22,7 +22,7 @@ def test_every_spec_is_small(toolbox: Toolbox) -> None:
         whole = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         sizes[spec.name] = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=False))
     # What stands in their lists has to be described, or vendors refuse the schema.
-    for name, limit in {"edit_file": 480, "todo": 360, "ask_user": 380}.items():
+    for name, limit in {"edit_file": 480, "grep": 340, "todo": 360, "ask_user": 380}.items():
         assert sizes.pop(name) <= limit
     assert max(sizes.values()) <= 320
 
@@ -30,8 +30,8 @@ def test_every_spec_is_small(toolbox: Toolbox) -> None:
 def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> None:
     names = [spec.name for spec in toolbox.specs()]
     assert names == [
-        "read_file", "write_file", "edit_file", "append_file", "list_dir", "exec", "web_search",
-        "web_fetch", "remember", "todo", "ask_user",
+        "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
+        "web_search",        "web_fetch", "remember", "todo", "ask_user",
     ]  # fmt: skip
     assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
 
@@ -44,7 +44,8 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
     effects = {spec.name: toolbox.get(spec.name).effect for spec in toolbox.specs()}
     assert effects == {
         "read_file": "read", "write_file": "idempotent", "edit_file": "unsafe",
-        "append_file": "unsafe", "list_dir": "read", "exec": "unsafe", "web_search": "read",
+        "append_file": "unsafe", "list_dir": "read", "glob": "read", "grep": "read",
+        "exec": "unsafe", "web_search": "read",
         "web_fetch": "read", "remember": "idempotent", "todo": "read", "ask_user": "read",
     }  # fmt: skip
 
@@ -58,7 +59,8 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
         ("Edit", "edit_file"), ("MultiEdit", "edit_file"), ("ls", "list_dir"),
         ("list_files", "list_dir"), ("LS", "list_dir"), ("bash", "exec"), ("Bash", "exec"),
         ("run_command", "exec"), ("shell", "exec"), ("WebSearch", "web_search"),
-        ("WebFetch", "web_fetch"), ("ReadFile", "read_file"), ("TodoWrite", "todo"),
+        ("WebFetch", "web_fetch"), ("ReadFile", "read_file"), ("Grep", "grep"),
+        ("search", "grep"), ("Glob", "glob"), ("TodoWrite", "todo"),
         ("AskUserQuestion", "ask_user"),
     ],
 )  # fmt: skip
@@ -94,6 +96,8 @@ def test_unknown_name_gets_a_suggestion(toolbox: Toolbox) -> None:
         ("edit_file", {"file_path": "a", "edits": [{"old_string": "a", "new_string": "b"}]},
          {"path": "a", "edits": [{"old_string": "a", "new_string": "b"}]}),
         ("list_dir", {}, {}),
+        ("grep", {"query": "x", "include": "*.py", "-i": True, "output_mode": "content"},
+         {"pattern": "x", "glob": "*.py", "ignore_case": True}),
         ("web_search", {"query": "x", "max_results": 3}, {"query": "x", "count": 3}),
     ],
 )  # fmt: skip

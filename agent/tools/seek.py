@@ -1,0 +1,99 @@
+"""Stands in for ripgrep where it is missing: a program of its own that speaks ripgrep's JSON.
+
+`files ROOT` lists the files below this folder, each ended by NUL; `lines ROOT PATTERN i|- NAME`
+prints the lines that match, of the file NAME or, when it is empty, of all. A process of its own
+because a regular expression can run for hours: whoever started it ends it, and the kernel does when
+that one is gone.
+"""
+
+import json
+import os
+import re
+import resource
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from agent.tools.ignores import LIMIT_BYTES as IGNORES_LIMIT_BYTES
+from agent.tools.ignores import NAME, Ignores
+from agent.tools.text import LIMIT_BYTES, searchable
+
+CPU_LIMIT_S = 30
+MEMORY_LIMIT_BYTES = 1_000_000_000
+SKIPPED = ".git"
+# What ripgrep's engine has not; both shall find the same.
+_BEYOND = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>(P]|<[=!])|\\[1-9])")
+
+
+def main(words: list[str]) -> int:
+    """The exit code, as ripgrep's: 0 found, 1 nothing, 2 an error that stands on stderr."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    out = sys.stdout.buffer
+    what, root = words[0], Path(words[1])
+    if what == "files":
+        for path in _files(Path.cwd(), root):
+            out.write(os.fsencode(path) + b"\0")
+        return 0
+    pattern, folding, name = words[2:5]
+    if _BEYOND.search(pattern):
+        print("look-around and back-references are not supported", file=sys.stderr)
+        return 2
+    try:
+        wanted = re.compile(pattern, re.IGNORECASE if folding == "i" else 0)
+    except (re.error, OverflowError, RecursionError) as exc:
+        print(f"regex parse error: {exc}", file=sys.stderr)
+        return 2
+    found = False
+    for path in [name] if name else _files(Path.cwd(), root):
+        for number, line in _lines(path, wanted):
+            data = {"path": {"text": path}, "lines": {"text": line}, "line_number": number}
+            out.write(json.dumps({"type": "match", "data": data}).encode() + b"\n")
+            found = True
+        out.flush()
+    return 0 if found else 1
+
+
+def _files(start: Path, root: Path) -> Iterator[str]:
+    ignores = Ignores(root, start, _read_ignores)
+
+    def below(folder: str, parts: tuple[str, ...]) -> Iterator[str]:
+        with suppress(OSError), os.scandir(folder or ".") as found:
+            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
+            for entry in entries:
+                path = f"{folder}{entry.name}"
+                inner = (*parts, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != SKIPPED and not ignores.hides(inner, is_folder=True):
+                        yield from below(f"{path}/", inner)
+                elif entry.is_file(follow_symlinks=False) and not ignores.hides(inner):
+                    yield path
+
+    yield from below("", ())
+
+
+def _lines(path: str, wanted: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    data = _read(path, LIMIT_BYTES)
+    if data is None:
+        return
+    for number, line in enumerate(searchable(data) or (), 1):
+        if wanted.search(line):
+            yield number, line
+
+
+def _read(path: str | Path, limit_bytes: int) -> bytes | None:
+    """The bytes of an ordinary file that is not too large, else None."""
+    with suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            info = os.fstat(fd)
+            if stat.S_ISREG(info.st_mode) and info.st_size <= limit_bytes:
+                return file.read(limit_bytes)
+    return None
+
+
+def _read_ignores(path: Path) -> bytes | None:
+    assert path.name == NAME
+    return _read(path, IGNORES_LIMIT_BYTES)

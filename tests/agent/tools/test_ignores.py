@@ -1,0 +1,105 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
+
+from agent.tools.ignores import Ignores
+
+ROOT = Path("/w")
+
+
+def ignores(files: Mapping[str, str], start: str = ".") -> Ignores:
+    """`files`: the `.gitignore` of each folder."""
+    held = {ROOT / folder / ".gitignore": text.encode() for folder, text in files.items()}
+    return Ignores(ROOT, ROOT / start, held.get)
+
+
+def hidden(files: Mapping[str, str] | str, path: str, start: str = ".") -> bool:
+    by_folder = {".": files} if isinstance(files, str) else files
+    return ignores(by_folder, start).hides(path.rstrip("/").split("/"), is_folder=path[-1] == "/")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("*.log", "a/b.log", True),
+        ("*.log\n!keep.log", "keep.log", False),
+        ("!keep.log\n*.log", "keep.log", True),
+        ("build/", "build/x", True),
+        ("build/", "a/build/x/y", True),
+        ("build/", "build", False),
+        ("/build", "a/build", False),
+        ("a/b", "a/b", True),
+        ("a/b", "c/a/b", False),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/**", "a/x", True),
+        ("a/**\n!a/x", "a/x", False),
+        ("a/*\n!a/x", "a/x", False),
+        ("a/\n!a/x", "a/x", True),
+        ("# a", "# a", False),
+        (r"\#a", "#a", True),
+        (r"\!a", "!a", True),
+        (r"a\*", "a*", True),
+        (r"a\*", "ab", False),
+        ("[^a].txt", "b.txt", True),
+        ("[^a].txt", "a.txt", False),
+        ("a ", "a", True),
+        ("a\\ ", "a ", True),
+        ("a\r\nb", "a", True),
+        ("\ufeffa", "a", True),
+        ("\n/\n!\n", "a", False),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_git(text: str, path: str, expected: bool) -> None:
+    assert hidden(text, path) is expected
+
+
+def test_the_innermost_file_has_the_last_word() -> None:
+    files = {".": "*.txt\n", "a": "!keep.txt\n", "a/b": "keep.txt\n"}
+    assert not hidden(files, "a/keep.txt")
+    assert hidden(files, "a/drop.txt")
+    assert hidden(files, "a/b/keep.txt")
+
+
+def test_files_above_the_searched_folder_count() -> None:
+    files = {".": "/a/b/x\n", "a": "b/y\n"}
+    assert hidden(files, "x", "a/b")
+    assert hidden(files, "y", "a/b")
+    assert not hidden(files, "z", "a/b")
+
+
+def test_in_a_folder_that_is_left_out_only_its_own_files_count() -> None:
+    files = {".": "a/\n*.log\n", "a": "y\n"}
+    assert not hidden(files, "x.log", "a")
+    assert hidden(files, "y", "a")
+
+
+def _is_plain(pattern: str) -> bool:
+    """Not one of those that the other matcher reads in its own way."""
+    parts = pattern.strip("!/").split("/")
+    return parts[-1] != "**" and all(p == "**" or ("**" not in p and p.strip(".")) for p in parts)
+
+
+NAMES = st.sampled_from(["a", "b", "ab", "b.c", "abc"])
+PART = st.lists(
+    st.sampled_from(["a", "b", "c", ".", "*", "?", "[ab]", "[!a]"]), min_size=1, max_size=4
+)
+PATTERN = st.builds(
+    lambda parts, front, back, keeps: ("!" if keeps else "") + front + "/".join(parts) + back,
+    st.lists(st.one_of(PART.map("".join), NAMES, st.just("**")), min_size=1, max_size=3),
+    st.sampled_from(["", "/"]),
+    st.sampled_from(["", "/"]),
+    st.booleans(),
+).filter(_is_plain)
+
+
+@given(st.lists(PATTERN, min_size=1, max_size=4), st.lists(NAMES, min_size=1, max_size=4))
+def test_it_agrees_with_another_matcher(patterns: list[str], parts: list[str]) -> None:
+    spec = GitIgnoreSpec.from_lines(patterns)
+    # The other one looks at whole paths; git never looks into a folder that is left out.
+    folders = [spec.match_file("/".join(parts[:n]) + "/") for n in range(1, len(parts))]
+    expected = any(folders) or spec.match_file("/".join(parts))
+    assert hidden("\n".join(patterns), "/".join(parts)) is expected

@@ -1,0 +1,400 @@
+"""`glob` and `grep` over one table, by ripgrep and by our own stand-in."""
+
+import codecs
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ToolError
+from agent.security.marks import is_marked, mark
+from agent.security.taint import NOTHING, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.glob import GlobFiles
+from agent.tools.grep import Grep
+from agent.types import ToolResult
+
+# Where ripgrep is missing both lines of the table are the stand-in's.
+PROGRAMS = {"ripgrep": shutil.which("rg"), "stand-in": None}
+
+
+@pytest.fixture(params=PROGRAMS)
+def program(request: pytest.FixtureRequest) -> str | None:
+    return PROGRAMS[request.param]
+
+
+@pytest.fixture
+def tree(workspace: Path) -> Path:
+    """A workspace with something of everything."""
+    files: dict[str, str | bytes] = {
+        "a.txt": "one needle\ntwo\nthree Needle\n",
+        "crlf.txt": b"x\r\nneedle end\r\ny\r\n",
+        "mark.txt": codecs.BOM_UTF8 + b"needle first\n",
+        "wide.txt": codecs.BOM_UTF16_LE + "wide needle ä\n".encode("utf-16-le"),
+        "latin.txt": b"caf\xe9 needle\nneedle\n",
+        "binary.bin": b"needle\0\n",
+        "late.bin": b"needle\n" + b"x\n" * 40_000 + b"\0",
+        "empty.txt": "",
+        "no end.txt": "needle at the end",
+        "Zürich.txt": "needle über\n",
+        "build/out.txt": "needle\n",
+        "logs/keep.log": "needle kept\n",
+        "logs/drop.log": "needle dropped\n",
+        "src/deep/b.py": "def needle():\n    pass\n",
+        "src/deep/gen/c.py": "needle = 1\n",
+        "src/.gitignore": "/deep/gen/\n",
+        ".gitignore": "# left out\nbuild/\n*.log\n!keep.log\n",
+        ".hidden/h.txt": "needle hidden\n",
+        ".env": "needle = secret\n",
+        ".git/config": "needle of git\n",
+        ".kore/spill/x.txt": "needle of an earlier output\n",
+    }
+    for name, content in files.items():
+        path = workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    (workspace / "link.txt").symlink_to("a.txt")
+    (workspace / "outside").symlink_to("/etc")
+    return workspace
+
+
+async def grep(call: CallContext, program: str | None, **args: Any) -> ToolResult:
+    return await Grep(ToolSettings(), program).run(args, call)
+
+
+async def glob(call: CallContext, program: str | None, **args: Any) -> ToolResult:
+    return await GlobFiles(ToolSettings(), program).run(args, call)
+
+
+def found(result: ToolResult) -> dict[str, list[str]]:
+    """Lines by file."""
+    blocks = result.for_model.split("\n\n")
+    return {lines[0]: lines[1:] for lines in (block.split("\n") for block in blocks)}
+
+
+EVERYWHERE = {
+    ".hidden/h.txt": ["1:needle hidden"],
+    "Zürich.txt": ["1:needle über"],
+    "a.txt": ["1:one needle"],
+    "crlf.txt": ["2:needle end"],
+    "latin.txt": ["1:caf\ufffd needle", "2:needle"],
+    "logs/keep.log": ["1:needle kept"],
+    "mark.txt": ["1:needle first"],
+    "no end.txt": ["1:needle at the end"],
+    "src/deep/b.py": ["1:def needle():"],
+    "wide.txt": ["1:wide needle ä"],
+}
+
+
+async def test_everything_that_may_be_shown_is_found_sorted_by_path(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    result = await grep(call, program, pattern="needle")
+    assert found(result) == EVERYWHERE
+    assert list(found(result)) == sorted(EVERYWHERE, key=os.fsencode)
+    assert result.for_user == "11 lines in 10 files"
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"pattern": "NEEDLE", "path": "a.txt", "ignore_case": True},
+         {"a.txt": ["1:one needle", "3:three Needle"]}),
+        ({"pattern": "^needle", "glob": "*.txt"},
+         {name: ["1:" + text] for name, text in {
+             ".hidden/h.txt": "needle hidden", "Zürich.txt": "needle über",
+             "mark.txt": "needle first", "no end.txt": "needle at the end"}.items()}
+         | {"crlf.txt": ["2:needle end"], "latin.txt": ["2:needle"]}),
+        ({"pattern": "needle end$"}, {"crlf.txt": ["2:needle end"]}),
+        ({"pattern": "needle", "path": "src"}, {"src/deep/b.py": ["1:def needle():"]}),
+        ({"pattern": "needle", "path": "src/deep/gen"}, {"src/deep/gen/c.py": ["1:needle = 1"]}),
+        ({"pattern": "needle", "path": "build"}, {"build/out.txt": ["1:needle"]}),
+        ({"pattern": "needle", "path": "logs"}, {"logs/keep.log": ["1:needle kept"]}),
+        ({"pattern": "needle", "path": "logs/drop.log"}, {"logs/drop.log": ["1:needle dropped"]}),
+        ({"pattern": "needle", "path": ".kore/spill"},
+         {".kore/spill/x.txt": ["1:needle of an earlier output"]}),
+        ({"pattern": "needle", "glob": "src/**/*.{py,js}"}, {"src/deep/b.py": ["1:def needle():"]}),
+        ({"pattern": "two", "context": 1},
+         {"a.txt": ["1-one needle", "2:two", "3-three Needle"]}),
+        ({"pattern": r"needle\(\)"}, {"src/deep/b.py": ["1:def needle():"]}),
+        ({"pattern": r"\bÜBER\b", "ignore_case": True}, {"Zürich.txt": ["1:needle über"]}),
+        ({"pattern": "--needle|hidden$"}, {".hidden/h.txt": ["1:needle hidden"]}),
+        ({"pattern": "^$", "path": "a.txt"}, {}),
+        ({"pattern": "^", "path": "empty.txt"}, {}),
+        ({"pattern": "needle", "path": "binary.bin"}, {}),
+        ({"pattern": "needle", "glob": "*.md"}, {}),
+    ],
+)  # fmt: skip
+async def test_grep_finds_the_same_with_both_programs(
+    call: CallContext,
+    tree: Path,
+    program: str | None,
+    args: dict[str, Any],
+    expected: dict[str, list[str]],
+) -> None:
+    result = await grep(call, program, **args)
+    if expected:
+        assert found(result) == expected
+    else:
+        assert result.for_model.startswith("Nothing matches")
+
+
+async def test_groups_of_context_are_told_apart(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    (workspace / "n.txt").write_text("".join(f"{n}\n" for n in range(1, 30)))
+    result = await grep(call, program, pattern="^(5|6|20)$", context=2)
+    assert found(result)["n.txt"] == [
+        "3-3", "4-4", "5:5", "6:6", "7-7", "8-8", "--", "18-18", "19-19", "20:20", "21-21", "22-22",
+    ]  # fmt: skip
+
+
+async def test_more_matches_than_wanted_are_announced(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (workspace / name).write_text("x\n" * 3)
+    result = await grep(call, program, pattern="x", head_limit=4)
+    assert found(result)["b.txt"][:2] == [
+        "1:x",
+        "… (there are more; narrow the pattern, path or glob)",
+    ]
+    assert result.for_user == "4 lines in 2 files"
+    whole = await grep(call, program, pattern="x", head_limit=6)
+    assert "more" not in whole.for_model
+
+
+async def test_a_result_stays_within_the_limit_of_output(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    (workspace / "long.txt").write_text(("x" * 5_000 + "\n") * 90)
+    result = await grep(call, program, pattern="x")
+    assert len(result.for_model.encode()) < 11_000
+    assert "(line cut)" in result.for_model
+    assert "there are more" in result.for_model
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a", "a(?=b)", "(?<!a)b", r"(a)\1", "[z-a]", "a\nb", r"a\nb", "", "x" * 10_001]
+)
+async def test_a_pattern_that_cannot_be_searched_is_explained(
+    call: CallContext, tree: Path, program: str | None, pattern: str
+) -> None:
+    with pytest.raises(ToolError, match="pattern"):
+        await grep(call, program, pattern=pattern)
+
+
+async def test_a_pattern_is_never_an_option_or_a_command(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    (tree / "odd.txt").write_text("--files $(touch hit) `id`\n")
+    result = await grep(call, program, pattern=r"--files \$\(touch hit\)")
+    assert list(found(result)) == ["odd.txt"]
+    assert not (tree / "hit").exists()
+
+
+async def test_a_name_that_looks_like_an_option_is_a_name(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    (tree / "-v").write_text("needle in an odd file\n")
+    result = await grep(call, program, pattern="odd", path="-v")
+    assert found(result) == {"-v": ["1:needle in an odd file"]}
+
+
+async def test_settings_of_the_person_are_not_read(
+    call: CallContext, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "ripgreprc"
+    config.write_text("--invert-match\n")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(config))
+    result = await grep(call, PROGRAMS["ripgrep"], pattern="two")
+    assert found(result) == {"a.txt": ["2:two"]}
+
+
+async def test_a_search_program_in_the_workspace_is_not_run(
+    call: CallContext, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tree / "rg"
+    fake.write_text(f"#!/bin/sh\ntouch {tree}/hit\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tree))
+    result = await grep(call, "rg", pattern="two")
+    assert found(result) == {"a.txt": ["2:two"]}
+    assert not (tree / "hit").exists()
+
+
+async def test_a_search_without_end_is_ended(call: CallContext, workspace: Path) -> None:
+    (workspace / "evil.txt").write_text("a" * 40 + "!\n")
+    tool = Grep(ToolSettings(), None, timeout_s=1.0)
+    result = await tool.run({"pattern": "(a|a)*$"}, call)
+    assert "stopped after 1 s" in result.for_model
+
+
+async def test_a_hostile_gitignore_holds_nothing_up(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    (workspace / ".gitignore").write_text("*a" * 60 + "\n" + "**/a/" * 60 + "x\n")
+    (workspace / ("a" * 200 + "b")).write_text("needle\n")
+    deep = workspace.joinpath(*"a" * 100)
+    deep.mkdir(parents=True)
+    (deep / "f.txt").write_text("needle\n")
+    result = await grep(call, program, pattern="needle")
+    assert result.for_user == "2 lines in 2 files"
+
+
+async def test_other_peoples_files_are_not_shown(
+    guest: CallContext, tree: Path, program: str | None
+) -> None:
+    for name in (
+        "USER.md",
+        "memory/MEMORY.md",
+        "memory/telegram/7/MEMORY.md",
+        "memory/telegram/8/MEMORY.md",
+    ):
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("private needle\n")
+    result = await grep(guest, program, pattern="private")
+    assert list(found(result)) == ["memory/telegram/7/MEMORY.md"]
+    names = (await glob(guest, program, pattern="*.md")).for_model
+    assert names == "memory/telegram/7/MEMORY.md"
+    with pytest.raises(ToolError, match="somebody else"):
+        await grep(guest, program, pattern="private", path="USER.md")
+    assert (await glob(guest, program, pattern=".kore/**")).for_model.startswith("No file")
+
+
+async def test_the_scope_of_a_role_holds_for_every_file(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    scoped = replace(call, paths=("src/**", "a.txt"))
+    result = await grep(scoped, program, pattern="needle")
+    assert list(found(result)) == ["a.txt", "src/deep/b.py"]
+    names = (await glob(scoped, program, pattern="**/*")).for_model.split("\n")
+    assert sorted(names) == ["a.txt", "src/.gitignore", "src/deep/b.py"]
+
+
+async def test_kores_own_files_are_not_shown(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    closed = ToolSettings(off_limits=(tree / "src",))
+    result = await Grep(closed, program).run({"pattern": "needle", "glob": "*.py"}, call)
+    assert result.for_model.startswith("Nothing matches")
+
+
+async def test_a_marked_file_brings_strangers_words(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    mark(tree / "a.txt", tree)
+    if not is_marked(tree / "a.txt"):
+        pytest.skip("this file system keeps no marks")
+    assert (await grep(call, program, pattern="two")).taint == UNTRUSTED
+    assert (await grep(call, program, pattern="kept")).taint == NOTHING
+
+
+async def test_a_line_that_the_file_does_not_hold_is_not_shown(
+    call: CallContext, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is exchanged for a link while the program walks must give nothing away."""
+    lying = tmp_path / "rg"
+    said = [("./a.txt", "root:x:0", 1), ("./../x", "a", 1), ("./outside/hostname", "a", 1),
+            ("./a.txt", "two", 9), ("./a.txt", "two", 2)]  # fmt: skip
+    records = [
+        {"path": {"text": path}, "lines": {"text": text}, "line_number": number}
+        for path, text, number in said
+    ]
+    lines = [json.dumps({"type": "match", "data": data}) for data in records]
+    lying.write_text("#!/bin/sh\ncat <<'E'\n" + "\n".join(["no json", *lines]) + "\nE\n")
+    lying.chmod(0o755)
+    (tmp_path / "x").write_text("a\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    result = await grep(call, "rg", pattern="a")
+    assert found(result) == {"a.txt": ["2:two"]}
+
+
+async def test_glob_lists_the_newest_first(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    for age, name in enumerate(["new.py", "sub/mid.py", "old.py"]):
+        path = workspace / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+        os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    result = await glob(call, program, pattern="**/*.py")
+    assert result.for_model.split("\n") == ["new.py", "sub/mid.py", "old.py"]
+    assert result.for_user == "3 files"
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"pattern": "*.py"}, ["src/deep/b.py"]),
+        ({"pattern": "src/*.py"}, []),
+        ({"pattern": "src/**/*.py"}, ["src/deep/b.py"]),
+        ({"pattern": "*.py", "path": "src/deep"}, ["src/deep/b.py"]),
+        ({"pattern": "./*.txt"}, ["Zürich.txt", "a.txt", "crlf.txt", "empty.txt", "latin.txt",
+                                  "mark.txt", "no end.txt", "wide.txt"]),
+        ({"pattern": "?.txt"}, [".hidden/h.txt", "a.txt"]),
+        ({"pattern": "[!a-y]*.{txt,log}"}, ["Zürich.txt"]),
+        ({"pattern": "*.log"}, ["logs/keep.log"]),
+        ({"pattern": "config"}, []),
+        ({"pattern": "link.txt"}, []),
+        ({"pattern": "hostname"}, []),
+        ({"pattern": ".env"}, []),
+        ({"pattern": "x.txt"}, []),
+    ],
+)  # fmt: skip
+async def test_glob_finds_the_same_with_both_programs(
+    call: CallContext, tree: Path, program: str | None, args: dict[str, Any], expected: list[str]
+) -> None:
+    text = (await glob(call, program, **args)).for_model
+    if expected:
+        assert sorted(text.split("\n")) == sorted(expected)
+    else:
+        assert text.startswith("No file fits")
+
+
+async def test_a_pattern_may_name_the_folder_in_full(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    result = await glob(call, program, pattern=f"{tree}/src/**/*.py")
+    assert result.for_model == "src/deep/b.py"
+
+
+async def test_glob_shows_a_hundred_files_and_counts_the_rest(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    for n in range(105):
+        (workspace / f"{n}.txt").write_text("")
+    lines = (await glob(call, program, pattern="*.txt")).for_model.split("\n")
+    assert len(lines) == 101
+    assert lines[-1].startswith("… (5 more;")
+
+
+@pytest.mark.parametrize("pattern", ["", "../*.txt", "/", "{a,b}" * 20, "x" * 2000])
+async def test_a_glob_that_means_nothing_is_explained(
+    call: CallContext, tree: Path, program: str | None, pattern: str
+) -> None:
+    with pytest.raises(ToolError, match="glob"):
+        await glob(call, program, pattern=pattern)
+
+
+async def test_a_folder_that_is_none_is_refused(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    with pytest.raises(ToolError, match="no folder"):
+        await glob(call, program, pattern="*", path="a.txt")
+    with pytest.raises(ToolError, match="does not exist"):
+        await grep(call, program, pattern="x", path="nowhere")
+    with pytest.raises(ToolError, match="outside"):
+        await grep(call, program, pattern="x", path="outside")
+
+
+async def test_the_plan_names_what_is_searched(call: CallContext, tree: Path) -> None:
+    plan = await Grep(ToolSettings()).plan({"pattern": "x", "path": "src"}, call)
+    assert plan.reads == (tree / "src",)
+    assert (await GlobFiles(ToolSettings()).plan({"pattern": "x"}, call)).reads == (tree,)
