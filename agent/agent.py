@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent import events
+from agent.context.gauge import Gauge
 from agent.context.moment import moment
 from agent.context.system import Workspace
 from agent.errors import of_code
@@ -52,6 +53,7 @@ class Agent:
     ) -> None:
         self.settings = settings or AgentSettings()
         self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
+        self.gauge = Gauge()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self.toolbox = Toolbox([*default_tools(self.settings.tools), *tools])
         self.workspace = Workspace(Path(workspace).expanduser().resolve())

@@ -132,13 +132,15 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Older messages left the window: `dropped` of them, `kept` remain."""
+    """Older messages left the window: `dropped` of them, `kept` remain. `summarised` of them are
+    told in a summary; with neither, old results of tools were shortened."""
 
     type: ClassVar[str] = "compacted"
     estimated_tokens_before: int
     after: int
     kept: int
     dropped: int
+    summarised: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ from itertools import takewhile
 from typing import cast
 
 from agent import events
-from agent.context.budget import estimate_text, fit
+from agent.context.compaction import Conversation
+from agent.context.view import View
 from agent.errors import BadReply, ContextTooLong
 from agent.executor import Executor, Stopped
-from agent.history import answer_open_calls, open_calls, repair
+from agent.history import answer_open_calls, open_calls
 from agent.outlet import Outlet
 from agent.progress import Hears, Progress
 from agent.prompts import fill, load
@@ -22,42 +23,24 @@ from agent.spoken import Spoken
 from agent.till import Till
 from agent.types import Message, assistant
 
-_REPLY_SHARE = 0.2
-_REPLY_TOKENS = 8_000
-_SMALLEST_WINDOW = 500
 _SHRINKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """All of a model request that stays the same during a turn. `window` is in tokens.
-
-    `redactor` cleans what the model says.
+    """All of a model request that stays the same during a turn. `redactor` cleans what the model
+    says.
     """
 
     provider: Provider
     model: str
     system: str
     tools: Sequence[ToolSpec]
-    window: int
     temperature: float | None = None
     max_tokens: int | None = None
     redactor: Redactor = field(default_factory=Redactor)
     tariff: Tariff | None = None
     fallback_tariff: Tariff | None = None
-
-
-@dataclass(slots=True)
-class Conversation:
-    """What the model is shown: it grows at its end. `trimmed`: older messages exist but left.
-
-    `begun` counts those at the end that the turn added before a restart; None: all behind the
-    last user message.
-    """
-
-    messages: list[Message]
-    trimmed: bool = False
-    begun: int | None = None
 
 
 class Loop:
@@ -66,14 +49,15 @@ class Loop:
     def __init__(
         self,
         call: ModelCall,
-        conversation: Conversation,
+        view: View,
         executor: Executor,
         progress: Progress,
         outlet: Outlet,
         meter: Meter | None = None,
     ) -> None:
         self._call = call
-        self._conversation = conversation
+        self._view = view
+        self._conversation = conversation = view.conversation
         self._executor = executor
         self._progress = progress
         self._outlet = outlet
@@ -84,10 +68,6 @@ class Loop:
         self._partial: list[str] = []
         # Whether a tool has ended the turn with a question.
         self.asks = False
-        self._fixed_tokens = _fixed_tokens(call)
-        self._limit_tokens = _limit_tokens(call, self._fixed_tokens)
-        self._sent_tokens = 0
-        self._dropped = 0
 
     async def run(self, max_iterations: int) -> None:
         """Go on until the model is done. Raises `ProviderError` and `Stopped`.
@@ -138,6 +118,8 @@ class Loop:
         await self._outlet.emit(events.State("planning"))
         try:
             reply = await self._ask_within_window()
+            if not reply.by_fallback:
+                self._view.learn(reply.usage)
             told = await self._till.after(reply)
         finally:
             await self._till.broke_off()
@@ -157,17 +139,14 @@ class Loop:
             try:
                 return await self._ask()
             except ContextTooLong:
-                if self._sent_tokens <= _SMALLEST_WINDOW:
+                if not self._view.shrink():
                     raise
-                # The window is smaller than we were told, or the estimate was too low.
-                smaller = min(self._limit_tokens, self._sent_tokens) // 2
-                self._limit_tokens = max(smaller, _SMALLEST_WINDOW)
         return await self._ask()
 
     async def _ask(self) -> events.Reply:
         self._partial = []
         request = await self._request()
-        least = (self._fixed_tokens + self._sent_tokens, request.max_tokens or 0)
+        least = (self._view.request_tokens, request.max_tokens or 0)
         for notice in await self._till.before(*least):
             await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
@@ -193,15 +172,9 @@ class Loop:
 
     async def _request(self) -> ModelRequest:
         call = self._call
-        messages = repair(self._conversation.messages)
-        window = fit(messages, self._limit_tokens, trimmed=self._conversation.trimmed)
-        self._sent_tokens = window.tokens
-        if window.dropped > self._dropped:
-            self._dropped = window.dropped
-            kept = len(window.messages)
-            await self._outlet.emit(
-                events.Compacted(window.tokens_before, window.tokens, kept, window.dropped)
-            )
+        window, told = await self._view.window()
+        for event in told:
+            await self._outlet.emit(event)
         return ModelRequest(
             call.model,
             call.system,
@@ -239,14 +212,3 @@ def _said_before(conversation: Conversation) -> list[Message]:
     if begun is not None:
         return list(messages[len(messages) - begun :])
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]
-
-
-def _fixed_tokens(call: ModelCall) -> int:
-    tools = (f"{spec.name}{spec.description}{spec.parameters}" for spec in call.tools)
-    return estimate_text(call.system) + sum(map(estimate_text, tools))
-
-
-def _limit_tokens(call: ModelCall, fixed: int) -> int:
-    """How much of the window the conversation may take: what prompt, tools and reply leave."""
-    reserve = min(call.max_tokens or _REPLY_TOKENS, int(call.window * _REPLY_SHARE))
-    return max(call.window - fixed - reserve, _SMALLEST_WINDOW)

@@ -2,7 +2,7 @@
 
 from agent import events
 from agent.context.budget import estimate, estimate_text
-from agent.spending import Charge, Meter, Receipt, Tally, Tariff
+from agent.spending import Charge, Meter, Receipt, Spent, Tally, Tariff
 from agent.types import Usage
 
 
@@ -13,11 +13,14 @@ class Till:
         self, tariff: Tariff, fallback: Tariff | None = None, meter: Meter | None = None
     ) -> None:
         self._meter = meter or Tally()
-        self.spent = self._meter.spent
         self._tariff = self._asked = tariff
         self._fallback = fallback or tariff
         self._least = Usage()
         self._heard: list[str] = []
+
+    @property
+    def spent(self) -> Spent:
+        return self._meter.spent
 
     async def before(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:
         """Raises `LimitReached` when a call with at least so many tokens must not be made."""
@@ -68,6 +71,4 @@ class Till:
         return [events.Notice("warning", text) for text in warnings]
 
     async def _pay(self, charge: Charge) -> Receipt:
-        receipt = await self._meter.after(charge)
-        self.spent = receipt.turn
-        return receipt
+        return await self._meter.after(charge)

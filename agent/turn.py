@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import Protocol
 
 from agent import events
+from agent.context.compaction import Compactor, Conversation, Keeper
+from agent.context.gauge import Gauge, counted_as
+from agent.context.room import room_of
+from agent.context.summariser import Summariser
+from agent.context.summary import Summary
 from agent.context.system import Workspace
+from agent.context.view import View
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.events import Event
 from agent.executor import Executor, Place, Stopped
 from agent.history import answer_open_calls, result_message
-from agent.loop import Conversation, Loop, ModelCall
+from agent.loop import Loop, ModelCall
 from agent.outlet import Outlet
 from agent.progress import NoProgress, Progress, Stop
 from agent.prompts import load
-from agent.providers.models import Models
+from agent.providers.models import Models, OpenModel
 from agent.security.redaction import Redactor
 from agent.security.taint import Exposure
 from agent.settings import AgentSettings
@@ -31,6 +37,7 @@ from agent.types import Message, Result, Stopping, ToolResult, assistant
 class Equipment(Protocol):
     """What all turns of an agent share; the `Agent` itself."""
 
+    gauge: Gauge
     models: Models
     redactor: Redactor
     settings: AgentSettings
@@ -45,9 +52,10 @@ class Task:
     `messages` end with a user message, or with calls that a restart cut off; `known` are the
     results from before the restart, by call id. `memory` is the memory file of whoever speaks;
     `owner` says that it is the owner in private, who may see everything of everybody; `root` is
-    where relative paths start. `trimmed` says that older messages exist, `begun` how many at the
-    end are this turn's own from before a restart. `exposure` is what the session has taken in; it
-    grows with the turn.
+    where relative paths start. `trimmed` says that older messages exist, `summary` tells of those
+    before them, `begun` is how many at the end are this turn's own from before a restart. `keeper`
+    stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
+    is what the session has taken in; it grows with the turn.
     """
 
     session: str
@@ -61,6 +69,8 @@ class Task:
     known: Mapping[str, ToolResult] = field(default_factory=dict)
     trimmed: bool = False
     begun: int | None = None
+    summary: Summary | None = None
+    keeper: Keeper | None = None
     exposure: Exposure = field(default_factory=Exposure)
     progress: Progress = field(default_factory=NoProgress)
     meter: Meter = field(default_factory=Tally)
@@ -139,13 +149,14 @@ class Turn:
             model=opened.model,
             system=agent.redactor.clean(prompt.text),
             tools=agent.toolbox.specs(),
-            window=opened.context_tokens,
             temperature=_first(opened.temperature, agent.settings.temperature),
             max_tokens=opened.max_tokens or agent.settings.max_tokens,
             redactor=agent.redactor,
             tariff=opened.tariff,
             fallback_tariff=opened.fallback_tariff,
         )
+        if task.summary is not None:
+            task.exposure.recall(task.summary.first, task.summary.taint)
         for message in task.messages:
             task.exposure.take(message)
         runner = Runner(
@@ -157,8 +168,23 @@ class Turn:
         )
         place = Place(task.session, task.root, task.memory, task.owner)
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
-        conversation = Conversation(list(task.messages), task.trimmed, task.begun)
-        return Loop(call, conversation, executor, task.progress, self._outlet, task.meter)
+        return Loop(
+            call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
+        )
+
+    def _view(self, call: ModelCall, opened: OpenModel) -> View:
+        agent, task = self._agent, self._task
+        compactor = None
+        if task.keeper is not None:
+            summariser = Summariser(agent.models, agent.redactor)
+            compactor = Compactor(summariser, task.exposure, task.meter, task.keeper)
+        return View(
+            Conversation(list(task.messages), task.trimmed, task.summary, task.begun),
+            room_of(opened.context_tokens, call.system, call.tools, call.max_tokens),
+            counted_as(opened),
+            agent.gauge,
+            compactor,
+        )
 
     def _result(self, stopped: Stopping | None) -> Result:
         """What the turn came to; `stopped` names what ended it when it was not the model."""

@@ -23,12 +23,16 @@ _BELOW_CJK = bytes(range(0x2E))
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The messages to send, and how many of the oldest ones were left out."""
+    """The messages to send, and how many of the oldest ones were left out.
+
+    `cut`: not all that there was fitted as it was.
+    """
 
     messages: Sequence[Message]
     dropped: int
     tokens_before: int
     tokens: int
+    cut: bool = False
 
 
 def estimate_text(text: str) -> int:
@@ -60,23 +64,31 @@ def estimate(message: Message) -> int:
     return tokens
 
 
-def fit(messages: Sequence[Message], limit: int, *, trimmed: bool = False) -> Window:
+def fit(
+    messages: Sequence[Message], limit: int, *, trimmed: bool = False, front: str | None = None
+) -> Window:
     """The newest part of a valid conversation that stays within `limit` tokens.
 
     Cuts fall before user messages; inside a round that is too long by itself they fall before
     replies, and the round's user message stays in front. What is too long even so has the middle
-    of its longest texts left out. `trimmed` says that older messages were left out before these.
+    of its longest texts left out. `trimmed` says that older messages were left out before these;
+    `front` is what is told of them.
     """
     sizes = [estimate(message) for message in messages]
+    ahead = estimate_text(front) if front else 0
     total = sum(sizes)
-    room = limit - estimate_text(load("trimmed"))
+    room = max(limit - ahead - estimate_text(load("trimmed")), 1)
     kept, dropped = messages, 0
     if total > room:
         replay = _Replay(messages, sizes, room)
         kept, dropped = replay.kept(), replay.start
-    if kept and (dropped or trimmed):
-        kept = _noted(kept)
-    return Window(kept, dropped, total, total if kept is messages else sum(map(estimate, kept)))
+    notes = [front] if front else []
+    if dropped or trimmed:
+        notes.append(load("trimmed"))
+    if kept and notes:
+        kept = _noted(kept, notes)
+    tokens = total if kept is messages else sum(map(estimate, kept))
+    return Window(kept, dropped, total + ahead, tokens, total > room)
 
 
 class _Cut(NamedTuple):
@@ -145,7 +157,7 @@ class _Replay:
         indices = self._indices(index)
         texts = {one: _text_tokens(self._sent[one]) for one in indices}
         fixed = self._total - sum(texts.values())
-        cap = _level(texts.values(), self._goal - fixed)
+        cap = level(texts.values(), self._goal - fixed)
         for one, tokens in texts.items():
             if tokens > cap:
                 self._sent[one] = _shortened(self._messages[one], cap)
@@ -153,7 +165,7 @@ class _Replay:
         self._total = sum(self._sizes[one] for one in indices)
 
 
-def _level(sizes: Iterable[int], room: int) -> int:
+def level(sizes: Iterable[int], room: int) -> int:
     """The highest cap under which the sizes, each cut down to it, add up to `room` at most."""
     ordered = sorted(sizes)
     for count, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
@@ -163,10 +175,10 @@ def _level(sizes: Iterable[int], room: int) -> int:
     return ordered[-1] if ordered else 0
 
 
-def _noted(messages: Sequence[Message]) -> list[Message]:
-    """The same with a word about what is missing, in front of the first user message."""
+def _noted(messages: Sequence[Message], notes: Sequence[str]) -> list[Message]:
+    """The same with words about what is missing, in front of the first user message."""
     first, *rest = messages
-    return [replace(first, content=(Context(load("trimmed")), *first.content)), *rest]
+    return [replace(first, content=(*map(Context, notes), *first.content)), *rest]
 
 
 def _texts(message: Message) -> list[Text]:
@@ -181,13 +193,13 @@ def _shortened(message: Message, limit: int) -> Message:
     """The message with the middle of each long text left out."""
     share = limit // max(len(_texts(message)), 1)
     parts: list[Part] = [
-        Text(_middle_out(part.text, share)) if isinstance(part, Text) else part
+        Text(middle_out(part.text, share)) if isinstance(part, Text) else part
         for part in message.content
     ]
     return replace(message, content=tuple(parts))
 
 
-def _middle_out(text: str, limit: int) -> str:
+def middle_out(text: str, limit: int) -> str:
     """Beginning and end of the text, within `limit` tokens if that is more than the mark takes."""
     size = estimate_text(text)
     if size <= limit:

@@ -66,6 +66,12 @@ class Exposure:
                 offers = _OFFER.findall(message.text)
                 self._addresses.update(offer.rstrip(_OFFER_TAIL) for offer in offers)
 
+    def recall(self, said: str, taint: frozenset[Taint]) -> None:
+        """What is kept of messages that have left: the person's first words, and what all of it
+        brought in."""
+        self.taint |= taint
+        self._said.append(said)
+
     def is_quoted(self, text: str) -> bool:
         """Whether `text` may leave as it is: the person wrote it, or it is an address that
         strangers offered and choosing it tells them little."""

@@ -9,8 +9,11 @@ from typing import Any
 
 from agent import events
 from agent.agent import Agent
+from agent.errors import Rejected
 from agent.history import History
 from agent.progress import NoProgress, Progress, Stop
+from agent.prompts import load
+from agent.providers.base import ModelRequest
 from agent.providers.scripted import Scripted, Step
 from agent.security.engine import DefaultPolicy
 from agent.security.taint import NOTHING
@@ -75,6 +78,16 @@ class Hanging:
         return ToolResult("never")
 
 
+class WithoutSummaries(Scripted):
+    """Scripted, but for summaries: it cannot tell any."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
+        if request.system == load("summarise"):
+            raise Rejected("no summaries here")
+        async for event in super().stream(request):
+            yield event
+
+
 def answers(name: str, text: str = "fine", effect: Effect = "read") -> Handmade:
     """A tool that always gives the same result."""
 
@@ -99,9 +112,10 @@ def scripted(
     history: History | None = None,
     permissions: Permissions = FREE,
     settings: AgentSettings | None = None,
+    summaries: bool = False,
 ) -> tuple[Agent, Scripted]:
-    """An agent with a scripted model, and the model."""
-    model = Scripted(replies)
+    """An agent with a scripted model, and the model; the script has `summaries`, or they fail."""
+    model = Scripted(replies) if summaries else WithoutSummaries(replies)
     return (
         Agent(
             model,

@@ -1,0 +1,47 @@
+"""Old results of tools become a line."""
+
+from hypothesis import given
+
+from agent.context.budget import estimate
+from agent.context.pruning import SHORT_CHARS, prune, pruned
+from agent.history import is_valid
+from agent.types import Image, Message, Text, assistant, user
+from tests.agent.strategies import rounds
+
+
+def result(text: str, call_id: str = "c") -> Message:
+    return Message("tool", (Text(text),), (), call_id, True, frozenset({"untrusted"}))
+
+
+def test_a_long_result_becomes_a_line_and_stays_as_tainted_as_it_was() -> None:
+    line = pruned(result("x" * 5000))
+    assert "5,000 characters" in line.text
+    assert len(line.text) < 200
+    assert (line.tool_call_id, line.is_error, line.taint) == ("c", True, frozenset({"untrusted"}))
+
+
+def test_the_line_says_where_the_whole_is() -> None:
+    text = "x" * 5000 + "\n… (9 bytes left out; whole text in /w/.kore/spill/1.txt)\n"
+    assert "/w/.kore/spill/1.txt" in pruned(result(text)).text
+
+
+def test_short_results_and_all_that_people_and_models_said_stay() -> None:
+    for message in (result("x" * SHORT_CHARS), user("y" * 9000), assistant("z" * 9000)):
+        assert pruned(message) is message
+
+
+def test_a_picture_in_a_result_goes() -> None:
+    shown = Message("tool", (Text("see"), Image("image/png", b"x" * 999)), (), "c")
+    assert pruned(shown).content != shown.content
+    assert all(isinstance(part, Text) for part in pruned(shown).content)
+
+
+@given(rounds())
+def test_pruning_keeps_a_conversation_valid_is_stable_and_never_makes_it_longer(
+    messages: list[Message],
+) -> None:
+    once = prune(messages, len(messages) // 2)
+    assert is_valid(once)
+    assert prune(once, len(messages) // 2) == once
+    assert once[len(messages) // 2 :] == messages[len(messages) // 2 :]
+    assert sum(map(estimate, once)) <= sum(map(estimate, messages))
