@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test check format constraints bench crash fuzz image-test clean
+.PHONY: help chat test check format constraints schema bench crash fuzz image-test clean
 
 help:
 	@echo "make chat         talk to Kore in this terminal"
@@ -22,6 +22,7 @@ help:
 	@echo "make fuzz         ten minutes of odd input for everything that reads some (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
+	@echo "make schema       write docs/events.schema.json anew from the events"
 	@echo "make clean        remove .venv and all that was built"
 
 # The terminal belongs to Kore alone (job control gives it a process group of its own), so that
@@ -67,6 +68,9 @@ constraints:
 		--python-version 3.11.0 --report "$$work/report.json" -r "$$work/wanted" && \
 	$$python -c "import json, re, sys; print(*sorted(re.sub('[-_.]+', '-', i['metadata']['name']).lower() + '==' + i['metadata']['version'] for i in json.load(open(sys.argv[1]))['install']), sep='\n')" "$$work/report.json" > constraints.txt && \
 	echo "constraints.txt: $$(wc -l < constraints.txt) pinned packages"
+
+schema: $(VENV)/.dev
+	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
 
 clean:
 	rm -rf $(VENV) .fuzz dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
