@@ -80,8 +80,10 @@ class Agent:
         Closing the iterator or cancelling the task stops the turn; the history stays valid.
         Without `session`, the turn is the first and only one of a new session.
         """
+        once = session is None
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
-        asked = user(prompt, moment(datetime.now()))
+        asked = user(prompt, moment(datetime.now(), *self.toolbox.facts(session)))
+        self.toolbox.told(session)
         messages = await self._history.load(session)
         memory = self.workspace.owner_memory
         known = PRIVATE if self.workspace.is_personal(memory) else NOTHING
@@ -101,13 +103,16 @@ class Agent:
                     yield event
         finally:
             await asyncio.shield(self._history.append(session, [asked, *turn.settled()]))
+            if once:
+                await self.toolbox.end(session)
 
     def turn(self, task: Task) -> AsyncGenerator[Event]:
         """The events of a turn whose history and durability are the caller's."""
         return Turn(self, task).events()
 
     async def aclose(self) -> None:
-        """Close the connections to the models."""
+        """End what the tools left running, and close the connections to the models."""
+        await self.toolbox.aclose()
         await self.models.aclose()
 
 

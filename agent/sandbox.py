@@ -1,7 +1,7 @@
 """The port to a sandbox: what a command is given, and how it is then started."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -37,7 +37,8 @@ class Job:
     `workspace` is all that it may change, except some existing files and folders in there:
     `closed` are those that it must not see, so that a sandbox that cannot hide them refuses;
     `masked` are hidden and `frozen` made read-only where a sandbox can. Without a `way_out` it
-    reaches nobody.
+    reaches nobody. `stdin` is the descriptor that it reads from, which stays the caller's; without
+    one there is nothing to read.
     """
 
     command: str
@@ -47,6 +48,7 @@ class Job:
     masked: tuple[Path, ...] = ()
     frozen: tuple[Path, ...] = ()
     way_out: WayOut | None = None
+    stdin: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Spawn:
 
     Its standard input is a pipe whose other end only Kore holds: at that pipe's end everything
     that was started has to die. A `supervised` one sees to that alone and wants a moment for it;
-    of any other the group is killed.
+    of any other the group is killed. What is `lent` to it is closed once it has started.
     """
 
     argv: tuple[str, ...]
@@ -63,6 +65,7 @@ class Spawn:
     cwd: Path
     pass_fds: tuple[int, ...] = ()
     supervised: bool = False
+    lent: ExitStack | None = None
 
 
 class Sandbox(Protocol):

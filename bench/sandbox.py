@@ -11,7 +11,7 @@ from agent.errors import ConfigError
 from agent.sandbox import Job, Sandbox
 from agent.security.sandbox.choice import ORDER, Wishes, choose
 from agent.security.sandbox.none import Unconfined
-from agent.tools.process import run
+from agent.tools.group import run
 from bench.figure import Figure, sampled
 from bench.process import environ, wall_ms
 

@@ -49,7 +49,9 @@ class Role:
     grants: Grants = field(default_factory=Grants)
 
     def rule(self, tool: str) -> ToolRule | None:
-        return self.tools.get(tool) or self.tools.get(ANY)
+        """What holds for a tool: `process` goes on with what `exec` began."""
+        own = self.tools.get(tool) or (self.tools.get("exec") if tool == "process" else None)
+        return own or self.tools.get(ANY)
 
     def with_grants(self, grants: Grants) -> "Role":
         return replace(self, grants=grants)

@@ -1,6 +1,6 @@
 """The port to a tool, and what a tool is told about its call."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -91,6 +91,34 @@ class Brings(Protocol):
 
     @property
     def brings(self) -> frozenset[Taint]: ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """Optional ability of a tool: let go of all that it holds; nothing is called afterwards."""
+
+    async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Ends(Protocol):
+    """Optional ability of a tool: let go of what belongs to a session that has ended."""
+
+    async def end(self, session: str) -> None: ...
+
+
+@runtime_checkable
+class Lingers(Protocol):
+    """Optional ability of a tool: it has work that goes on between turns.
+
+    `facts` are short words for the model at the beginning of a session's next turn (any thread may
+    ask); `told` says that such a turn has begun. `lingering` is what that work may bring into any
+    file of a workspace, as long as it goes on.
+    """
+
+    def facts(self, session: str) -> Sequence[str]: ...
+    def told(self, session: str) -> None: ...
+    def lingering(self, workspace: Path) -> frozenset[Taint]: ...
 
 
 @runtime_checkable

@@ -1,138 +1,110 @@
-"""One shell command as a process group that ends with its call, and with Kore."""
+"""`process`: looks after what `exec` runs in the background."""
 
-import asyncio
-import os
-import signal
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from io import FileIO
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from agent.sandbox import Spawn
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.taint import PRIVATE
+from agent.settings import ToolSettings
+from agent.tools.arguments import parameters
+from agent.tools.background import Background, report
+from agent.tools.base import CallContext, Plan
+from agent.tools.processes import Processes
+from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-DRAIN_S = 0.3
-CHUNK_BYTES = 65_536
-# What a supervisor has to end what it started, before it is killed itself.
-SUPERVISED_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """How a command ended; `code` is negative for a signal, None when its time was over."""
-
-    code: int | None
+MAX_WAIT_S = 300.0
+# Long enough for most programs to answer what they have read.
+_ANSWER_S = 1.0
+_LAST = "\x04"
+_ACTIONS = ("list", "output", "input", "kill")
 
 
-async def run(spawn: Spawn, timeout_s: float, on_output: Callable[[bytes], None]) -> Exit:
-    """Run what a sandbox prepared; both output streams reach `on_output` in order.
+class Process:
+    """Lists, reads, writes to and kills the background processes of a conversation.
 
-    Returns when the command itself has ended: what it left in the background is killed, and a
-    process that escaped but holds the pipe is not waited for. The same happens at the time-out
-    and when the caller is cancelled. Raises OSError when the command cannot be started.
+    Nothing of it happens twice: a crash that could repeat a call has ended the processes.
     """
-    alive_r, alive_w = os.pipe()
-    out_r, out_w = os.pipe()
-    with ExitStack() as kept:
-        kept.callback(os.close, out_r)
-        alive = kept.enter_context(os.fdopen(alive_w, "wb", buffering=0))
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *spawn.argv,
-                stdin=alive_r, stdout=out_w, stderr=out_w,
-                cwd=spawn.cwd, env=spawn.env, pass_fds=spawn.pass_fds, start_new_session=True,
-            )  # fmt: skip
-        finally:
-            os.close(alive_r)
-            os.close(out_w)
-        child = _Child(process, alive, spawn.supervised)
-        try:
-            return await _attend(child, out_r, timeout_s, on_output)
-        finally:
-            child.end()
-            await child.reaped()
+
+    name: ClassVar[str] = "process"
+    effect: ClassVar[Effect] = "idempotent"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(
+        action="string", id="integer?", text="string?", wait_s="number?"
+    )
+
+    def __init__(self, settings: ToolSettings, processes: Processes) -> None:
+        self._limit_bytes = settings.output_limit_bytes
+        self._processes = processes
+
+    @property
+    def description(self) -> str:
+        return load("tools/process")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Input is judged as the whole command that reads it: a shell would run it."""
+        if args["action"] not in _ACTIONS:
+            found = args["action"]
+            raise ToolError(f"process: action is one of {', '.join(_ACTIONS)}, found {found!r}.")
+        if args["action"] != "input":
+            return Plan()
+        process, text = self._one(args, call), _text(args)
+        origin = process.origin
+        command = _feeding(origin.command, text)
+        return Plan(command=command, folder=origin.folder, hosts=origin.hosts)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        action = args["action"]
+        if action == "list":
+            return self._list(call)
+        process = self._one(args, call)
+        wait_s = _wait(args)
+        if action == "input":
+            text = _text(args)
+            data = text.removesuffix(_LAST).encode("utf-8", "replace")
+            heard = "untrusted" in call.taint
+            await process.write(data, heard=heard, last=text.endswith(_LAST))
+            wait_s = max(wait_s, _ANSWER_S)
+        elif action == "kill":
+            await self._processes.kill(process)
+        return await report(process, call, self._limit_bytes, wait_s)
+
+    def _list(self, call: CallContext) -> ToolResult:
+        found = self._processes.of(call.session)
+        lines = [
+            f"{each.number}: {each.title} [{each.state}, {each.unread_bytes:,} new bytes]"
+            for each in found
+        ]
+        return ToolResult("\n".join(lines) or "There are no background processes here.")
+
+    def _one(self, args: Mapping[str, Any], call: CallContext) -> Background:
+        found = self._processes.of(call.session)
+        number = args.get("id")
+        if number is None and len(found) == 1:
+            return found[0]
+        if number is None:
+            raise ToolError(f"process {args['action']} needs the argument 'id'.")
+        return self._processes.get(call.session, number)
 
 
-async def _attend(
-    child: "_Child", fd: int, timeout_s: float, on_output: Callable[[bytes], None]
-) -> Exit:
-    reader = _Reader(fd, on_output)
-    try:
-        code: int | None = None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                code = await child.process.wait()
-        if code is None:
-            child.end()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                await reader.wait()
-        return Exit(code)
-    finally:
-        reader.stop()
+def _text(args: Mapping[str, Any]) -> str:
+    text = args.get("text")
+    if not isinstance(text, str) or not text:
+        raise ToolError("process input needs the argument 'text'.")
+    return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Child:
-    """What was started, and the pipe that tells it that Kore lives."""
-
-    process: asyncio.subprocess.Process
-    alive: FileIO
-    supervised: bool
-
-    def end(self) -> None:
-        """Let it die with all that it started."""
-        self.alive.close()
-        if not self.supervised:
-            self._kill()
-
-    async def reaped(self) -> None:
-        """Wait for its end, also while the caller is being cancelled."""
-        ended = asyncio.ensure_future(self._wait())
-        try:
-            await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            await ended
-            raise
-
-    async def _wait(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SUPERVISED_S):
-                await self.process.wait()
-        self._kill()
-        await self.process.wait()
-
-    def _kill(self) -> None:
-        # The group exists as long as its watcher does, so that its number is not somebody else's.
-        if self.supervised and self.process.returncode is not None:
-            return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+def _wait(args: Mapping[str, Any]) -> float:
+    wait_s = float(args.get("wait_s") or 0)
+    if math.isnan(wait_s) or wait_s < 0:
+        raise ToolError(f"wait_s must be a number of seconds, found {wait_s}.")
+    return min(wait_s, MAX_WAIT_S)
 
 
-class _Reader:
-    """Hands over what a pipe brings, as it comes; `wait` returns at its end."""
-
-    def __init__(self, fd: int, on_output: Callable[[bytes], None]) -> None:
-        self._fd = fd
-        self._on_output = on_output
-        self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
-        os.set_blocking(fd, False)
-        self._loop.add_reader(fd, self._read)
-
-    async def wait(self) -> None:
-        await self._end.wait()
-
-    def stop(self) -> None:
-        self._loop.remove_reader(self._fd)
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._fd, CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        if data:
-            self._on_output(data)
-        else:
-            self.stop()
-            self._end.set()
+def _feeding(command: str, text: str) -> str:
+    """A shell line that gives a command this text to read."""
+    end = "INPUT"
+    while end in text:
+        end += "_"
+    return f"{{ {command}\n}} <<'{end}'\n{text.removesuffix(_LAST)}\n{end}"

@@ -102,8 +102,11 @@ class Runner:
                 plan = await self._within(tool, tool.plan(args, context))
             await self._permit(tool, args, plan, context)
             await on_start()
+            # Before as well as after: what works there may end meanwhile.
+            brings |= self._toolbox.lingering(context.workspace)
             result = _checked(tool, await self._within(tool, tool.run(args, context)))
-            return replace(result, taint=result.taint | brings)
+            lingering = self._toolbox.lingering(context.workspace)
+            return replace(result, taint=result.taint | brings | lingering)
         except ToolError as exc:
             quoted = UNTRUSTED if exc.untrusted else NOTHING
             return ToolResult(str(exc), is_error=True, taint=brings | quoted)

@@ -2,13 +2,16 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from agent.errors import ToolError
 from agent.providers.base import ToolSpec
+from agent.security.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.arguments import Arguments
-from agent.tools.base import Tool
+from agent.tools.base import Closes, Ends, Lingers, Tool
+from agent.types import Taint
 
 # What models that were trained with other tools write. Case, "_" and "-" do not matter.
 NAMES = {
@@ -36,6 +39,7 @@ NAMES = {
     "ripgrep": "grep",
     "rg": "grep",
     "searchfiles": "grep",
+    "processes": "process",
     "fetch": "web_fetch",
     "todowrite": "todo",
     "updateplan": "todo",
@@ -71,7 +75,13 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "-B": "context",
         "max_results": "head_limit",
     },
-    "exec": {"cmd": "command", "timeout": "timeout_s", "cwd": "workdir"},
+    "exec": {
+        "cmd": "command",
+        "timeout": "timeout_s",
+        "cwd": "workdir",
+        "run_in_background": "background",
+    },
+    "process": {"input": "text", "data": "text", "process_id": "id", "timeout_s": "wait_s"},
     "web_search": {"q": "query", "max_results": "count", "num_results": "count"},
     "web_fetch": {"uri": "url", "link": "url"},
     "todo": {"todos": "items", "plan": "items"},
@@ -103,6 +113,34 @@ class Toolbox:
                 for tool in self._tools.values()
             )
         return self._specs
+
+    def facts(self, session: str) -> list[str]:
+        """What the model should know of work that goes on, as a turn of this session begins."""
+        lingering = [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
+        return [fact for tool in lingering for fact in tool.facts(session)]
+
+    def told(self, session: str) -> None:
+        """A turn has begun, and knows the facts."""
+        for tool in self._tools.values():
+            if isinstance(tool, Lingers):
+                tool.told(session)
+
+    def lingering(self, workspace: Path) -> frozenset[Taint]:
+        """What work that goes on may bring into any file of a workspace."""
+        lingering = (tool for tool in self._tools.values() if isinstance(tool, Lingers))
+        return NOTHING.union(*(tool.lingering(workspace) for tool in lingering))
+
+    async def end(self, session: str) -> None:
+        """Let go of what belongs to a session."""
+        for tool in self._tools.values():
+            if isinstance(tool, Ends):
+                await tool.end(session)
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        for tool in self._tools.values():
+            if isinstance(tool, Closes):
+                await tool.aclose()
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name or alias, or None."""
@@ -137,10 +175,13 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
     from agent.tools.glob import GlobFiles
     from agent.tools.grep import Grep
     from agent.tools.memory import Remember
+    from agent.tools.process import Process
+    from agent.tools.processes import Processes
     from agent.tools.search import WebSearch
     from agent.tools.shell import Exec
     from agent.tools.todo import Todo
 
+    processes = Processes()
     return [
         ReadFile(settings),
         WriteFile(settings),
@@ -149,7 +190,8 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
         ListDir(settings),
         GlobFiles(settings),
         Grep(settings),
-        Exec(settings),
+        Exec(settings, processes=processes),
+        Process(settings, processes),
         WebSearch(settings),
         WebFetch(settings),
         Remember(settings),

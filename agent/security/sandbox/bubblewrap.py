@@ -52,8 +52,8 @@ class Bubblewrap:
         workspace = Path(os.path.realpath(job.workspace))
         if workspace == Path("/"):
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
-        with ExitStack() as stack:
-            setup = _Setup(stack, [*_NAMESPACES])
+        with ExitStack() as stack, ExitStack() as lent:
+            setup = _Setup(lent, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.words.append("--disable-userns")
             setup.words += ["--seccomp", str(setup.given(program(NAMESPACED)))]
@@ -72,7 +72,10 @@ class Bubblewrap:
                 setup.words += ["--setenv", name, value]
             group = self._group(stack)
             argv = [self.program, *setup.words, "--", "/bin/sh", "-c", self._limited(), "sh"]
-            yield Spawn(watched([*argv, *start], moved_to=group), {}, Path("/"), tuple(setup.fds))
+            if job.stdin is not None:
+                setup.fds.append(job.stdin)
+            words = watched([*argv, *start], group, job.stdin)
+            yield Spawn(words, {}, Path("/"), tuple(setup.fds), lent=lent)
 
     def _inlet(self) -> list[str]:
         """The words of the program that hands a listener out, without its arguments."""

@@ -12,6 +12,7 @@ from agent.errors import ToolError
 from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
 from agent.security.sandbox import view
+from agent.security.sandbox.watch import source
 
 _CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
@@ -44,14 +45,17 @@ class Container:
         name = f"kore-exec-{secrets.token_hex(6)}"
         env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
         # A container outlives its client: when the pipe ends, it is killed by its name.
-        attended = ("/bin/sh", "-c", load("sandbox/attended"), "sh", self.program, name)
-        yield Spawn((*attended, *self.words(job, name)), env, Path("/"), supervised=True)
+        script = load("sandbox/attended")
+        attended = ("/bin/sh", "-c", script, "sh", self.program, name, source(job.stdin))
+        given = () if job.stdin is None else (job.stdin,)
+        yield Spawn((*attended, *self.words(job, name)), env, Path("/"), given, supervised=True)
 
     def words(self, job: Job, name: str) -> list[str]:
         """What the program is told, without its name."""
         workspace = os.path.realpath(job.workspace)
         words = [
             "run", "--rm", "--init", "--pull", "never", "--name", name,
+            *([] if job.stdin is None else ["-i"]),
             "--network", "none", "--read-only", "--cap-drop", "ALL",
             "--security-opt", "no-new-privileges", "--user", f"{os.geteuid()}:{os.getegid()}",
             "--pids-limit", str(self.limits.processes), "--memory", str(self.limits.memory_bytes),

@@ -87,7 +87,8 @@ class Landlock:
                     file.write(marshal.dumps(self._plan(job, private)))
                 root = str(Path(__file__).parents[3])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
-                yield Spawn(argv, {}, Path("/"), (reader,), supervised=True)
+                given = (reader,) if job.stdin is None else (reader, job.stdin)
+                yield Spawn(argv, {}, Path("/"), given, supervised=True)
             finally:
                 os.close(reader)
         finally:
@@ -104,6 +105,7 @@ class Landlock:
         return {
             "command": job.command,
             "folder": str(job.folder),
+            "stdin": job.stdin,
             "environment": {**env, "TMPDIR": private},
             "writable": [workspace, private],
             "proxy": proxy,

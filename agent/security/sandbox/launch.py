@@ -66,8 +66,8 @@ def main() -> None:
 
 def _become(plan: Mapping[str, Any], to_parent: Any) -> None:
     os.setsid()
-    null = os.open("/dev/null", os.O_RDONLY)
-    os.dup2(null, 0)
+    given = plan["stdin"]
+    os.dup2(os.open("/dev/null", os.O_RDONLY) if given is None else given, 0)
     os.chdir(plan["folder"])
     for name, value in plan["limits"]:
         _limit(getattr(resource, name), value)

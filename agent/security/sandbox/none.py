@@ -28,7 +28,9 @@ class Unconfined:
             if name in _PASSED or name.startswith("LC_")
         }
         env.setdefault("PATH", os.defpath)
-        yield Spawn(watched(["/bin/sh", "-c", job.command]), env, job.folder)
+        words = watched(["/bin/sh", "-c", job.command], stdin=job.stdin)
+        given = () if job.stdin is None else (job.stdin,)
+        yield Spawn(words, env, job.folder, given)
 
 
 @dataclass(frozen=True, slots=True)

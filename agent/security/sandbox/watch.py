@@ -6,18 +6,29 @@ from pathlib import Path
 # Standard input is a pipe whose other end only Kore holds. A watcher in the command's group waits
 # for its end: when Kore dies, by whatever signal, the watcher kills the group. PR_SET_PDEATHSIG
 # would reach the program alone and not what it started, and it fires when the thread that forked
-# ends, not the process. The program itself replaces this shell and reads from /dev/null.
-_WATCH = 'exec 3<&0 </dev/null; (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & exec 3<&-; exec "$@"'
+# ends, not the process. The program itself replaces this shell and reads from what it was given.
+_WATCH = 'exec 3<&0 <%s; (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & exec 3<&-; exec "$@"'
 
 
-def watched(argv: Sequence[str], moved_to: Path | None = None) -> tuple[str, ...]:
-    """The words that run `argv` with a watcher; first moved to a control group, if one is given."""
+def source(stdin: int | None) -> str:
+    """The file that a command reads from; a descriptor of two digits has no other name in sh."""
+    return "/dev/null" if stdin is None else f"/dev/fd/{stdin}"
+
+
+def watched(
+    argv: Sequence[str], moved_to: Path | None = None, stdin: int | None = None
+) -> tuple[str, ...]:
+    """The words that run `argv` with a watcher; first moved to a control group, if one is given.
+
+    `stdin` is the descriptor that it reads from.
+    """
+    watch = _WATCH % source(stdin)
     if moved_to is None:
-        return ("/bin/sh", "-c", _WATCH, "sh", *argv)
+        return ("/bin/sh", "-c", watch, "sh", *argv)
     return (
         "/bin/sh",
         "-c",
-        f'echo $$ >"$1" || exit 126; shift; {_WATCH}',
+        f'echo $$ >"$1" || exit 126; shift; {watch}',
         "sh",
         str(moved_to),
         *argv,

@@ -99,7 +99,8 @@ async def test_timeout_kills_the_whole_group_and_keeps_what_was_said(
     pid = await pid_in(workspace / "pid")
     result = await task
     assert result.is_error
-    assert result.for_model == "before\n[stopped: it took longer than 0.7 s]"
+    ended = "before\n[stopped: it took longer than 0.7 s. With background: true a command runs on"
+    assert result.for_model == f"{ended} beside the conversation.]"
     await gone(pid)
 
 

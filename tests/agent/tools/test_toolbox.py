@@ -31,7 +31,7 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> Non
     names = [spec.name for spec in toolbox.specs()]
     assert names == [
         "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
-        "web_search",        "web_fetch", "remember", "todo", "ask_user",
+        "process", "web_search", "web_fetch", "remember", "todo", "ask_user",
     ]  # fmt: skip
     assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
 
@@ -45,7 +45,7 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
     assert effects == {
         "read_file": "read", "write_file": "idempotent", "edit_file": "unsafe",
         "append_file": "unsafe", "list_dir": "read", "glob": "read", "grep": "read",
-        "exec": "unsafe", "web_search": "read",
+        "exec": "unsafe", "process": "idempotent", "web_search": "read",
         "web_fetch": "read", "remember": "idempotent", "todo": "read", "ask_user": "read",
     }  # fmt: skip
 
@@ -93,6 +93,8 @@ def test_unknown_name_gets_a_suggestion(toolbox: Toolbox) -> None:
         ("read_file", {"path": "a", "file_path": "b"}, {"path": "a"}),
         ("exec", {"cmd": "ls", "timeout": 5, "description": "List"},
          {"command": "ls", "timeout_s": 5}),
+        ("exec", {"command": "ls", "run_in_background": True},
+         {"command": "ls", "background": True}),
         ("edit_file", {"file_path": "a", "edits": [{"old_string": "a", "new_string": "b"}]},
          {"path": "a", "edits": [{"old_string": "a", "new_string": "b"}]}),
         ("list_dir", {}, {}),

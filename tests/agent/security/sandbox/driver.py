@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.sandbox import Job, Limits, Sandbox
-from agent.tools.process import run
+from agent.tools.group import run
 
 BATCH = 20
 AT_ONCE = 3

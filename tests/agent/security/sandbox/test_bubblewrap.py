@@ -167,7 +167,7 @@ import asyncio, shutil, sys
 from pathlib import Path
 from agent.sandbox import Job
 from agent.security.sandbox.bubblewrap import Bubblewrap
-from agent.tools.process import run
+from agent.tools.group import run
 box, folder = Bubblewrap(shutil.which("bwrap"), frozenset()), Path(sys.argv[1])
 async def main():
     with box.prepare(Job("setsid sleep 7716 & touch began; sleep 7716", folder, folder)) as spawn:

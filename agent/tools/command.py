@@ -1,0 +1,160 @@
+"""A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ToolError
+from agent.prompts import fill
+from agent.sandbox import Job
+from agent.security.marks import is_marked, mark, mark_changed
+from agent.security.sandbox.none import Unconfined
+from agent.security.taint import NOTHING, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.cover import cover
+from agent.tools.group import Exit, run
+from agent.types import Taint
+
+if TYPE_CHECKING:
+    from agent.security.proxy import Proxy
+
+_REFUSALS_SHOWN = 3
+# File systems keep the time less exactly than the clock tells it.
+_CLOCK_S = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A shell command, the real folder where it runs, and the call that wants it.
+
+    One in the background reaches no host, and reads what is written to `stdin`.
+    """
+
+    command: str
+    folder: Path
+    call: CallContext
+    background: bool = False
+    stdin: int | None = None
+
+    def heard(self) -> bool:
+        """Whether it may know strangers' words: from the model, or from a file."""
+        return "untrusted" in self.call.taint or is_marked(self.call.workspace)
+
+    def only_looks(self) -> bool:
+        from agent.security.commands import classify
+        from agent.security.shell import parse
+
+        return classify(parse(self.command), self.folder, self.call.workspace.resolve()) == "reads"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended; `reached` says that it got through to a host, `refused` to which it did
+    not, one line for each, a few at most."""
+
+    exit: Exit
+    reached: bool
+    refused: str
+
+
+class Commands:
+    """Runs commands as the settings want it."""
+
+    def __init__(self, settings: ToolSettings, reach: Mapping[str, Any] | None = None) -> None:
+        self._settings = settings
+        self._reach = reach or {}
+        self._sandbox = settings.sandbox or Unconfined()
+
+    @property
+    def confines(self) -> bool:
+        return self._sandbox.confines
+
+    async def run(
+        self, line: Line, timeout_s: float | None, on_output: Callable[[bytes], None]
+    ) -> Ended:
+        """Run it to its end. Raises `ToolError` when it cannot be started."""
+        since, heard = time.time() - _CLOCK_S, line.heard()
+        try:
+            async with self._proxy(line) as proxy:
+                with self._sandbox.prepare(self._job(line, proxy)) as spawn:
+                    end = await run(spawn, timeout_s, on_output)
+        except OSError as exc:
+            reason = (exc.strerror or type(exc).__name__).lower()
+            raise ToolError(f"The command could not be started: {reason}.") from exc
+        finally:
+            if (heard or line.heard()) and not line.only_looks():
+                # It may have written down what was heard, or copied a file that holds it.
+                await asyncio.to_thread(mark_changed, line.call.workspace, since)
+        return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy))
+
+    def hosts(self, line: Line) -> tuple[str, ...]:
+        """Whom it may reach: anybody without a sandbox; in one nobody from the background, and
+        nobody when it only looks at the workspace."""
+        if not self.confines:
+            return ("anywhere",)
+        hosts = self._settings.exec_hosts
+        if not hosts or line.background or line.only_looks():
+            return ()
+        from agent.security.hosts import shared_hosts
+
+        return shared_hosts(hosts, ("*",) if line.call.hosts is None else line.call.hosts)
+
+    def taint(self, line: Line) -> frozenset[Taint]:
+        """Which files a command has read nobody can tell, nor whom it has asked when it could."""
+        if is_marked(line.call.workspace):
+            return UNTRUSTED
+        return NOTHING if self.confines or line.only_looks() else UNTRUSTED
+
+    @asynccontextmanager
+    async def _proxy(self, line: Line) -> AsyncIterator["Proxy | None"]:
+        """The way out of a command in a sandbox, or None when there is to be none."""
+        hosts = self.hosts(line) if self.confines else ()
+        if not hosts:
+            yield None
+            return
+        from agent.security.proxy import Proxy
+        from agent.security.proxy_connection import Grant
+
+        call = line.call
+
+        async def record(where: str, allowed: bool, reason: str) -> None:
+            if allowed:
+                # Which of its files a later command reads nobody can tell.
+                mark(call.workspace, call.workspace)
+            await call.record(allowed, reason, {"host": where})
+
+        since = time.time() - _CLOCK_S
+        async with Proxy.open(Grant(hosts, **self._reach), record) as proxy:
+            try:
+                yield proxy
+            finally:
+                if proxy.usage.reached:
+                    await asyncio.to_thread(mark_changed, call.workspace, since)
+
+    def _job(self, line: Line, proxy: "Proxy | None") -> Job:
+        workspace = line.call.workspace.resolve()
+        if self.confines and not line.folder.is_relative_to(workspace):
+            raise ToolError(f"Commands run inside the workspace only: {workspace}.")
+        covered = cover(self._settings, line.call)
+        return Job(
+            line.command,
+            line.folder,
+            workspace,
+            covered.closed,
+            covered.masked,
+            covered.frozen,
+            proxy,
+            line.stdin,
+        )
+
+
+def _refused(proxy: "Proxy | None") -> str:
+    found = list(proxy.usage.refused.items())[:_REFUSALS_SHOWN] if proxy else []
+    return "".join(
+        fill("sandbox/host_refused", where=where, reason=reason) + "\n" for where, reason in found
+    )
