@@ -16,6 +16,7 @@ from agent.providers.routing import register_provider
 from agent.security.policy import ApprovalRequest, Approver, Decision, Policy, ToolRequest
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Tool
+from agent.tools.function import tool
 from agent.tools.runner import Permissions
 from agent.types import Message, Result, Text, ToolCall, ToolResult, Usage
 from agent.version import VERSION as __version__
@@ -53,4 +54,5 @@ __all__ = [
     "register_provider",
     "run",
     "stream",
+    "tool",
 ]

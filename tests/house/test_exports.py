@@ -39,6 +39,7 @@ EXPORTS = [
     "register_provider",
     "run",
     "stream",
+    "tool",
 ]
 HEAVY = ("aiohttp", "openai", "pydantic", "sqlite3", "telegram", "lxml", "fastjsonschema", "rich")
 
