@@ -14,6 +14,8 @@ from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.output import Output, spill_folder
 from agent.tools.page import decoded, to_markdown
+from agent.tools.pdf import LIMIT_BYTES as PDF_LIMIT_BYTES
+from agent.tools.pdf import pdf_text
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 from agent.version import VERSION
 
@@ -29,7 +31,12 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 TEXTUAL = frozenset(
     {"application/json", "application/xml", "application/javascript", "application/x-ndjson"}
+    | {"application/csv", "application/yaml", "application/x-yaml", "application/toml"}
 )
+PDF = "application/pdf"
+# What servers call a file that they do not know.
+UNKNOWN = frozenset({"application/octet-stream", "binary/octet-stream", "application/x-pdf"})
+PDF_BEGINS = b"%PDF-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,8 @@ class _Page:
 
 
 class WebFetch:
-    """Gets a URL; HTML becomes markdown, other text stays as it is, the rest is refused.
+    """Gets a URL; HTML becomes markdown, a PDF its text, other text stays as it is, the rest is
+    refused.
 
     Only public addresses are reached (`agent.security.urls`). `allow` is for tests alone.
     """
@@ -75,7 +83,7 @@ class WebFetch:
         try:
             async with asyncio.timeout(self._deadline_s):
                 page = await self._page(url)
-                text = await asyncio.to_thread(_text, page)
+            text = await _text(page)
         except TimeoutError as exc:
             raise ToolError(f"{url} did not answer within {self._deadline_s:g} s.") from exc
         except (ClientError, OSError, ValueError) as exc:
@@ -136,22 +144,45 @@ async def _received(response: "ClientResponse", target: Target) -> _Page:
         raise ToolError(f"{url} answered {response.status} {response.reason or ''}".rstrip() + ".")
     kind = response.content_type
     if not (
-        kind.startswith("text/") or kind in MARKUP | TEXTUAL or kind.endswith(("+json", "+xml"))
+        kind.startswith("text/")
+        or kind in MARKUP | TEXTUAL | UNKNOWN | {PDF}
+        or kind.endswith(("+json", "+xml"))
     ):
-        raise ToolError(f"{url} is {kind}; only web pages, text and JSON can be read.")
+        raise ToolError(_unreadable(url, kind))
+    limit = PDF_LIMIT_BYTES if kind in UNKNOWN | {PDF} else BODY_LIMIT_BYTES
     data = bytearray()
     async for chunk in response.content.iter_any():
         data += chunk
-        if len(data) > BODY_LIMIT_BYTES:
+        if kind in UNKNOWN and len(data) >= len(PDF_BEGINS):
+            if not data.startswith(PDF_BEGINS):
+                raise ToolError(_unreadable(url, kind))
+            kind = PDF
+        if len(data) > limit:
             break
-    cut = len(data) > BODY_LIMIT_BYTES
-    return _Page(url, kind, response.charset, bytes(data[:BODY_LIMIT_BYTES]), cut)
+    cut = len(data) > limit
+    if cut and kind == PDF:
+        raise ToolError(f"{url} is a PDF of more than {limit:,} bytes, which is not read.")
+    return _Page(url, kind, response.charset, bytes(data[:limit]), cut)
 
 
-def _text(page: _Page) -> str:
+def _unreadable(url: str, kind: str) -> str:
+    return f"{url} is {kind}; only web pages, text, JSON and PDF can be read."
+
+
+async def _text(page: _Page) -> str:
+    if page.kind in UNKNOWN | {PDF}:
+        return await pdf_text(page.data)
     markup = page.kind in MARKUP
-    text = decoded(page.data, page.charset, markup=markup)
-    return to_markdown(text) if markup else text
+
+    def work() -> str:
+        text = decoded(page.data, page.charset, markup=markup)
+        return to_markdown(text) if markup else text
+
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            return await asyncio.to_thread(work)
+    except TimeoutError as exc:
+        raise ToolError(f"{page.url} takes too long to read.") from exc
 
 
 def _location(where: str) -> Any:

@@ -8,6 +8,19 @@ from typing import Any
 MARKUP_LIMIT_BYTES = 2_000_000
 DROPPED = ("script", "style", "noscript", "template", "svg", "nav", "form", "iframe", "canvas")
 FRAME = ("header", "footer", "aside")
+_STYLE: dict[str, Any] = {"heading_style": "ATX", "bs4_options": "lxml", "table_infer_header": True}
+# What pages that name the one are written in (https://encoding.spec.whatwg.org).
+_MEANT = {
+    **dict.fromkeys(
+        ("iso-8859-1", "iso8859-1", "latin-1", "latin1", "ascii", "us-ascii"), "cp1252"
+    ),
+    **dict.fromkeys(("gb2312", "gbk", "gb_2312-80"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "sjis", "x-sjis"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
+    **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
+    **dict.fromkeys(("tis-620", "iso-8859-11"), "cp874"),
+}
+_XML_CHARSET = re.compile(rb"<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]+)")
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]+)", re.I)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 
@@ -39,6 +52,9 @@ def decoded(data: bytes, charset: str | None, *, markup: bool) -> str:
             return data[len(mark) :].decode(name, "replace")
     if charset is None and markup and (said := _META_CHARSET.search(data[:4096])):
         charset = said.group(1).decode("ascii")
+    if charset is None and (said := _XML_CHARSET.match(data.lstrip()[:300])):
+        charset = said.group(1).decode("ascii")
+    charset = charset and _MEANT.get(charset.casefold(), charset)
     for name in filter(None, (charset, "utf-8")):
         if _known(name):
             try:
@@ -81,11 +97,17 @@ def _markdown(element: Any) -> str:
     import lxml.html
     from markdownify import markdownify
 
+    for cell in element.iter("td", "th"):
+        # It would end the cell.
+        for part in cell.iter():
+            part.text = part.text and part.text.replace("|", "\\|")
+            if part is not cell:
+                part.tail = part.tail and part.tail.replace("|", "\\|")
     for picture in list(element.iter("img")):
         # A picture's address is of no use to the model, and addresses inside data: are huge.
         picture.drop_tree()
     html = lxml.html.tostring(element, encoding="unicode")
     try:
-        return str(markdownify(html, heading_style="ATX", bs4_options="lxml"))
+        return str(markdownify(html, **_STYLE))
     except RecursionError:
         return str(element.text_content())

@@ -9,29 +9,27 @@ that one is gone.
 import json
 import os
 import re
-import resource
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from agent.tools.child import limit
 from agent.tools.ignores import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.tools.ignores import NAME, Ignores
 from agent.tools.text import LIMIT_BYTES, searchable
 
-CPU_LIMIT_S = 30
-MEMORY_LIMIT_BYTES = 1_000_000_000
 SKIPPED = ".git"
 # What ripgrep's engine has not; both shall find the same.
 _BEYOND = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>(P]|<[=!])|\\[1-9])")
 
 
-def main(words: list[str]) -> int:
+def main() -> int:
     """The exit code, as ripgrep's: 0 found, 1 nothing, 2 an error that stands on stderr."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    limit()
     out = sys.stdout.buffer
+    words = sys.argv[1:]
     what, root = words[0], Path(words[1])
     if what == "files":
         for path in _files(Path.cwd(), root):

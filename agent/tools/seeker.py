@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from threading import Lock
 from typing import IO, Any, TypeVar
 
 from agent.errors import ToolError
+from agent.tools.child import ENVIRONMENT, program
 from agent.tools.text import LIMIT_BYTES
 
 T = TypeVar("T")
@@ -30,12 +30,6 @@ _ERROR_CHARS = 300
 _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=never",
        "--no-require-git", "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude",
        "--no-ignore-global")  # fmt: skip
-# Kore may run from a folder that is not installed anywhere.
-_HERE = str(Path(__file__).parents[2])
-_SEEK = (
-    "import sys; sys.path.append(sys.argv[1]); from agent.tools.seek import main; "
-    "sys.exit(main(sys.argv[2:]))"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +94,7 @@ class Seeker:
         if self._program is not None:
             argv = [self._program, *_RG, *rg]
         else:
-            argv = [sys.executable, "-I", "-X", "utf8", "-c", _SEEK, _HERE, *own]
+            argv = program("agent.tools.seek", *own)
         with self._lock:
             if self.stopped:
                 return
@@ -155,7 +149,7 @@ def _begun(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             argv,
             cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -10,6 +10,7 @@ from agent.security.urls import Address
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.fetch import BODY_LIMIT_BYTES, WebFetch
+from tests.fakes.pdf import pdf_of
 from tests.fakes.web import Page, WebSite
 
 
@@ -116,6 +117,35 @@ async def test_json_is_passed_and_binaries_are_refused(call: CallContext, site: 
     assert (await fetch(call, f"{site.url}/ld")).endswith("{}")
     with pytest.raises(ToolError, match="image/png"):
         await fetch(call, f"{site.url}/png")
+
+
+async def test_other_text_is_passed_as_it_is(call: CallContext, site: WebSite) -> None:
+    for number, kind in enumerate(
+        ("text/csv", "application/csv", "text/plain", "application/yaml")
+    ):
+        site.put(f"/{number}", Page("a,b\n1,<ü>\n".encode(), kind))
+        assert (await fetch(call, f"{site.url}/{number}")).endswith("\n\na,b\n1,<ü>\n")
+
+
+async def test_a_pdf_becomes_its_text(call: CallContext, site: WebSite) -> None:
+    data = pdf_of(["Grüße", "the end"])
+    for path, kind in {"/a": "application/pdf", "/b": "application/octet-stream"}.items():
+        site.put(path, Page(data, kind))
+        text = await fetch(call, f"{site.url}{path}")
+        assert "[page 1 of 2]\nGrüße" in text
+        assert "the end" in text
+
+
+async def test_what_is_unknown_and_no_pdf_is_refused(call: CallContext, site: WebSite) -> None:
+    site.put("/zip", Page(b"PK\x03\x04 and more", "application/octet-stream"))
+    with pytest.raises(ToolError, match="octet-stream; only web pages"):
+        await fetch(call, f"{site.url}/zip")
+
+
+async def test_a_pdf_that_is_too_long_is_not_read(call: CallContext, site: WebSite) -> None:
+    site.big("/big", 30_000_000, "application/pdf")
+    with pytest.raises(ToolError, match="more than 20,000,000 bytes"):
+        await fetch(call, f"{site.url}/big")
 
 
 async def test_error_status_is_said(call: CallContext, site: WebSite) -> None:

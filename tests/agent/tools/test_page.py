@@ -17,6 +17,14 @@ def test_main_part_is_kept_and_the_rest_is_not() -> None:
         assert word not in text
 
 
+def test_a_table_stays_a_table() -> None:
+    html = """<main><table><tr><td>one</td><td>a|b <b>c|d</b></td></tr>
+    <tr><td colspan="2">both</td></tr></table></main>"""
+    assert to_markdown(html).split("\n") == [
+        "| one | a\\|b **c\\|d** |", "| --- | --- |", "| both | |",
+    ]  # fmt: skip
+
+
 def test_a_teaser_article_is_not_taken_for_the_page() -> None:
     html = f"<body><article>short</article><div>{'long text ' * 50}</div></body>"
     assert "long text" in to_markdown(html)
@@ -52,6 +60,10 @@ def test_odd_markup_is_survived() -> None:
         ("日本".encode("shift_jis"), "Shift_JIS", "日本"),
         (b'<meta charset="shift_jis">' + "日本".encode("shift_jis"), None,
          '<meta charset="shift_jis">日本'),
+        ("€ “x”".encode("cp1252"), "ISO-8859-1", "€ “x”"),
+        ("镕".encode("gb18030"), "gb2312", "镕"),
+        (b"<?xml version='1.0' encoding='iso-8859-2'?>" + "ł".encode("iso-8859-2"), None,
+         "<?xml version='1.0' encoding='iso-8859-2'?>ł"),
         ("é".encode(), "no-such-charset", "é"),
         ("é".encode(), "hex", "é"),
         ("é".encode(), "quopri", "é"),

@@ -1,0 +1,29 @@
+"""Programs of Kore's own that do what could run for hours or take all memory.
+
+Each is a module with a `main` that takes words and returns an exit code. It runs in a fresh Python
+with no environment of a person; it sets its own limits (`limit`), and whoever starts it ends it.
+"""
+
+import resource
+import sys
+from pathlib import Path
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+CPU_LIMIT_S = 30
+MEMORY_LIMIT_BYTES = 1_000_000_000
+
+# Kore may run from a folder that is not installed anywhere.
+_HERE = str(Path(__file__).parents[2])
+_CODE = "import sys; sys.path.append({here!r}); from {module} import main; sys.exit(main())"
+
+
+def program(module: str, *words: str) -> list[str]:
+    """What to run for the `main` of a module; it finds the words in `sys.argv[1:]`."""
+    code = _CODE.format(here=_HERE, module=module)
+    return [sys.executable, "-I", "-X", "utf8", "-c", code, *words]
+
+
+def limit() -> None:
+    """Bind this process; the kernel ends it also when nobody else does any more."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
