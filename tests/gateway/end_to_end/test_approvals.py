@@ -97,20 +97,20 @@ async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
     assert notes(gateway) == "old\n"
 
 
-async def test_a_new_conversation_waits_behind_the_question(gateway: GatewayProcess) -> None:
+async def test_a_new_conversation_withdraws_the_question(gateway: GatewayProcess) -> None:
     seed(gateway)
-    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Changed.")
+    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
     await gateway.api.user_says(OWNER, "change it")
-    (question,) = await asked(gateway)
+    await asked(gateway)
+    await gateway.api.user_says(OWNER, "/status")
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1].startswith("Kore "))
+    assert len(questions(gateway)) == 1
     await gateway.api.user_says(OWNER, "/new")
-    await gateway.until(lambda: "⏸ I wait for an answer" in gateway.api.answers(OWNER)[-1])
-    assert questions(gateway) == [question]
-    await press(gateway, question, "Allow once")
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1].startswith("New conversation"))
     await gateway.idle()
-    changed, begun = gateway.api.answers(OWNER)[-2:]
-    assert changed == "Changed."
-    assert begun.startswith("New conversation")
-    assert notes(gateway) == "new\n"
+    assert gateway.api.answers(OWNER)[-2] == "⏹ Stopped."
+    assert questions(gateway) == []
+    assert notes(gateway) == "old\n"
 
 
 async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
