@@ -17,7 +17,7 @@ from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage
 from gateway.question import Question
-from gateway.service import Opened, SessionInfo, WatchEvent
+from gateway.service import Found, Opened, SessionInfo, WatchEvent
 from gateway.wire import (
     LINE_LIMIT_BYTES,
     PROTOCOL,
@@ -26,6 +26,7 @@ from gateway.wire import (
     decode_object,
     encode_line,
     error_from_json,
+    found_from_json,
     inbound_to_json,
     is_own_user,
     opened_from_json,
@@ -96,6 +97,19 @@ class Client:
 
     async def bind(self, lane: str, session: str | None) -> str:
         return str(await self._call("bind", lane=lane, session=session))
+
+    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+        found = await self._call("search", words=words, limit=limit)
+        return [found_from_json(item) for item in found]
+
+    async def fork(self, session: str) -> str:
+        return str(await self._call("fork", session=session))
+
+    async def rename(self, session: str, name: str) -> str:
+        return str(await self._call("rename", session=session, title=name))
+
+    async def set_status(self, session: str, status: str) -> str:
+        return str(await self._call("set_status", session=session, status=status))
 
     async def status(self) -> Mapping[str, Any]:
         status: Mapping[str, Any] = await self._call("status")

@@ -71,6 +71,10 @@ class ControlServer:
             "open_console": self._open_console,
             "sessions": self._sessions,
             "bind": lambda a: service.bind(a["lane"], a["session"]),
+            "search": self._search,
+            "fork": lambda a: service.fork(a["session"]),
+            "rename": lambda a: service.rename(a["session"], a["title"]),
+            "set_status": self._set_status,
             "status": lambda _: service.status(),
             "replay": lambda a: service.replay(int(a["seq"])),
             "people": lambda _: service.people(),
@@ -182,6 +186,16 @@ class ControlServer:
 
     async def _submit(self, arguments: Arguments) -> None:
         await self._service.submit(inbound_from_json(arguments["message"]))
+
+    async def _search(self, arguments: Arguments) -> list[dict[str, Any]]:
+        found = await self._service.search(arguments["words"], arguments["limit"])
+        return [asdict(one) for one in found]
+
+    async def _set_status(self, arguments: Arguments) -> str:
+        status = arguments["status"]
+        if status not in ("open", "paused", "closed"):
+            raise KoreError(f"no session can be {status!r}")
+        return await self._service.set_status(arguments["session"], status)
 
     async def _open_console(self, arguments: Arguments) -> dict[str, Any]:
         opened = await self._service.open_console(arguments["session"], arguments["fresh"])

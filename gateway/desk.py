@@ -16,14 +16,16 @@ from agent.types import Message
 from agent.version import VERSION
 from gateway.access import CONSOLE
 from gateway.approvals import Approvals, asked_event
+from gateway.archivist import Archivist
 from gateway.bus import MessageBus
 from gateway.caps import Day
 from gateway.delivery import Delivery
 from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
 from gateway.question import Question
-from gateway.service import Opened, SessionInfo, WatchEvent
+from gateway.service import Found, Opened, SessionInfo, WatchEvent
 from gateway.store import grants, inbox, outbox, sessions, spending, turns
+from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
 from gateway.watchers import Watchers
 
@@ -51,6 +53,7 @@ class Desk:
         self._watchers = watchers
         self._approvals = approvals
         self._facts = facts
+        self._archivist = Archivist(database, bus.wake)
         self._reserved: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:
@@ -97,7 +100,23 @@ class Desk:
         return await self._database.run(sessions.load_all, session)
 
     async def bind(self, lane: str, session: str | None) -> str:
-        return await self._database.run(_bind, lane, session)
+        bound = await self._database.run(_bind, lane, session)
+        if session is not None:
+            # Whoever goes on with a paused session resumes it, for all who wait in it.
+            await self._archivist.set_status(bound, "open")
+        return bound
+
+    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+        return await self._archivist.search(words, limit)
+
+    async def fork(self, session: str) -> str:
+        return await self._archivist.fork(session)
+
+    async def rename(self, session: str, name: str) -> str:
+        return await self._archivist.rename(session, name)
+
+    async def set_status(self, session: str, status: Status) -> str:
+        return await self._archivist.set_status(session, status)
 
     async def status(self) -> Mapping[str, Any]:
         waiting = await self._database.run(inbox.waiting_count)

@@ -36,19 +36,38 @@ class Delivered:
 WatchEvent = Event | Delivered
 
 
+SessionState = Literal["idle", "running", "paused", "closed"]
+
+
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session as it is listed; `taint` is what it has taken in, separated by commas."""
+    """A session as it is listed; `taint` is what it has taken in, separated by commas, `parent`
+    the session that it was forked from."""
 
     id: str
     name: str
-    status: Literal["idle", "running"]
+    status: SessionState
     lane: str | None
     principal: str
     messages: int
     created_at: float
     last_active_at: float
     taint: str = ""
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that holds what was searched for. `marks` are stretches of `snippet` that do."""
+
+    session: str
+    name: str
+    principal: str
+    n: int
+    role: str
+    at: float
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +126,27 @@ class Records(Protocol):
         ...
 
 
+class Archive(Protocol):
+    """What is done with whole conversations. All raise `KoreError` for an unknown session, which
+    may be named by an unambiguous prefix."""
+
+    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+        """The newest messages with all these words. Raises `KoreError` for a sealed database."""
+        ...
+
+    async def fork(self, session: str) -> str:
+        """A new session that begins with all of this one; returns its id."""
+        ...
+
+    async def rename(self, session: str, name: str) -> str:
+        """'' gives it its automatic name back; returns a sentence."""
+        ...
+
+    async def set_status(self, session: str, status: Literal["open", "paused", "closed"]) -> str:
+        """Returns a sentence. A session at work cannot be closed."""
+        ...
+
+
 class Upkeep(Protocol):
     """Running the place."""
 
@@ -152,5 +192,5 @@ class Consents(Protocol):
         ...
 
 
-class Service(Talk, Records, Upkeep, Doorkeeping, Consents, Protocol):
+class Service(Talk, Records, Archive, Upkeep, Doorkeeping, Consents, Protocol):
     """All of it."""

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "-r", "--resume", nargs="?", const="", metavar="ID", help="the same, or choose from a list"
     )
+    add("--fork-session", action="store_true", help="go on in a copy; the session stays as it is")
     add("--model", metavar="NAME", help="a name from model_list, or vendor/model")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
+    if args.fork_session and not (args.latest or args.session or args.resume):
+        raise ConfigError("--fork-session needs a session", hint="add -c, -s ID or -r ID")
     text, options = _text(args), _options(args)
     home = home_of(args)
     if home.config.exists():
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             return asyncio.run(_talk(args, options, settings, home))
         session = args.session or args.resume
         order = Order(text, args.output_format, session, args.latest, options)
-        return asyncio.run(_once(order, settings, home))
+        return asyncio.run(_once(order, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
         return INTERRUPTED
 
@@ -168,7 +171,7 @@ def _tools(names: str, flag: str) -> list[str]:
     return found
 
 
-async def _once(order: Order, settings: "Settings", home: Home) -> int:
+async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool) -> int:
     interrupted = asyncio.Event()
     with _interrupts(interrupted):
         async with _service(settings, home) as service:
@@ -179,7 +182,21 @@ async def _once(order: Order, settings: "Settings", home: Home) -> int:
             ask = _ask_here(interrupted)
             if ask is None:
                 order = replace(order, options={**order.options, "unattended": True})
+            if forked:
+                order = replace(order, session=await _fork(service, order.session), latest=False)
             return await OneTurn(service, order, sys.stdout, sys.stderr, ask).run(interrupted)
+
+
+async def _fork(service: "Service", session: str | None) -> str:
+    """A copy of this session, or of the one that was used here last."""
+    from gateway.console.speaker import principal
+
+    if session is None:
+        listed = await service.sessions()
+        session = next((info.id for info in listed if info.principal == principal()), None)
+        if session is None:
+            raise ConfigError("--fork-session: there is no session yet")
+    return await service.fork(session)
 
 
 def _ask_here(interrupted: asyncio.Event) -> Ask | None:
@@ -198,6 +215,9 @@ async def _talk(
 
     session = args.session or args.resume
     fresh = not (session or args.latest or args.resume == "")
+    if args.fork_session:
+        async with _service(settings, home) as service:
+            session = await _fork(service, session or None)
     start = Start(session or None, fresh, args.resume == "", options)
     await converse(lambda: _service(settings, home), start, home.root)
     return DONE

@@ -85,7 +85,11 @@ class OneTurn:
         session = self._order.session
         if self._order.latest:
             listed = await self._service.sessions()
-            mine = [info.id for info in listed if info.principal == principal()]
+            mine = [
+                info.id
+                for info in listed
+                if info.principal == principal() and info.status != "closed"
+            ]
             session = next(iter(mine), None)
         if session is not None:
             await self._service.bind(lane, session)

@@ -1,10 +1,12 @@
-"""`kore sessions`: conversations listed, shown and exported."""
+"""`kore sessions`: conversations listed, read, searched, forked, named, paused and exported."""
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Literal
 
 from agent.codec import dumps, message_to_json
 from agent.errors import KoreError
@@ -12,22 +14,35 @@ from agent.types import Message
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
 from gateway.cli.table import clean_lines, moment, print_json, print_table
-from gateway.service import Service, SessionInfo
+from gateway.service import Found, Service, SessionInfo
+from gateway.visible import visible
 
+_STATES = {
+    "pause": "let what is said there wait",
+    "resume": "let a paused or closed one go on",
+    "close": "end one: its chat begins a new one; it can still be read, searched and resumed",
+}
 # Sessions that an export looks through for the one whose facts it states.
 _SEARCHED = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|show|export")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="the latest sessions")
     listing.add_argument("-n", "--limit", type=whole, default=50, metavar="N", help="at most N")
     show = actions.add_parser("show", help="read one")
     export = actions.add_parser("export", help="one session on stdout, for other programs")
     export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
-    for one in (show, export):
+    search = actions.add_parser("search", help="find messages by their words")
+    search.add_argument("words", nargs="+", metavar="WORDS", help='all of them; "words together"')
+    search.add_argument("-n", "--limit", type=whole, default=20, metavar="N", help="at most N")
+    fork = actions.add_parser("fork", help="a new session that begins with all of this one")
+    rename = actions.add_parser("rename", help="give one a name")
+    states = [actions.add_parser(name, help=text) for name, text in _STATES.items()]
+    for one in (show, export, fork, rename, *states):
         one.add_argument("id", metavar="ID", help="the session, or an unambiguous start of its id")
-    for one in (listing, show):
+    rename.add_argument("name", nargs="*", metavar="NAME", help="(none: the automatic one again)")
+    for one in (listing, show, search, fork):
         one.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -41,6 +56,9 @@ async def _run(args: argparse.Namespace) -> None:
         if args.action == "list":
             _list(await service.sessions(args.limit), as_json=args.json)
             return
+        if args.action in _ACTIONS:
+            await _ACTIONS[args.action](service, args)
+            return
         messages = await service.messages(args.id)
         if args.action == "show":
             _show(await _info(service, args.id), messages, as_json=args.json)
@@ -48,6 +66,64 @@ async def _run(args: argparse.Namespace) -> None:
             print(markdown(messages))
         else:
             await _export(service, args.id, messages)
+
+
+async def _search(service: Service, args: argparse.Namespace) -> None:
+    found = await service.search(" ".join(map(_held_together, args.words)), args.limit)
+    if args.json:
+        print_json([asdict(one) for one in found])
+        return
+    for one in found:
+        who = "you" if one.role == "user" else "Kore"
+        name = f"  {visible(one.name)}" if one.name else ""
+        print(f"{one.session}  {moment(one.at)}  {who}{name}")
+        print(f"    {_marked(one)}")
+    if not found:
+        print("nothing found", file=sys.stderr)
+
+
+def _held_together(word: str) -> str:
+    """What the shell kept together stays together."""
+    return f'"{word}"' if " " in word and '"' not in word else word
+
+
+def _marked(found: Found) -> str:
+    """The snippet; what was searched for is bold in a terminal."""
+    begin, end = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
+    pieces, at = [], 0
+    for start, stop in found.marks:
+        hit = f"{begin}{visible(found.snippet[start:stop])}{end}"
+        pieces += [visible(found.snippet[at:start]), hit]
+        at = stop
+    return "".join([*pieces, visible(found.snippet[at:])])
+
+
+async def _fork(service: Service, args: argparse.Namespace) -> None:
+    fork = await service.fork(args.id)
+    if args.json:
+        print_json({"id": fork})
+    else:
+        print(f"Session {fork} begins with all of {args.id}: kore agent -r {fork}")
+
+
+async def _rename(service: Service, args: argparse.Namespace) -> None:
+    print(await service.rename(args.id, " ".join(args.name)))
+
+
+async def _set_status(service: Service, args: argparse.Namespace) -> None:
+    states: dict[str, Literal["open", "paused", "closed"]]
+    states = {"pause": "paused", "resume": "open", "close": "closed"}
+    print(await service.set_status(args.id, states[args.action]))
+
+
+_ACTIONS: dict[str, Callable[[Service, argparse.Namespace], Awaitable[None]]] = {
+    "search": _search,
+    "fork": _fork,
+    "rename": _rename,
+    "pause": _set_status,
+    "resume": _set_status,
+    "close": _set_status,
+}
 
 
 def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:

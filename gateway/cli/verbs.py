@@ -47,6 +47,7 @@ VERBS = (
         (
             "kore sessions list",
             "kore sessions show 20250218_001946",
+            'kore sessions search "kitchen light" Zürich',
             "kore sessions export 20250218_001946 --format markdown > talk.md",
         ),
     ),

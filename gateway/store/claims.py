@@ -7,7 +7,7 @@ from sqlite3 import Connection
 
 from agent.types import Message, Taint
 from gateway.messages import InboundMessage
-from gateway.store import approvals, sessions
+from gateway.store import approvals, archive, sessions
 from gateway.store.inbox import LIVE, PAYLOAD, WAITING
 
 # More than this many waiting messages of one lane are joined into its next turn.
@@ -92,6 +92,12 @@ def claim(
     if approvals.is_awaited(connection, lane):
         return None
     session = sessions.bound_session(connection, lane)
+    if session is not None and (status := archive.status_of(connection, session)) != "open":
+        if status == "paused":
+            # What is said waits with it; commands do not, or nobody could ever resume it here.
+            return claim_at_once(connection, lane, is_command)
+        sessions.unbind(connection, lane)
+        session = None
     waiting = _waiting(connection, lane, together=_mode(connection, session) != "queue")
     if not waiting:
         return None

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from gateway.store import search
 from gateway.store.cipher import SEALED, Cipher, Value, mark_of, mark_sealed
 from gateway.store.database import connect
 from gateway.store.faults import StoreError, mapped
@@ -74,6 +75,8 @@ def _reseal(copy: sqlite3.Connection, old: Cipher | None, new: Cipher | None) ->
     copy.execute("BEGIN")
     for one in SEALED:
         count += copy.execute(f"UPDATE {one.table} SET {one.calls('reseal')}").rowcount
+    # What the index holds is not sealed; without a key it is made anew when somebody searches.
+    search.forget_all(copy)
     copy.execute("DELETE FROM meta WHERE name = 'cipher'")
     mark_sealed(copy, new)
     copy.execute("COMMIT")

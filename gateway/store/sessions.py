@@ -10,7 +10,9 @@ from typing import Literal, get_args
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.types import Message, Taint
-from gateway.service import SessionInfo
+from gateway.service import SessionInfo, SessionState
+from gateway.store import search
+from gateway.store.search import Scope
 
 # Its own turn afterwards; one turn with all that waits; or into the turn that runs.
 QueueMode = Literal["queue", "join", "steer"]
@@ -39,8 +41,9 @@ def create_session(
         n += 1
         session = f"{stem}_{n}"
     connection.execute(
-        "INSERT INTO session (id, principal, created_at, last_active_at) VALUES (?, ?, ?, ?)",
-        (session, principal, now, now),
+        "INSERT INTO session (id, principal, home, created_at, last_active_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (session, principal, lane or "", now, now),
     )
     if lane is not None:
         bind(connection, lane, session)
@@ -72,9 +75,10 @@ def lanes_of(connection: Connection, session: str) -> list[str]:
 
 
 def last_of(connection: Connection, principal: str) -> str | None:
-    """The session that somebody used last."""
+    """The session that somebody used last and has not closed."""
     row = connection.execute(
-        "SELECT id FROM session WHERE principal = ? ORDER BY last_active_at DESC, id DESC LIMIT 1",
+        "SELECT id FROM session WHERE principal = ? AND status <> 'closed'"
+        " ORDER BY last_active_at DESC, id DESC LIMIT 1",
         (principal,),
     ).fetchone()
     return row[0] if row else None
@@ -159,6 +163,7 @@ def append_messages(
             for n, message in enumerate(messages, start=last + 1)
         ],
     )
+    search.enter(connection, session, enumerate(messages, start=last + 1))
     connection.execute("UPDATE session SET last_active_at = ? WHERE id = ?", (now, session))
     return int(last) + len(messages)
 
@@ -202,10 +207,14 @@ def find(connection: Connection, session: str) -> str:
     return str(rows[0][0])
 
 
-def recent(connection: Connection, limit: int) -> list[SessionInfo]:
-    """The sessions used last, newest first; one without a name is called as it began."""
+def recent(
+    connection: Connection, limit: int, scope: Scope | None = None, *, session: str | None = None
+) -> list[SessionInfo]:
+    """The sessions used last, newest first, or one; without a name it is called as it began."""
+    where, values = (scope or Scope()).where()
     rows = connection.execute(
-        f"SELECT s.id, coalesce(nullif(s.name, ''), (SELECT substr({_CONTENT} ->>"
+        "SELECT s.id, coalesce(nullif(unseal(s.name, 'session.name', s.id), ''),"
+        f" (SELECT substr({_CONTENT} ->>"
         " '$.content[0].text', 1, 200) FROM message m WHERE m.session = s.id AND m.role = 'user'"
         f" AND {_CONTENT} ->> '$.content[0].type' = 'text'"
         f" AND {_CONTENT} ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
@@ -213,14 +222,21 @@ def recent(connection: Connection, limit: int) -> list[SessionInfo]:
         " AND t.state IN ('running', 'waiting')),"
         " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
         " (SELECT count(*) FROM message m WHERE m.session = s.id), s.created_at, s.last_active_at,"
-        " s.taint"
-        " FROM session s ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
-        (limit,),
+        " s.taint, s.parent, s.status"
+        f" FROM session s WHERE {where} AND s.id = coalesce(?, s.id)"
+        " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
+        (*values, session, limit),
     )
     return [
-        SessionInfo(id_, _title(name), "running" if running else "idle", *rest)
-        for id_, name, running, *rest in rows
+        SessionInfo(id_, _title(name), _state(status, running=bool(running)), *rest)
+        for id_, name, running, *rest, status in rows
     ]
+
+
+def _state(status: str, *, running: bool) -> SessionState:
+    if running:
+        return "running"
+    return "paused" if status == "paused" else "closed" if status == "closed" else "idle"
 
 
 def _title(text: str) -> str:

@@ -145,6 +145,26 @@ async def test_sessions_are_listed_and_limited(service: Service) -> None:
     assert len(await service.sessions(limit=2)) == 2
 
 
+async def test_a_conversation_is_found_forked_named_and_closed(service: Service) -> None:
+    chat_id, session = await place(service)
+    sent = message(chat_id, "a canary flew by")
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await until_last(events, sent.event_id)
+    (hit, *_) = await service.search("canary")
+    assert hit.session == session
+    assert [hit.snippet[start:end] for start, end in hit.marks] == ["canary"]
+    fork = await service.fork(session)
+    assert await service.messages(fork) == await service.messages(session)
+    assert "plan" in await service.rename(fork, "plan")
+    assert await service.set_status(session, "closed")
+    listed = {info.id: info for info in await service.sessions()}
+    assert (listed[fork].name, listed[session].status) == ("plan", "closed")
+    for act in (service.fork("nope"), service.rename("nope", "x"), service.set_status("n", "open")):
+        with pytest.raises(KoreError, match="no session"):
+            await act
+
+
 async def test_an_unknown_session_is_an_error_with_a_sentence(service: Service) -> None:
     with pytest.raises(KoreError, match="19990101_000000"):
         await service.messages("19990101_000000")

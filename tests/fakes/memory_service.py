@@ -32,7 +32,7 @@ from agent.security.policy import Answer
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.messages import InboundMessage
 from gateway.question import Question
-from gateway.service import Delivered, Opened, SessionInfo, WatchEvent
+from gateway.service import Delivered, Found, Opened, SessionInfo, SessionState, WatchEvent
 
 
 @dataclass
@@ -136,6 +136,31 @@ class MemoryService:
             self.sessions_by_id[session] = Stored(info)
         self.lanes[lane] = self._find(session).info.id
         return self.lanes[lane]
+
+    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+        return [
+            Found(key, "", "cli:0", n, message.role, 0.0, message.text, ((at, at + len(words)),))
+            for key, stored in self.sessions_by_id.items()
+            for n, message in enumerate(stored.messages, 1)
+            if (at := message.text.find(words)) >= 0
+        ][:limit]
+
+    async def fork(self, session: str) -> str:
+        found = self._find(session)
+        fork = await self.bind("", None)
+        self.sessions_by_id[fork].messages += found.messages
+        return fork
+
+    async def rename(self, session: str, name: str) -> str:
+        found = self._find(session)
+        found.info = replace(found.info, name=name)
+        return f"It is called {name} now."
+
+    async def set_status(self, session: str, status: str) -> str:
+        found = self._find(session)
+        states: dict[str, SessionState] = {"open": "idle", "paused": "paused", "closed": "closed"}
+        found.info = replace(found.info, status=states[status])
+        return f"Session {found.info.id} is {status}."
 
     async def status(self) -> Mapping[str, Any]:
         return {

@@ -1,0 +1,84 @@
+"""What becomes of a conversation besides talking: forked, named, paused, closed, deleted."""
+
+from dataclasses import dataclass
+from sqlite3 import Connection
+from typing import Literal
+
+from agent.errors import KoreError
+from gateway.store import sessions
+from gateway.store.inbox import LIVE
+
+Status = Literal["open", "paused", "closed"]
+NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a new session is, and on which lane it begins ('': on none)."""
+
+    principal: str
+    home: str = ""
+
+
+def fork(connection: Connection, session: str, owner: Owner, now: float) -> str:
+    """A new session that begins with all of this one, but for the turn that runs in it.
+
+    It keeps the model, the mode and what was taken in. What was spent stays where it was spent,
+    and what was allowed "for this session" is not allowed in the new one.
+    """
+    fork = sessions.create_session(connection, owner.principal, now)
+    (last,) = connection.execute(
+        "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = :session AND turn_id ="
+        f" (SELECT id FROM turn WHERE session = :session AND {LIVE})),"
+        " (SELECT max(n) FROM message WHERE session = :session), 0)",
+        {"session": session},
+    ).fetchone()
+    connection.execute(
+        "INSERT INTO message (session, n, turn_id, role, content, created_at)"
+        " SELECT :fork, n, NULL, role, seal(unseal(content, 'message.content', session, n),"
+        " 'message.content', :fork, n), created_at FROM message"
+        " WHERE session = :session AND n <= :last",
+        {"fork": fork, "session": session, "last": last},
+    )
+    connection.execute(
+        "UPDATE session SET (name, agent, head, metadata, taint, parent, parent_n, home) ="
+        " (SELECT seal(unseal(name, 'session.name', id), 'session.name', :fork), agent,"
+        " min(head, :last), metadata, taint, id, :last, :home FROM session WHERE id = :session)"
+        " WHERE id = :fork",
+        {"fork": fork, "session": session, "last": last, "home": owner.home},
+    )
+    return fork
+
+
+def rename(connection: Connection, session: str, name: str) -> str:
+    """Returns the name as it is kept: one line; '' gives the session its automatic name back."""
+    line = " ".join(name.split())
+    if len(line) > NAME_CHARS:
+        raise KoreError(f"a name has at most {NAME_CHARS} characters, found {len(line)}")
+    connection.execute(
+        "UPDATE session SET name = seal(?, 'session.name', id) WHERE id = ?", (line, session)
+    )
+    return line
+
+
+def status_of(connection: Connection, session: str) -> Status:
+    (status,) = connection.execute("SELECT status FROM session WHERE id = ?", (session,)).fetchone()
+    return next(known for known in ("open", "paused", "closed") if known == status)
+
+
+def is_at_work(connection: Connection, session: str) -> bool:
+    """Whether a turn runs in it, or waits for an answer."""
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE session = ? AND {LIVE})", (session,)
+    ).fetchone()
+    return bool(found)
+
+
+def set_status(connection: Connection, session: str, status: Status) -> list[str]:
+    """Returns the lanes that are in it. No lane stays in a closed one."""
+    connection.execute("UPDATE session SET status = ? WHERE id = ?", (status, session))
+    lanes = sessions.lanes_of(connection, session)
+    if status == "closed":
+        for lane in lanes:
+            sessions.unbind(connection, lane)
+    return lanes

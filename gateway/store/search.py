@@ -1,0 +1,180 @@
+"""Finding messages by their words: an index beside the texts, which grows with each that is stored.
+
+The index holds words of what people and the model said. A database with sealed texts has none.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from agent.codec import message_from_json
+from agent.errors import KoreError
+from agent.types import Message
+from gateway.service import Found
+from gateway.store.cipher import mark_of
+
+# Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+_TERM = re.compile(r'"([^"]*)"|(\S+)')
+_WORD = re.compile(r"\w")
+_CONTENT = "unseal(m.content, 'message.content', m.session, m.n)"
+_AROUND_CHARS = 60
+# How much of older texts is entered in one transaction: others are not kept waiting for long.
+CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose conversations, and of which chat; None for all."""
+
+    principal: str | None = None
+    chat: str | None = None
+    console: bool = False
+
+    def where(self) -> tuple[str, tuple[str, ...]]:
+        """A condition on `session AS s`, and its values."""
+        if self.principal is None:
+            return "TRUE", ()
+        own = "s.principal = ?"
+        values = [self.principal]
+        if self.chat is not None:
+            own += " AND (s.home = ? OR substr(s.home, 1, length(?)) = ?)"
+            values += [self.chat, f"{self.chat}:", f"{self.chat}:"]
+        either = " OR substr(s.principal, 1, 4) = 'cli:'" if self.console else ""
+        return f"(({own}){either})", tuple(values)
+
+
+def enter(connection: Connection, session: str, numbered: Iterable[tuple[int, Message]]) -> None:
+    """Make messages findable, in the transaction that stores them."""
+    texts = [
+        (n, message.text)
+        for n, message in numbered
+        if message.role in ("user", "assistant") and message.text
+    ]
+    if not texts or _is_sealed(connection):
+        return
+    for n, text in texts:
+        row = connection.execute(
+            "INSERT INTO findable (session, n) VALUES (?, ?) ON CONFLICT DO NOTHING", (session, n)
+        )
+        if row.rowcount:
+            connection.execute(
+                "INSERT INTO words (rowid, text) VALUES (?, ?)", (row.lastrowid, _spaced(text))
+            )
+
+
+def forget(connection: Connection, session: str) -> None:
+    """Take a session's words out; its messages are still there."""
+    rows = connection.execute(
+        f"SELECT f.id, {_CONTENT} FROM findable f JOIN message m USING (session, n)"
+        " WHERE f.session = ?",
+        (session,),
+    ).fetchall()
+    connection.executemany(
+        "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
+        [(id_, _spaced(message_from_json(json.loads(data)).text)) for id_, data in rows],
+    )
+    connection.execute("DELETE FROM findable WHERE session = ?", (session,))
+
+
+def forget_all(connection: Connection) -> None:
+    """Empty the index, for a database whose texts get another key."""
+    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+    connection.execute("DELETE FROM findable")
+    connection.execute("DELETE FROM meta WHERE name = 'search'")
+
+
+def enter_older(connection: Connection) -> bool:
+    """Enter some of what was stored before there was an index; True when nothing is left."""
+    if _is_sealed(connection):
+        raise KoreError(
+            "messages cannot be searched here: this database is sealed (store.encryption_key_env)",
+            hint="kore sessions list shows the conversations, kore sessions show ID reads one.",
+        )
+    row = connection.execute("SELECT value FROM meta WHERE name = 'search'").fetchone()
+    reached = json.loads(row[0]) if row else ["", 0]
+    if reached is None:
+        return True
+    rows = connection.execute(
+        f"SELECT m.session, m.n, {_CONTENT} FROM message m WHERE (m.session, m.n) > (?, ?)"
+        " ORDER BY m.session, m.n LIMIT ?",
+        (*reached, CHUNK),
+    ).fetchall()
+    for session, n, data in rows:
+        enter(connection, session, [(n, message_from_json(json.loads(data)))])
+    reached = list(rows[-1][:2]) if len(rows) == CHUNK else None
+    connection.execute(
+        "INSERT INTO meta (name, value) VALUES ('search', ?)"
+        " ON CONFLICT DO UPDATE SET value = excluded.value",
+        (json.dumps(reached),),
+    )
+    return reached is None
+
+
+def find(connection: Connection, wanted: str, scope: Scope, limit: int) -> list[Found]:
+    """The newest messages with all these words; a word may be the beginning of a longer one.
+
+    Quotes hold words together. What a fork has from its parent is found there. Raises `KoreError`
+    when there is no word in it.
+    """
+    terms = _terms(wanted)
+    if not terms:
+        raise KoreError(f"found no word in {wanted!r}, expected words to search for")
+    where, values = scope.where()
+    rows = connection.execute(
+        f"SELECT s.id, unseal(s.name, 'session.name', s.id), s.principal, m.n, m.role,"
+        f" m.created_at, {_CONTENT} FROM words w JOIN findable f ON f.id = w.rowid"
+        " JOIN message m ON m.session = f.session AND m.n = f.n JOIN session s ON s.id = f.session"
+        f" WHERE words MATCH ? AND {where} AND NOT (s.parent IS NOT NULL AND f.n <= s.parent_n)"
+        " ORDER BY m.created_at DESC, m.n DESC LIMIT ?",
+        (" ".join(map(_matching, terms)), *values, limit),
+    )
+    return [
+        Found(
+            *(session, name, principal, n, role, at),
+            *_snippet(message_from_json(json.loads(data)).text, terms),
+        )
+        for session, name, principal, n, role, at, data in rows
+    ]
+
+
+def _is_sealed(connection: Connection) -> bool:
+    return mark_of(connection) is not None
+
+
+def _spaced(text: str) -> str:
+    return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+
+
+def _terms(wanted: str) -> list[str]:
+    found = (quoted or plain.rstrip("*") for quoted, plain in _TERM.findall(wanted))
+    return [term for term in found if _WORD.search(term)]
+
+
+def _matching(term: str) -> str:
+    """A term as the index takes it: a phrase, whose last word may go on."""
+    spaced = _spaced(term).strip()
+    open_ended = not _UNSPACED.match(spaced[-1])
+    return '"' + spaced.replace('"', '""') + '"' + (" *" if open_ended else "")
+
+
+def _snippet(text: str, terms: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """A line around the first term, and where the terms stand in it."""
+    line = " ".join(text.split())
+    pattern = re.compile("|".join(re.escape(_plain(" ".join(t.split()))) for t in terms), re.I)
+    first = pattern.search(_plain(line))
+    begin = max(0, first.start() - _AROUND_CHARS) if first else 0
+    end = (first.end() if first else 0) + _AROUND_CHARS
+    shown = ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
+    return shown, tuple(match.span() for match in pattern.finditer(_plain(shown)))
+
+
+def _plain(text: str) -> str:
+    """Each letter without its marks, as the index sees it; as many letters as before."""
+    return "".join(unicodedata.normalize("NFKD", letter)[0] for letter in text)

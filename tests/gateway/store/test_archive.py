@@ -1,0 +1,113 @@
+from sqlite3 import Connection
+
+import pytest
+
+from agent.errors import KoreError
+from agent.types import ToolCall, assistant, user
+from gateway.commands import is_command
+from gateway.compose import compose
+from gateway.store import archive, claims, inbox, sessions, spending
+from gateway.store.archive import Owner
+from gateway.store.claims import Claim, CommandClaim
+from gateway.store.inbox import Arrival, Entry
+from tests.gateway.parts import said
+from tests.gateway.store.test_inbox import db
+
+__all__ = ["db"]
+OWNER = Owner("chat:7", "chat:bot:1")
+LANE = "chat:bot:1"
+
+
+def say(db: Connection, *texts: str) -> None:
+    inbox.accept(db, Arrival("chat", "bot", 1.0), [Entry(said(text)) for text in texts])
+
+
+def claim(db: Connection) -> object:
+    return claims.claim(db, LANE, 6.0, is_command, compose)
+
+
+def session(db: Connection) -> str:
+    made = sessions.create_session(db, "chat:7", 1.0, lane=LANE)
+    sessions.append_messages(db, made, None, [user("one"), assistant("two")], 2.0)
+    return made
+
+
+def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Connection) -> None:
+    parent = session(db)
+    sessions.choose_model(db, parent, "a/b")
+    sessions.add_taint(db, parent, frozenset({"untrusted"}))
+    db.execute("UPDATE session SET head = 1")
+    fork = archive.fork(db, parent, OWNER, 3.0)
+    assert sessions.load_all(db, fork) == sessions.load_all(db, parent)
+    assert sessions.load_window(db, fork) == sessions.load_window(db, parent)
+    assert sessions.chosen_model(db, fork) == "a/b"
+    assert sessions.taint_of(db, fork) == {"untrusted"}
+    sessions.append_messages(db, fork, None, [user("three")], 4.0)
+    assert sessions.count_messages(db, parent) == 2
+    (info,) = sessions.recent(db, 9, session=fork)
+    assert (info.parent, info.messages) == (parent, 3)
+
+
+def test_a_fork_leaves_a_running_turn_behind(db: Connection) -> None:
+    parent = session(db)
+    say(db, "go on")
+    running = claim(db)
+    assert isinstance(running, Claim)
+    reply = assistant("", (ToolCall("1", "look", {}, "{}"),))
+    sessions.append_messages(db, parent, running.turn, [reply], 3.0)
+    fork = archive.fork(db, parent, OWNER, 3.0)
+    assert [m.text for m in sessions.load_all(db, fork)] == ["one", "two"]
+    # Nor does a turn of the parent count its messages twice.
+    ((own,),) = db.execute("SELECT count(*) FROM message WHERE turn_id = ?", (running.turn,))
+    assert own == 2
+
+
+def test_what_was_spent_is_counted_where_it_was_spent(db: Connection) -> None:
+    parent = session(db)
+    say(db, "go on")
+    running = claim(db)
+    assert isinstance(running, Claim)
+    db.execute(
+        "INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input, output,"
+        " cached, cost_nusd, at) VALUES (?, 1, ?, ?, ?, 'chat:7', 'm', 5, 5, 0, 7, 1.0)",
+        (running.turn, parent, LANE, LANE),
+    )
+    fork = archive.fork(db, parent, OWNER, 3.0)
+    assert spending.of_session(db, parent).nano == 7
+    assert spending.of_session(db, fork).nano == 0
+    assert spending.of_all(db, 0.0).nano == 7
+
+
+def test_a_name_is_one_line_and_can_be_taken_back(db: Connection) -> None:
+    made = session(db)
+    assert archive.rename(db, made, "  the\n plan ") == "the plan"
+    assert sessions.recent(db, 1)[0].name == "the plan"
+    archive.rename(db, made, "")
+    assert sessions.recent(db, 1)[0].name == "one"
+    with pytest.raises(KoreError, match="at most"):
+        archive.rename(db, made, "x" * 201)
+
+
+def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Connection) -> None:
+    made = session(db)
+    archive.set_status(db, made, "paused")
+    say(db, "hello", "/model")
+    command = claim(db)
+    assert isinstance(command, CommandClaim)
+    assert command.message.content == "/model"
+    db.execute("UPDATE inbox SET dead_reason = 'done' WHERE seq = ?", (command.seq,))
+    assert claim(db) is None
+    assert archive.set_status(db, made, "open") == [LANE]
+    going_on = claim(db)
+    assert isinstance(going_on, Claim)
+    assert (going_on.session, going_on.messages[0].content) == (made, "hello")
+
+
+def test_a_closed_session_is_left_by_its_lanes(db: Connection) -> None:
+    made = session(db)
+    archive.set_status(db, made, "closed")
+    assert sessions.recent(db, 1)[0].status == "closed"
+    say(db, "hello")
+    anew = claim(db)
+    assert isinstance(anew, Claim)
+    assert anew.session != made

@@ -1,0 +1,134 @@
+from pathlib import Path
+from sqlite3 import Connection
+
+import pytest
+
+from agent.errors import KoreError
+from agent.types import Message, Text, ToolCall, assistant, user
+from gateway.store import archive, search, sessions
+from gateway.store.archive import Owner
+from gateway.store.cipher import Cipher
+from gateway.store.database import connect
+from gateway.store.search import CHUNK, Scope
+from tests.gateway.store.test_inbox import db
+
+__all__ = ["db"]
+ALL = Scope()
+
+
+def talk(db: Connection, *texts: str, principal: str = "chat:7", home: str = "chat:bot:1") -> str:
+    session = sessions.create_session(db, principal, 1.0)
+    db.execute("UPDATE session SET home = ? WHERE id = ?", (home, session))
+    sessions.append_messages(db, session, None, [user(text) for text in texts], 2.0)
+    return session
+
+
+def found(db: Connection, words: str, scope: Scope = ALL) -> list[str]:
+    return [hit.snippet for hit in search.find(db, words, scope, 20)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "zurich", "ZÜRICH", "rep", "report Zürich", '"the report"', "東", "東京", "京タワ", "ไทย",
+        "2025-11", "서울", "re*", "Ｚürich",
+    ],
+)  # fmt: skip
+def test_a_message_is_found_by_its_words_and_their_beginnings(db: Connection, words: str) -> None:
+    talk(db, "in reports/Zürich: the report of 2025-11 東京タワー ภาษาไทย 서울시", "else")
+    assert [hit.n for hit in search.find(db, words, ALL, 9)] == [1]
+
+
+@pytest.mark.parametrize("words", ["ürich", "other", "京東", '"report the"', "zurich other"])
+def test_what_a_message_does_not_hold_is_not_found(db: Connection, words: str) -> None:
+    talk(db, "Where is the report about Zürich and 東京?")
+    assert found(db, words) == []
+
+
+@pytest.mark.parametrize("words", ['"', "' OR 1=1 --", "a NEAR/2 b", "text:a", "^a", "(a", "a AND"])
+def test_what_means_something_to_the_index_is_only_words_here(db: Connection, words: str) -> None:
+    talk(db, "unrelated")
+    assert found(db, f"{words} absent") == []
+
+
+def test_what_holds_no_word_is_refused(db: Connection) -> None:
+    with pytest.raises(KoreError, match="no word"):
+        found(db, '" ! ?')
+
+
+def test_the_snippet_shows_the_words_where_they_stand(db: Connection) -> None:
+    talk(db, "x " * 200 + "the *Zürich*\nreport" + " y" * 200)
+    (hit,) = search.find(db, "zurich report", ALL, 5)
+    assert [hit.snippet[start:end] for start, end in hit.marks] == ["Zürich", "report"]
+    assert (hit.snippet[0], hit.snippet[-1]) == ("…", "…")
+    assert len(hit.snippet) < 150
+
+
+def test_tool_results_and_moving_facts_are_not_found(db: Connection) -> None:
+    session = talk(db, "hello")
+    call = ToolCall("1", "look", {"at": "canary"}, '{"at": "canary"}')
+    result = Message("tool", (Text("canary"),), (), "1")
+    moment = user("now", "canary time")
+    sessions.append_messages(db, session, None, [assistant("", (call,)), result, moment], 3.0)
+    assert found(db, "canary") == []
+
+
+def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Connection) -> None:
+    talk(db, "canary mine")
+    talk(db, "canary of a topic", home="chat:bot:1:5")
+    talk(db, "canary elsewhere", home="chat:bot:12")
+    talk(db, "canary of another", principal="chat:8")
+    talk(db, "canary at the console", principal="cli:0", home="cli:local:main")
+    own = Scope("chat:7", "chat:bot:1")
+    assert set(found(db, "canary", own)) == {"canary mine", "canary of a topic"}
+    wide = Scope("chat:7", "chat:bot:1", console=True)
+    assert set(found(db, "canary", wide)) - set(found(db, "canary", own)) == {
+        "canary at the console"
+    }
+    assert len(found(db, "canary")) == 5
+
+
+def test_older_messages_are_entered_piece_by_piece_and_once(db: Connection) -> None:
+    talk(db, *(f"number{n} canary" for n in range(CHUNK + 3)))
+    search.forget_all(db)
+    assert found(db, "canary") == []
+    assert not search.enter_older(db)
+    talk(db, "a new canary")
+    while not search.enter_older(db):
+        pass
+    assert len(search.find(db, "canary", ALL, 9999)) == CHUNK + 4
+    assert search.enter_older(db)
+    ((indexed,),) = db.execute("SELECT count(*) FROM words WHERE words MATCH 'canary'").fetchall()
+    assert indexed == CHUNK + 4
+
+
+def test_a_transaction_that_is_rolled_back_leaves_no_words(db: Connection) -> None:
+    session = talk(db, "hello")
+    db.execute("BEGIN")
+    sessions.append_messages(db, session, None, [user("canary")], 3.0)
+    db.execute("ROLLBACK")
+    assert db.execute("SELECT count(*) FROM words WHERE words MATCH 'canary'").fetchone() == (0,)
+
+
+def test_what_a_fork_has_from_its_parent_is_found_once(db: Connection) -> None:
+    session = talk(db, "canary one")
+    fork = archive.fork(db, session, Owner("chat:7", "chat:bot:1"), 3.0)
+    sessions.append_messages(db, fork, None, [user("canary two")], 4.0)
+    search.forget_all(db)
+    while not search.enter_older(db):
+        pass
+    hits = search.find(db, "canary", ALL, 9)
+    assert [(hit.session, hit.snippet) for hit in hits] == [
+        (fork, "canary two"), (session, "canary one"),
+    ]  # fmt: skip
+
+
+def test_a_sealed_database_holds_no_words_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    sealed = connect(path, cipher=Cipher(bytes(32), "KEY"))
+    talk(sealed, "canaryword")
+    assert sealed.execute("SELECT count(*) FROM findable").fetchone() == (0,)
+    with pytest.raises(KoreError, match="sealed"):
+        search.enter_older(sealed)
+    sealed.close()
+    assert b"canaryword" not in path.read_bytes()
