@@ -17,6 +17,7 @@ from agent.providers.routing import OFFLINE
 from agent.sandbox import Sandbox
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings, ToolSettings
+from agent.tools.runner import Permissions
 from gateway.access import Access, sole_owner
 from gateway.approvals import Approvals
 from gateway.audit.log import AuditLog
@@ -86,7 +87,7 @@ class App:
             stack.push_async_callback(database.close)
             await database.run(_recover)
             choice = await choose_sandbox(settings, home)
-            agent = await _agent(settings, home, choice.sandbox)
+            agent = await open_agent(settings, home, choice.sandbox)
             stack.push_async_callback(agent.aclose)
             watchers = Watchers()
             ways: Channels = {}
@@ -227,7 +228,10 @@ def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[Non
     return serve_health(settings.http.host, settings.http.port, app.desk, counts)
 
 
-async def _agent(settings: Settings, home: Home, sandbox: Sandbox) -> Agent:
+async def open_agent(
+    settings: Settings, home: Home, sandbox: Sandbox, approve: Permissions | None = None
+) -> Agent:
+    """The agent that the settings describe; nothing is connected yet. Raises `ConfigError`."""
     models = Models(
         default=await _default_model(settings),
         known=model_list(settings),
@@ -251,6 +255,7 @@ async def _agent(settings: Settings, home: Home, sandbox: Sandbox) -> Agent:
     return Agent(
         models,
         subagents=catalogue_of(home),
+        approve=approve,
         workspace=settings.agent.workspace,
         settings=AgentSettings(
             max_iterations=settings.agent.max_iterations,

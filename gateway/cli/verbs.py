@@ -88,6 +88,11 @@ VERBS = (
         "seal the stored messages with another key, or none",
         ("kore store rekey --to NEW_KORE_KEY", "kore store rekey --plain"),
     ),
+    Verb(
+        "eval",
+        "try the agent on test cases, with a model or by script",
+        ("kore eval", "kore eval --model openai/gpt-5 --repeat 3 evals", "kore eval --scripted"),
+    ),
     Verb("backup", "copy the database while it is in use", ("kore backup ~/kore-backup.db",)),
 )
 

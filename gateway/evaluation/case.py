@@ -1,0 +1,136 @@
+"""One test case: a task, the files it begins with, and what has to hold afterwards."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agent.codec import dumps
+from agent.errors import ConfigError
+from agent.types import Message, ToolCall, assistant
+from gateway.settings.document import read_object
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Check(_Strict):
+    """What has to hold: of a `file`, of a `command`'s exit code, of the `answer`, of the calls of
+    a `tool`, or of what the case has used up. Exactly one of these subjects."""
+
+    file: str | None = None
+    equals: str | None = None
+    contains: str | None = None
+    matches: str | None = None
+    absent: bool = False
+    unchanged: bool = False
+    command: str | None = None
+    exit_code: int = 0
+    answer_contains: str | None = None
+    answer_matches: str | None = None
+    tool: str | None = None
+    at_least: Count | None = None
+    at_most: Count | None = None
+    max_tokens: Count | None = None
+    max_cost_usd: Annotated[float, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> "Check":
+        names = ("file", "command", "answer_contains", "answer_matches", "tool", "max_tokens",
+                 "max_cost_usd")  # fmt: skip
+        found = [name for name in names if getattr(self, name) is not None]
+        if len(found) != 1:
+            raise ValueError(f"found {found or 'none'}, expected exactly one of {', '.join(names)}")
+        texts = (self.equals, self.contains, self.matches)
+        says_what = self.absent or self.unchanged or any(text is not None for text in texts)
+        if self.file is not None and not says_what:
+            raise ValueError("a file needs equals, contains, matches, absent or unchanged")
+        if self.tool is not None and self.at_least is None and self.at_most is None:
+            raise ValueError("a tool needs at_least or at_most")
+        return self
+
+
+class ScriptedCall(_Strict):
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class ScriptedReply(_Strict):
+    text: str = ""
+    calls: tuple[ScriptedCall, ...] = Field(default=(), strict=False)
+
+
+class Case(_Strict):
+    """`task` is what is asked, a list asks one after the other in the same conversation.
+    `workspace` maps paths to contents. `script` is what the scripted model replies."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    about: str = ""
+    task: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    workspace: dict[str, str] = Field(default_factory=dict)
+    checks: Annotated[tuple[Check, ...], Field(strict=False, min_length=1)]
+    script: Annotated[tuple[str | ScriptedReply, ...], Field(strict=False)] = ()
+    max_iterations: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return (self.task,) if isinstance(self.task, str) else self.task
+
+    def replies(self) -> list[Message]:
+        """The script as the scripted model takes it."""
+        return [_message(n, one) for n, one in enumerate(self.script)]
+
+    def lay_out(self, folder: Path) -> Path:
+        """Make the files that the case begins with; returns the folder's real path.
+
+        Raises `ConfigError` for a file outside of it.
+        """
+        folder = folder.resolve()
+        for name, content in self.workspace.items():
+            path = (folder / name).resolve()
+            if not path.is_relative_to(folder):
+                raise ConfigError(f"case {self.name}: the file {name!r} lies outside its workspace")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8", newline="")
+        return folder
+
+
+def load_cases(places: list[Path]) -> Iterator[Case]:
+    """The cases of files and folders, in the order of their names.
+
+    Raises `ConfigError` that names file, place and what was expected.
+    """
+    for place in places:
+        files = sorted(place.glob("*.json")) if place.is_dir() else [place]
+        if not files:
+            raise ConfigError(f"{place} holds no cases (files that end with .json)")
+        for file in files:
+            yield _read(file)
+
+
+def _read(file: Path) -> Case:
+    data = read_object(file)
+    if data is None:
+        raise ConfigError(
+            f"there is no {file}", hint="Name a file or a folder of cases; docs/evaluation.md"
+        )
+    try:
+        return Case.model_validate(data)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the case"
+        raise ConfigError(f"{file}: {where}: {first['msg']}") from None
+
+
+def _message(n: int, reply: str | ScriptedReply) -> Message:
+    if isinstance(reply, str):
+        return assistant(reply)
+    calls = tuple(
+        ToolCall(f"c{n}_{i}", call.name, call.arguments, dumps(call.arguments))
+        for i, call in enumerate(reply.calls)
+    )
+    return assistant(reply.text, calls)

@@ -1,0 +1,121 @@
+"""Runs cases: each in a folder of its own, by the agent that the settings describe."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent import events
+from agent.agent import Agent
+from agent.providers.scripted import Scripted
+from agent.sandbox import Sandbox
+from agent.security.engine import RolePolicy, Standing
+from agent.security.roles import built_in_roles
+from agent.settings import AgentSettings, ToolSettings
+from agent.tools.runner import Permissions
+from agent.types import Usage
+from gateway.app import open_agent
+from gateway.confinement import choose_sandbox
+from gateway.evaluation.case import Case
+from gateway.evaluation.judge import Outcome, faults
+from gateway.home import Home
+from gateway.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One run of a case; it has passed when nothing is at `fault`."""
+
+    case: str
+    faults: tuple[str, ...]
+    seconds: float
+    usage: Usage
+    cost_usd: float | None
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs cases with the configured model, or each by its own script.
+
+    Calls that would ask a person run when the role `build` allows them in mode auto, inside the
+    sandbox of the settings.
+    """
+
+    settings: Settings
+    home: Home
+    model: str | None = None
+    scripted: bool = False
+
+    async def run(self, cases: Sequence[Case], at_once: int = 1) -> AsyncGenerator[Verdict]:
+        """The verdicts, in the order of the cases."""
+        gate = asyncio.Semaphore(at_once)
+
+        async def one(case: Case) -> Verdict:
+            async with gate:
+                return await self._judged(case)
+
+        async with asyncio.TaskGroup() as group:
+            for task in [group.create_task(one(case), name=case.name) for case in cases]:
+                yield await task
+
+    async def _judged(self, case: Case) -> Verdict:
+        choice = await choose_sandbox(self.settings, self.home)
+        with tempfile.TemporaryDirectory(prefix="kore-eval-") as name:
+            folder = case.lay_out(Path(name))
+            began = time.monotonic()
+            outcome = Outcome(folder, choice.sandbox)
+            agent = await self._agent(case, folder, choice.sandbox)
+            try:
+                await _converse(agent, case, outcome)
+            finally:
+                await agent.aclose()
+            found = await faults(case, outcome)
+            taken = time.monotonic() - began
+            return Verdict(case.name, tuple(found), taken, outcome.usage, outcome.cost_usd)
+
+    async def _agent(self, case: Case, folder: Path, sandbox: Sandbox) -> Agent:
+        standing = Standing(built_in_roles()["build"], "auto", confined=sandbox.confines)
+        permissions = Permissions(RolePolicy(standing))
+        agent_section = self.settings.agent.model_copy(
+            update={
+                "workspace": folder,
+                "max_iterations": case.max_iterations or self.settings.agent.max_iterations,
+                **({"model": self.model} if self.model else {}),
+            }
+        )
+        if not self.scripted:
+            settings = self.settings.model_copy(update={"agent": agent_section})
+            return await open_agent(settings, self.home, sandbox, permissions)
+        limits = AgentSettings(agent_section.max_iterations, tools=ToolSettings(sandbox=sandbox))
+        script = Scripted(case.replies())
+        return Agent(script, workspace=folder, settings=limits, approve=permissions)
+
+
+async def _converse(agent: Agent, case: Case, outcome: Outcome) -> None:
+    """Ask one task after the other; what happens goes into the outcome."""
+    for task in case.tasks:
+        async with aclosing(agent.stream(task, session=case.name)) as stream:
+            async for event in stream:
+                match event:
+                    case events.ToolStart(name=name):
+                        tool = agent.toolbox.find(name)
+                        known = tool.name if tool else name
+                        outcome.calls[known] = outcome.calls.get(known, 0) + 1
+                    case events.Error(message=message):
+                        outcome.error = message
+                    case events.Done(result):
+                        outcome.answer = result.text
+                        outcome.usage += result.usage
+                        if result.cost_usd is None or outcome.cost_usd is None:
+                            outcome.cost_usd = None
+                        else:
+                            outcome.cost_usd += result.cost_usd
+        if outcome.error:
+            return
