@@ -5,7 +5,7 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
 
 from gateway.audit.notes import Notes
@@ -16,7 +16,7 @@ from gateway.delivery import Delivery
 from gateway.door import Door
 from gateway.messages import InboundMessage
 from gateway.petition import is_petition
-from gateway.store import approvals, inbox, members, outbox, turns
+from gateway.store import approvals, archive, claims, inbox, members, outbox, sessions, turns
 from gateway.store.database import Database
 from gateway.store.inbox import DENIED, Arrival, Entry
 from gateway.store.outbox import Letter
@@ -173,8 +173,26 @@ class Intake:
             turns.request_stop(connection, lane, message.event_id)
             taken.stopped.add(lane)
             taken.settled.extend(self._clerk.withdraw(connection, lane, now))
-        elif self._clerk.tell_waiting(connection, message, now):
+        elif self._clerk.tell_waiting(connection, message, now) or self._tell_paused(
+            connection, message, now
+        ):
             taken.told.add(lane)
+
+    def _tell_paused(self, connection: Connection, message: InboundMessage, now: float) -> bool:
+        """Tell whoever is the first to write into a paused conversation."""
+        lane = message.session_key
+        session = sessions.bound_session(connection, lane)
+        if session is None or command_of(message) is not None:
+            return False
+        if archive.status_of(connection, session) != "paused":
+            return False
+        if len(claims.waiting(connection, lane)) == 1:
+            text = "⏸ This conversation is paused: what you write waits. /resume goes on with it."
+            letter = self._letter(message, text)
+            name = f"paused:{lane}:{message.event_id}"
+            told = replace(letter, delivery_id=name, kind="notice", event_id=None)
+            outbox.put(connection, None, [told], now)
+        return True
 
     def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
         if is_petition(message):

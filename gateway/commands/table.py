@@ -27,6 +27,10 @@ class Command:
 COMMANDS = {
     "help": Command("what you can type here", "help", at_once=True),
     "new": Command("start a new conversation", "new"),
+    "sessions": Command("your conversations here, or words in them", "sessions", at_once=True),
+    "resume": Command("go on with an earlier conversation", "resume"),
+    "fork": Command("go on in a copy of this conversation", "fork"),
+    "rename": Command("give this conversation a name", "rename"),
     "status": Command("model, conversation and connection", "status", at_once=True),
     "model": Command("show or choose the model of this conversation", "model"),
     "mode": Command("how much runs without a question: plan, ask, accept-edits, auto", "mode"),

@@ -14,13 +14,16 @@ from gateway.console.screen import Screen
 from gateway.service import Service, SessionInfo
 
 # Those of every chat are listed for completion; the gateway answers them.
-CHAT_COMMANDS = tuple(
-    (f"/{name}", command.summary) for name, command in COMMANDS.items() if name != "start"
-)
 CONSOLE_COMMANDS = (
     ("/sessions", "list the sessions"),
     ("/resume", "go on with a session: /resume ID, or choose from the list"),
     ("/exit", "leave; the session stays"),
+)
+_OWN = {name for name, _ in CONSOLE_COMMANDS}
+CHAT_COMMANDS = tuple(
+    (f"/{name}", command.summary)
+    for name, command in COMMANDS.items()
+    if name != "start" and f"/{name}" not in _OWN
 )
 CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
 KEYS_HELP = (

@@ -193,7 +193,7 @@ class Repl:
     async def _command(self, text: str) -> None:
         word, _, rest = text.partition(" ")
         try:
-            if word == "/sessions":
+            if word == "/sessions" and not rest.strip():
                 await self._sessions.show()
                 self._screen.print()
             elif word == "/resume":

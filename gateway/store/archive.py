@@ -7,6 +7,7 @@ from typing import Literal
 from agent.errors import KoreError
 from gateway.store import sessions
 from gateway.store.inbox import LIVE
+from gateway.store.search import Scope
 
 Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
@@ -64,6 +65,18 @@ def rename(connection: Connection, session: str, name: str) -> str:
 def status_of(connection: Connection, session: str) -> Status:
     (status,) = connection.execute("SELECT status FROM session WHERE id = ?", (session,)).fetchone()
     return next(known for known in ("open", "paused", "closed") if known == status)
+
+
+def named(connection: Connection, wanted: str, scope: Scope) -> list[str]:
+    """The sessions of these that `wanted` names, or begins; at most two."""
+    where, values = scope.where()
+    rows = connection.execute(
+        f"SELECT s.id FROM session s WHERE {where} AND substr(s.id, 1, length(?)) = ?"
+        " ORDER BY s.id = ? DESC, s.id LIMIT 2",
+        (*values, wanted, wanted, wanted),
+    ).fetchall()
+    found = [id_ for (id_,) in rows]
+    return found[:1] if wanted in found else found
 
 
 def is_at_work(connection: Connection, session: str) -> bool:

@@ -1,0 +1,75 @@
+"""`/sessions`: the conversations that somebody may go on with in this chat, or words in them."""
+
+import time
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from agent.errors import KoreError
+from gateway.access import CONSOLE
+from gateway.commands.call import CommandCall
+from gateway.messages import Route
+from gateway.service import SessionInfo
+from gateway.store import search, sessions
+from gateway.store.search import Scope
+
+SHOWN = 10
+_FOUND = 5
+# Older messages that one command enters into the index at most: everybody waits for it.
+_CHUNKS = 10
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    if call.argument:
+        return _find(call, connection)
+    listed = sessions.recent(connection, SHOWN, scope_of(call))
+    if not listed:
+        return "There are no conversations of yours here yet."
+    return "\n".join(["Your conversations here:", *lines(call, listed), _HOW])
+
+
+_HOW = "`/resume N` goes on with one, `/sessions WORDS` finds words in them."
+
+
+def scope_of(call: CommandCall) -> Scope:
+    """Their own conversations of this chat; for the owner in private the terminal's, too."""
+    message = call.message
+    if message.channel == CONSOLE:
+        return Scope()
+    alone = call.office.door.access.is_owner_alone(message)
+    chat = Route(message.channel, message.account, message.chat_id).lane
+    return Scope(message.principal, chat, console=alone)
+
+
+def lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
+    return [
+        f"{n}. `{info.id}` {_plain(info.name) or '(empty)'}, {_when(info.last_active_at)}"
+        + _state(info, here=info.id == call.session)
+        for n, info in enumerate(listed, 1)
+    ]
+
+
+def _find(call: CommandCall, connection: Connection) -> str:
+    try:
+        whole = any(search.enter_older(connection) for _ in range(_CHUNKS))
+        found = search.find(connection, call.argument, scope_of(call), _FOUND)
+    except KoreError as exc:
+        return f"{str(exc)[0].upper()}{str(exc)[1:]}."
+    told = [f"- `{hit.session}` {_when(hit.at)}: {_plain(hit.snippet)}" for hit in found]
+    if not whole:
+        told.append("Older messages are still being read in; ask again for those.")
+    return "\n".join(told) or "Nothing found in your conversations here."
+
+
+def _state(info: SessionInfo, *, here: bool) -> str:
+    states = ["this one"] if here else []
+    states += [info.status] if info.status != "idle" else []
+    return f" ({', '.join(states)})" if states else ""
+
+
+def _when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def _plain(text: str) -> str:
+    """What people wrote, without what would be formatted here."""
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>~|#" else letter for letter in text)

@@ -1,0 +1,104 @@
+"""`/sessions`, `/resume`, `/fork` and `/rename`: whose conversations somebody sees, and where."""
+
+from pathlib import Path
+from typing import Any
+
+from agent.providers.scripted import Echo
+from gateway.channels.base import Batch
+from gateway.messages import Sender
+from tests.gateway.parts import Parts, running, said, typed
+
+
+async def tell(parts: Parts, text: str, chat: str = "1", **more: Any) -> str:
+    """The newest message of the chat once it has answered."""
+    before = len(parts.platform.texts(chat))
+    await parts.bus.accept("chat", "bot", Batch([said(text, chat, **more)]))
+    return (await parts.platform.answers(chat, before + 1))[-1]
+
+
+async def session(parts: Parts, text: str) -> str:
+    row = await parts.until("SELECT session FROM message WHERE content LIKE ?", f"%{text}%")
+    return str(row[0])
+
+
+async def test_an_earlier_conversation_is_listed_and_gone_on_with(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        assert "no conversations" in await tell(parts, "/sessions")
+        await tell(parts, "about *apples*")
+        await tell(parts, "/new")
+        await tell(parts, "about pears")
+        listed = await tell(parts, "/sessions")
+        first, second = await session(parts, "apples"), await session(parts, "pears")
+        assert f"1. `{second}` about pears" in listed
+        assert f"2. `{first}` about \\*apples\\*" in listed
+        assert f"This is conversation `{first}` again" in await tell(parts, "/resume 2")
+        await tell(parts, "once more")
+        assert await session(parts, "once more") == first
+        assert f"`{second}` again" in await tell(parts, f"/resume {second}")
+        assert "no conversation number 9" in await tell(parts, "/resume 9")
+
+
+async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo(), owner="chat:1") as parts:
+        await tell(parts, "a secret of Ann", "1")
+        hers = await session(parts, "secret")
+        bob = {"sender": Sender("8", "Bob")}
+        assert "secret" not in await tell(parts, "/sessions", "2", **bob)
+        assert "No conversation of yours" in await tell(parts, f"/resume {hers}", "2", **bob)
+        assert "Nothing found" in await tell(parts, "/sessions secret", "2", **bob)
+        # Nor does she carry it into a group.
+        assert "secret" not in await tell(parts, "/sessions", "-5", private=False)
+        assert "No conversation" in await tell(parts, f"/resume {hers}", "-5", private=False)
+        found = await tell(parts, "/sessions secret")
+        assert f"`{hers}`" in found
+        assert "a secret of Ann" in found
+
+
+async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, Echo(), owner="chat:7") as parts:
+        await parts.desk.submit(typed("from the terminal"))
+        there = await session(parts, "from the terminal")
+        assert there in await tell(parts, "/sessions")
+        assert there not in await tell(parts, "/sessions", "-5", private=False)
+        assert "again" in await tell(parts, f"/resume {there}")
+
+
+async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        assert "not begun" in await tell(parts, "/fork")
+        await tell(parts, "one")
+        old = await session(parts, "one")
+        assert f"`/resume {old}` goes back" in await tell(parts, "/fork")
+        await tell(parts, "two")
+        new = await session(parts, '"two"')
+        assert new != old
+        ((count,),) = await parts.rows("SELECT count(*) FROM message WHERE session = ?", new)
+        assert count == 4
+        await tell(parts, "/rename the plan")
+        assert f"`{new}` the plan" in await tell(parts, "/sessions")
+
+
+async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await tell(parts, "one")
+        here = await session(parts, "one")
+        await parts.desk.set_status(here, "paused")
+        assert "paused" in await tell(parts, "two")
+        await parts.bus.accept("chat", "bot", Batch([said("three")]))
+        assert "goes on" in await tell(parts, "/resume")
+        answers = await parts.platform.answers("1", 5)
+        assert [text for text in answers if "paused" in text] == [answers[1]]
+        assert answers[3].endswith("two")
+        assert answers[4].endswith("three")
+
+
+async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await tell(parts, "one")
+        here = await session(parts, "one")
+        await parts.desk.set_status(here, "paused")
+        await tell(parts, "two")
+        await parts.desk.set_status(here, "open")
+        assert (await parts.platform.answers("1", 3))[-1].endswith("two")
