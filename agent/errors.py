@@ -9,6 +9,8 @@
     │   ├── ContextTooLong     the request does not fit the model's window
     │   ├── BadReply           the server answered what no client could read
     │   └── Rejected           4xx: key, model name or request refused; a retry will not help
+    │       ├── NoTools        the model cannot be given tools the way it was asked
+    │       └── NoThinking     the model does not think, or not when it is asked to
     ├── LimitReached           the next model call would go beyond a limit that somebody set
     ├── ToolError              the model reads it as the tool's result
     ├── PolicyDenied           a rule or a person said no; the model reads it too
@@ -86,6 +88,14 @@ class Rejected(ProviderError):
     """The vendor refused the request itself: wrong key, unknown model, bad parameter."""
 
     code = "rejected"
+
+
+class NoTools(Rejected):
+    """The model has no tools of its own; it can still be told of them in words."""
+
+
+class NoThinking(Rejected):
+    """The model refuses to be asked for its thoughts; it can be asked without."""
 
 
 class LimitReached(KoreError):

@@ -76,11 +76,13 @@ def _tokens(data: Mapping[str, Any]) -> Usage:
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     cached = cached or data.get("prompt_cache_hit_tokens") or data.get("cached_tokens")
     return Usage(
-        _count(data.get("prompt_tokens")), _count(data.get("completion_tokens")), _count(cached)
+        count_of(data.get("prompt_tokens")),
+        count_of(data.get("completion_tokens")),
+        count_of(cached),
     )
 
 
-def _count(value: object) -> int:
+def count_of(value: object) -> int:
     if isinstance(value, float) and not math.isfinite(value):
         return 0
     return max(0, int(value)) if isinstance(value, int | float) else 0

@@ -12,6 +12,8 @@ from typing import Any
 
 from agent.errors import (
     ContextTooLong,
+    NoThinking,
+    NoTools,
     ProviderError,
     RateLimited,
     Rejected,
@@ -28,7 +30,22 @@ _TOO_LONG_CODES = frozenset(
 _TOO_LONG = re.compile(
     r"maximum context length|prompt is too long|input token count .* exceeds|too large for model"
     r"|context (size|window)|context length|request too large|exceeded model token limit"
-    r"|input is too long|reduce the length",
+    r"|input is too long|reduce the length|exceed context limit",
+    re.IGNORECASE,
+)
+# Ollama, OpenRouter, vLLM, llama.cpp, Groq.
+_NO_TOOLS = re.compile(
+    r"does(n't| not) support (tools|(tool|function)[ -](use|call))|support tool use"
+    r"|(tools?|tool (use|calling)|function calling)[`'\"]? (is|are) not supported"
+    r"|tool choice requires|tools param requires",
+    re.IGNORECASE,
+)
+# Ollama, Anthropic, OpenAI and those that repeat its words.
+_NO_THINKING = re.compile(
+    r"does(n't| not) support (thinking|reasoning)"
+    r"|(thinking|reasoning)[\w.`'\"]* (is|are) not supported"
+    r"|(unsupported|unrecognized|unknown)[\w ]* (parameter|argument)[\w: ]*[`'\"]?"
+    r"(reasoning|thinking|enable_thinking)",
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(
@@ -48,6 +65,9 @@ _CODE_STATUS = {
     "model_not_found": 404,
     "insufficient_quota": 402,
     "timeout_error": 408,
+    "request_too_large": 413,
+    "overloaded_error": 529,
+    "billing_error": 402,
 }
 
 
@@ -145,6 +165,8 @@ def _error(endpoint: Endpoint, model: str, fault: Fault) -> ProviderError:
         return RateLimited(f"{vendor} asks to slow down{said}", retry_after_s=fault.retry_after_s)
     if status == 408:
         return TimedOut(f"{vendor} gave up waiting{said}")
+    if status in (404, 500, 501) and _refused(said) is not Rejected:
+        return _refused(said)(f"{vendor} refused the request for {model} (status {status}){said}")
     if status >= 500 or status in (409, 425):
         return Unavailable(f"{vendor} has trouble (status {status}){said}")
     return _rejected(endpoint, model, status, said)
@@ -172,7 +194,13 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
             f"{endpoint.api_base} redirects elsewhere (status {status})",
             hint="Set api_base to the address that answers.",
         )
-    return Rejected(f"{vendor} refused the request for {model} (status {status}){said}")
+    return _refused(said)(f"{vendor} refused the request for {model} (status {status}){said}")
+
+
+def _refused(said: str) -> type[Rejected]:
+    if _NO_TOOLS.search(said):
+        return NoTools
+    return NoThinking if _NO_THINKING.search(said) else Rejected
 
 
 def _is_too_long(fault: Fault) -> bool:

@@ -1,5 +1,6 @@
 """The models an agent can speak to: opens each on first use and keeps it open."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -12,6 +13,8 @@ from agent.providers.routing import ModelConfig, default_model, open_provider, r
 from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
 from agent.spending import Tariff
 
+# Headers whose value nobody may see.
+_IS_SECRET = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 # What a model is wanted for; "default" answers people.
 Profile = Literal["default", "task", "reasoning", "quick"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -123,6 +126,12 @@ class Models:
         names = [name for vendor in VENDORS.values() for name in vendor.key_variables]
         found = {config.api_key or "" for config in self.known}
         found |= {self.environ.get(name, "") for name in names}
+        for config in self.known:
+            found |= {
+                value.removeprefix("Bearer ")
+                for name, value in config.headers.items()
+                if _IS_SECRET.search(name)
+            }
         return frozenset(found - PLACEHOLDERS)
 
     async def aclose(self) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import BadReply, Unavailable
-from agent.events import ModelEvent, Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
+from agent.events import ModelEvent, Reply, ToolCallDelta
 from agent.providers.chunk import calls_of, delta_of, first_choice, said, text_of, thought, usage_of
+from agent.providers.speech import Speech
 from agent.providers.sse import JsonObject
 from agent.providers.wire import extra_to_signature, mend
 from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
@@ -20,29 +21,6 @@ _MADE_ID = re.compile(r"call_(\d+)")
 # Deeper ones are a model that has lost its way, and overflow the stack wherever they are copied.
 _LEVELS = 64
 _FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
-
-
-@dataclass(slots=True)
-class _Words:
-    """Text as it streams; half of a surrogate pair waits for its other half."""
-
-    said: list[str] = field(default_factory=list)
-    held: str = ""
-    chars: int = 0
-
-    def add(self, text: str) -> str:
-        text = self.held + text
-        self.held = ""
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self.held = text[:-1], text[-1]
-        text = mend(text)
-        self.said.append(text)
-        self.chars += len(text)
-        return text
-
-    @property
-    def text(self) -> str:
-        return "".join(self.said) + mend(self.held)
 
 
 @dataclass(slots=True)
@@ -67,9 +45,7 @@ class ReplyBuilder:
     def __init__(self, number: Callable[[], int]) -> None:
         self.finish_reason: str | None = None
         self._number = number
-        self._text = _Words()
-        self._thinking = _Words()
-        self._thinking_open = False
+        self._speech = Speech()
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._chunks = 0
@@ -82,8 +58,8 @@ class ReplyBuilder:
             return
         self._chunks += 1
         delta = delta_of(choice)
-        yield from self._think(thought(delta))
-        yield from self._say(said(delta))
+        yield from self._speech.think(thought(delta))
+        yield from self._speech.say(said(delta))
         for call in calls_of(delta):
             yield from self._call(call)
         reason = choice.get("finish_reason")
@@ -98,40 +74,23 @@ class ReplyBuilder:
             raise BadReply("the model's server ended its reply without having begun one")
         if not (done or self.finish_reason):
             raise Unavailable("the model's reply was cut off before its end")
-        yield from self._end_thinking()
+        yield from self._speech.pause()
         yield Reply(self._message(), self._usage, self.finish_reason)
 
     def _message(self) -> Message:
         content: list[Part] = []
-        if self._thinking.text:
-            content.append(Thinking(self._thinking.text))
+        if self._speech.thinking:
+            content.append(Thinking(self._speech.thinking))
         if extra := {call.id: call.extra for call in self._calls if call.extra is not None}:
             content.append(Thinking("", extra_to_signature(extra)))
-        if self._text.text:
-            content.append(Text(self._text.text))
+        if self._speech.text:
+            content.append(Text(self._speech.text))
         cut = self.finish_reason == "length"
         calls = tuple(read_call(c.id, c.name, c.raw, cut=cut) for c in self._calls)
         return Message("assistant", tuple(content), calls)
 
-    def _think(self, text: str) -> Iterator[ModelEvent]:
-        if text:
-            self._thinking_open = True
-            text = self._thinking.add(text)
-            yield ThinkingDelta(text, self._thinking.chars)
-
-    def _end_thinking(self) -> Iterator[ModelEvent]:
-        if self._thinking_open:
-            self._thinking_open = False
-            yield ThinkingEnd(self._thinking.text)
-
-    def _say(self, text: str) -> Iterator[ModelEvent]:
-        if text:
-            yield from self._end_thinking()
-            if text := self._text.add(text):
-                yield TextDelta(text)
-
     def _call(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        yield from self._end_thinking()
+        yield from self._speech.pause()
         function = delta.get("function")
         function = function if isinstance(function, dict) else {}
         name = mend(text_of(function.get("name")))

@@ -8,13 +8,15 @@ from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
 from agent.providers.base import Provider
-from agent.providers.transport import Deadlines, Endpoint
+from agent.providers.transport import Deadlines
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
 
 OFFLINE = "offline/echo"
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 _VERSION_PART = re.compile(r"v\d+\w*")
+# What people leave at the end of an address.
+_METHODS = ("/chat/completions", "/messages", "/api/chat")
 # What an HTTP header can carry.
 _KEY = re.compile(r"[!-~]+")
 
@@ -23,8 +25,9 @@ _KEY = re.compile(r"[!-~]+")
 class ModelConfig:
     """A model by name: as somebody configured it, and after `resolve` with nothing left open.
 
-    `model` is `vendor/model`. `transport` picks the HTTP client, `context_tokens` is the size of
-    the window. `temperature` and `max_tokens` are this model's own, if it has any. Prices are in
+    `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
+    `tools` says how the model is told of them, `context_tokens` is the size of its window.
+    `temperature` and `max_tokens` are this model's own, if it has any. Prices are in
     dollars for a million tokens, and win over those that Kore knows.
     """
 
@@ -39,6 +42,8 @@ class ModelConfig:
     price_input_usd: float | None = None
     price_output_usd: float | None = None
     price_cached_usd: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tools: Literal["native", "xml"] | None = None
 
     @property
     def vendor(self) -> str:
@@ -101,7 +106,9 @@ def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) ->
         from agent.providers.scripted import Echo
 
         return Echo()
-    return _compatible(config, vendor, deadlines or Deadlines())
+    from agent.providers.opening import open_endpoint
+
+    return open_endpoint(config, vendor, deadlines or Deadlines())
 
 
 def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:
@@ -130,7 +137,9 @@ def normalise_base(address: str, version: str | None) -> str:
         raise ConfigError(
             f"api_base: found {address!r}, expected an address such as https://example.com/v1"
         )
-    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    path = parts.path.rstrip("/")
+    for method in _METHODS:
+        path = path.removesuffix(method).rstrip("/")
     if version and not any(map(_VERSION_PART.fullmatch, path.split("/"))):
         path = f"{path}/{version}"
     return f"{parts.scheme}://{parts.netloc}{path}"
@@ -147,31 +156,13 @@ def _parts(address: str) -> SplitResult | None:
     return parts if usable and not host.split()[1:] else None
 
 
-def _compatible(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
-    from agent.providers.openai import OpenAI
-    from agent.providers.transport import AiohttpTransport, Transport
-
-    endpoint = Endpoint(
-        vendor.name,
-        config.api_base or vendor.api_base,
-        config.api_key or "",
-        next(iter(vendor.key_variables), None),
-    )
-    transport: Transport
-    if config.transport == "sdk":
-        from agent.providers.sdk import SdkTransport
-
-        transport = SdkTransport(endpoint, deadlines)
-    else:
-        transport = AiohttpTransport(endpoint, deadlines)
-    return OpenAI(endpoint, transport, dialect=vendor.dialect, deadlines=deadlines)
-
-
 def _address(config: ModelConfig, vendor: Vendor) -> str:
     if not config.api_base:
         return vendor.api_base
     try:
-        return normalise_base(config.api_base, vendor.version)
+        address = normalise_base(config.api_base, vendor.version)
+        # Ollama's own interface stands beside the compatible one, whose address many have.
+        return re.sub("/(v1|api)$", "", address) if vendor.protocol == "ollama" else address
     except ConfigError as exc:
         raise ConfigError(f"model {config.name!r}: {exc}") from None
 

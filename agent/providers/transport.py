@@ -32,16 +32,23 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A vendor's address and key; `key_variable` is where people set the key."""
+    """A vendor's address and key; `key_variable` is where people set the key.
+
+    `path` is its method for a model call; `key_header` is where the key goes. `extra_headers` are
+    sent as they are, and win.
+    """
 
     vendor: str
     api_base: str
     api_key: str = field(default="", repr=False)
     key_variable: str | None = None
+    path: str = "/chat/completions"
+    key_header: str = "Authorization"
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def url(self) -> str:
-        return f"{self.api_base}/chat/completions"
+        return f"{self.api_base}{self.path}"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -52,7 +59,12 @@ class Endpoint:
             "Accept-Encoding": "identity",
             "User-Agent": f"kore/{VERSION}",
         }
-        return headers | {"Authorization": f"Bearer {self.api_key}"} if self.api_key else headers
+        if self.api_key:
+            bearer = "Bearer " * (self.key_header == "Authorization")
+            headers[self.key_header] = f"{bearer}{self.api_key}"
+        named = {name.lower() for name in self.extra_headers}
+        kept = {name: value for name, value in headers.items() if name.lower() not in named}
+        return {**kept, **self.extra_headers}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 from agent.providers.wire import Dialect
 
@@ -11,7 +12,7 @@ CONTEXT_TOKENS = 128_000
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """One vendor of an OpenAI-compatible endpoint.
+    """One vendor: where it is and which `protocol` it speaks; `dialect` is OpenAI's in its mouth.
 
     `version` is the path that an address needs at its end when it names none. A vendor without
     `key_variables` needs no key. `default_model` is a current model that is cheap and good with
@@ -24,6 +25,7 @@ class Vendor:
     default_model: str | None = None
     context_tokens: int = CONTEXT_TOKENS
     version: str | None = "v1"
+    protocol: Literal["openai", "anthropic", "ollama"] = "openai"
     dialect: Dialect = field(default_factory=Dialect)
 
 
@@ -41,14 +43,14 @@ _TABLE = (
         400_000,
         dialect=Dialect(max_tokens_name="max_completion_tokens", thinking=_EFFORT),
     ),
-    # https://platform.claude.com/docs/en/api/openai-sdk
+    # https://platform.claude.com/docs/en/api/overview
     Vendor(
         "anthropic",
         "https://api.anthropic.com/v1",
         ("ANTHROPIC_API_KEY",),
         "claude-haiku-4-5",
         200_000,
-        dialect=Dialect(thinking={"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        protocol="anthropic",
     ),
     # https://ai.google.dev/gemini-api/docs/openai
     Vendor(
@@ -115,7 +117,15 @@ _TABLE = (
         ("FIREWORKS_API_KEY",),
         "accounts/fireworks/models/gpt-oss-120b",
     ),
-    Vendor("ollama", "http://localhost:11434/v1"),
+    # Its window is memory of the machine, which a model's whole one would seldom fit.
+    # https://docs.ollama.com/context-length
+    Vendor(
+        "ollama",
+        "http://localhost:11434",
+        context_tokens=32_768,
+        version=None,
+        protocol="ollama",
+    ),
     Vendor("vllm", "http://localhost:8000/v1"),
     Vendor("lmstudio", "http://localhost:1234/v1"),
 )

@@ -7,13 +7,14 @@ Body: https://platform.openai.com/docs/api-reference/chat/create
 
 import json
 import re
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.prompts import load
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.types import Context, Message, Text, Thinking, ToolCall
+from agent.types import Context, Image, Message, Text, Thinking, ToolCall
 
 _HEADS_KEPT = 32
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -26,7 +27,8 @@ class Dialect:
 
     `replay_reasoning` sends the thinking of replies with tool calls back as `reasoning_content`;
     `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
-    thought signatures). `thinking` holds the body fields that switch reasoning on.
+    thought signatures). `thinking` and `no_thinking`
+    hold the body fields that switch reasoning on and off.
     """
 
     max_tokens_name: str = "max_tokens"
@@ -34,6 +36,7 @@ class Dialect:
     replay_reasoning: bool = False
     replay_extra: bool = False
     thinking: Mapping[str, Any] = field(default_factory=dict)
+    no_thinking: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -42,29 +45,18 @@ class Dialect:
         return f"openai{flags}"
 
 
-class Encoder:
-    """Turns requests into bodies; remembers the heads of the last few conversations."""
+class Heads:
+    """What stands in front of the messages, remembered for the last few conversations."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._key = dialect.key
+    def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
+        self._write = write
         # The value holds the tools, so that their ids in the key stay theirs.
-        self._heads: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
+        self._known: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
 
-    def body(self, request: ModelRequest) -> bytes:
-        """The request as compact UTF-8 JSON."""
-        key = self._key
-        messages = [message.wire.get(key) or self._encode(message) for message in request.messages]
-        head = self._head(request)
-        comma = b"," if messages and not head.endswith(b"[") else b""
-        return b"".join((head, comma, b",".join(messages), b"]}"))
+    def __len__(self) -> int:
+        return len(self._known)
 
-    def _encode(self, message: Message) -> bytes:
-        encoded = encode_json(_message(message, self._dialect))
-        message.wire[self._key] = encoded
-        return encoded
-
-    def _head(self, request: ModelRequest) -> bytes:
+    def of(self, request: ModelRequest) -> bytes:
         tools = tuple(request.tools)
         options = json.dumps(dict(request.options), sort_keys=True, default=repr)
         key = (
@@ -75,18 +67,44 @@ class Encoder:
             options,
             tuple(map(id, tools)),
         )
-        known = self._heads.get(key)
+        known = self._known.get(key)
         if known is not None:
             return known[0]
-        if len(self._heads) >= _HEADS_KEPT:
-            del self._heads[next(iter(self._heads))]
-        head = encode_json(self._fields(request, tools))[:-1] + b',"messages":['
-        if request.system:
-            head += encode_json({"role": "system", "content": request.system})
-        self._heads[key] = (head, tools)
+        if len(self._known) >= _HEADS_KEPT:
+            del self._known[next(iter(self._known))]
+        head = self._write(request)
+        self._known[key] = (head, tools)
         return head
 
-    def _fields(self, request: ModelRequest, tools: tuple[ToolSpec, ...]) -> dict[str, Any]:
+
+class Encoder:
+    """Turns requests into bodies."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._key = dialect.key
+        self._heads = Heads(self._head)
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as compact UTF-8 JSON."""
+        key = self._key
+        messages = [message.wire.get(key) or self._encode(message) for message in request.messages]
+        head = self._heads.of(request)
+        comma = b"," if messages and not head.endswith(b"[") else b""
+        return b"".join((head, comma, b",".join(messages), b"]}"))
+
+    def _encode(self, message: Message) -> bytes:
+        encoded = encode_json(_message(message, self._dialect))
+        message.wire[self._key] = encoded
+        return encoded
+
+    def _head(self, request: ModelRequest) -> bytes:
+        head = encode_json(self._fields(request))[:-1] + b',"messages":['
+        if request.system:
+            head += encode_json({"role": "system", "content": request.system})
+        return head
+
+    def _fields(self, request: ModelRequest) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": request.model, "stream": True}
         if self._dialect.stream_usage:
             fields["stream_options"] = {"include_usage": True}
@@ -96,10 +114,11 @@ class Encoder:
             fields[self._dialect.max_tokens_name] = request.max_tokens
         options = dict(request.options)
         if isinstance(options.get("thinking"), bool):
-            fields |= self._dialect.thinking if options.pop("thinking") else {}
+            wanted = options.pop("thinking")
+            fields |= self._dialect.thinking if wanted else self._dialect.no_thinking
         fields |= {name: value for name, value in options.items() if value is not None}
-        if tools:
-            fields["tools"] = [_tool(tool) for tool in tools]
+        if request.tools:
+            fields["tools"] = [function_of(tool) for tool in request.tools]
         return fields
 
 
@@ -122,7 +141,8 @@ def extra_to_signature(extra: Mapping[str, Any]) -> str:
     return json.dumps({"extra_content": extra})
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def function_of(tool: ToolSpec) -> dict[str, Any]:
+    """The tool as OpenAI and Ollama want it described."""
     function = {
         "name": tool.name,
         "description": tool.description,
@@ -144,8 +164,27 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
         case "system":
             return {"role": "system", "content": text}
         case _:
-            context = [part.text for part in message.content if isinstance(part, Context)]
-            return {"role": message.role, "content": "\n\n".join([text, *context])}
+            return {"role": message.role, "content": _seen_and_heard(message)}
+
+
+def with_context(message: Message) -> str:
+    """A user message's words, its moving parts behind them."""
+    text = "".join(part.text for part in message.content if isinstance(part, Text))
+    context = [part.text for part in message.content if isinstance(part, Context)]
+    return "\n\n".join([text, *context])
+
+
+def _seen_and_heard(message: Message) -> str | list[dict[str, Any]]:
+    images = [part for part in message.content if isinstance(part, Image)]
+    if not images:
+        return with_context(message)
+    words = with_context(message)
+    return [*map(_picture, images), *([{"type": "text", "text": words}] if words.strip() else [])]
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _assistant_with_calls(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
@@ -159,11 +198,15 @@ def _assistant_with_calls(message: Message, text: str, dialect: Dialect) -> dict
     return data
 
 
+def name_of(call: ToolCall) -> str:
+    """The tool's name as vendors take it: they refuse a whole conversation for one odd name."""
+    return _NOT_IN_A_NAME.sub("_", call.name)[:64] or "unnamed"
+
+
 def _call(call: ToolCall, extra: object) -> dict[str, Any]:
-    # Vendors refuse a whole conversation for one odd name or unreadable argument text in it.
+    # As for an odd name, so for unreadable argument text.
     raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
-    name = _NOT_IN_A_NAME.sub("_", call.name)[:64] or "unnamed"
-    function = {"name": name, "arguments": raw.strip() or "{}"}
+    function = {"name": name_of(call), "arguments": raw.strip() or "{}"}
     data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
     return data if extra is None else data | {"extra_content": extra}
 

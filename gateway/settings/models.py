@@ -65,4 +65,6 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         price_input_usd=entry.price_input_usd,
         price_output_usd=entry.price_output_usd,
         price_cached_usd=entry.price_cached_usd,
+        tools=entry.tools,
+        headers={name: value.get_secret_value() for name, value in entry.headers.items()},
     )

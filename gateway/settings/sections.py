@@ -15,6 +15,7 @@ from gateway.settings.reach import Folder, HostName
 from gateway.settings.values import (
     BotUrl,
     Flag,
+    HeaderName,
     Number,
     StoreUrl,
     Temperature,
@@ -46,6 +47,8 @@ class AgentSection(Section):
 class ModelEntry(Section):
     """One named model; `transport` picks the client, `context_tokens` the size of its window.
 
+    `tools` says how the model is told of them; without it Kore finds out. `headers` go with every
+    request, beside those that Kore sends.
     Prices are in dollars for a million tokens, and win over those that Kore knows.
     """
 
@@ -60,6 +63,8 @@ class ModelEntry(Section):
     price_input_usd: Number | None = None
     price_output_usd: Number | None = None
     price_cached_usd: Number | None = None
+    tools: Literal["native", "xml"] | None = None
+    headers: dict[HeaderName, SecretStr] = Field(default_factory=dict)
 
 
 class ProfilesSection(Section):

@@ -39,6 +39,8 @@ Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
 Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
 Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
+# A name as HTTP takes it: https://www.rfc-editor.org/rfc/rfc9110#name-field-names
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 Url = Annotated[str, AfterValidator(_url)]
 BotUrl = Annotated[str, AfterValidator(_bot_url)]

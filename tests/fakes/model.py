@@ -1,4 +1,4 @@
-"""A stand-in for an OpenAI-compatible model server.
+"""A stand-in for a model server: OpenAI's format, Anthropic's and Ollama's.
 
     async with ModelServer() as model:
         model.script(ReplyScript(tool_calls=(Call("exec", {"command": "ls"}),)))
@@ -22,7 +22,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.fakes.loopback import LoopbackServer, reset, serve
-from tests.fakes.model_checks import complaint
+from tests.fakes.model_formats import FORMATS, Format, Writer, refuse
 from tests.fakes.model_mind import Mind, always, echo, worker
 from tests.fakes.model_script import (
     Dialect,
@@ -31,7 +31,7 @@ from tests.fakes.model_script import (
     refusal,
     script_from_json,
 )
-from tests.fakes.model_wire import ReplyWriter, counted_usage, split_characters
+from tests.fakes.model_wire import counted_usage, split_characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Asked:
 
 
 class ModelServer(LoopbackServer):
-    """Answers /v1/chat/completions and /v1/models.
+    """Answers /v1/chat/completions, /v1/messages and /api/chat, /v1/models and /api/tags.
 
-    `strict` refuses what OpenAI refuses (see model_checks). With `api_key` other keys get a 401;
-    with `context_tokens` longer requests (bytes / 4) get context_length_exceeded.
+    `strict` refuses what the vendor refuses (see model_checks and the wires). With `api_key` other
+    keys get a 401; with `context_tokens` longer requests (bytes / 4) get context_length_exceeded.
     `abandoned` counts streams that the client left before their end.
     """
 
@@ -75,8 +75,9 @@ class ModelServer(LoopbackServer):
         self._queue: deque[ReplyScript] = deque()
         self.app.router.add_routes(
             [
-                web.post("/v1/chat/completions", self._complete),
+                *(web.post(path, self._complete) for path in FORMATS),
                 web.get("/v1/models", self._models),
+                web.get("/api/tags", self._tags),
                 web.get("/control/requests", self._control_requests),
                 web.post("/control/script", self._control_script),
             ]
@@ -101,19 +102,22 @@ class ModelServer(LoopbackServer):
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
+        format_ = FORMATS[request.path]
         try:
             body = json.loads(raw)
         except ValueError:
-            return _refuse(refusal(400, "We could not parse the JSON body of your request."))
+            return refuse(
+                refusal(400, "We could not parse the JSON body of your request."), format_
+            )
         asked = Asked(raw, body, dict(request.headers), time.time())
         self.requests.append(asked)
         self.changed()
-        reply = self._objection(asked) or (
-            self._queue.popleft() if self._queue else self.mind(body)
+        reply = self._objection(asked, format_) or (
+            self._queue.popleft() if self._queue else self.mind(format_.as_openai(body))
         )
         try:
             await self.pause(self.latency_s + reply.latency_s)
-            return await self._answer(request, asked, reply)
+            return await self._answer(request, asked, reply, format_)
         except ConnectionError:
             # The client was killed or has left: nobody is there to be answered.
             self.abandoned += 1
@@ -124,28 +128,28 @@ class ModelServer(LoopbackServer):
             self.changed()
             raise
 
-    def _objection(self, asked: Asked) -> ReplyScript | None:
-        if self.api_key and asked.headers.get("Authorization") != f"Bearer {self.api_key}":
+    def _objection(self, asked: Asked, format_: Format) -> ReplyScript | None:
+        if self.api_key and format_.key(asked.headers) != self.api_key:
             return refusal(401, "Incorrect API key provided.", code="invalid_api_key")
         tokens = len(asked.raw) // 4
         if self.context_tokens is not None and tokens > self.context_tokens:
             return context_too_long(self.context_tokens, tokens)
-        reason = complaint(asked.body) if self.strict else None
+        reason = format_.complaint(asked.body, asked.headers) if self.strict else None
         return refusal(400, reason) if reason else None
 
     async def _answer(
-        self, request: web.Request, asked: Asked, reply: ReplyScript
+        self, request: web.Request, asked: Asked, reply: ReplyScript, format_: Format
     ) -> web.StreamResponse:
         if reply.status != 200:
-            return _refuse(reply)
+            return refuse(reply, format_)
         if reply.breaks and reply.breaks.kind == "refuse":
             return await reset(request)
         dialect = reply.dialect or self.dialect
-        writer = ReplyWriter(reply, dialect, asked.body)
+        writer = format_.writer(reply, dialect, asked.body)
         usage = reply.usage or counted_usage(reply, len(asked.raw))
         if dialect.plain_json or not asked.body.get("stream"):
             return web.json_response(writer.whole(usage))
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response = web.StreamResponse(headers={"Content-Type": writer.content_type})
         await response.prepare(request)
         for n, frame in enumerate(writer.events(usage)):
             if reply.breaks and reply.breaks.after == n and reply.breaks.kind != "garbage":
@@ -162,7 +166,7 @@ class ModelServer(LoopbackServer):
         request: web.Request,
         response: web.StreamResponse,
         reply: ReplyScript,
-        writer: ReplyWriter,
+        writer: Writer,
     ) -> web.StreamResponse:
         assert reply.breaks is not None
         if reply.breaks.kind == "error":
@@ -177,9 +181,13 @@ class ModelServer(LoopbackServer):
 
     async def _models(self, request: web.Request) -> web.Response:
         if self.models_status != 200:
-            return _refuse(refusal(self.models_status, "The models cannot be listed."))
+            refused = refusal(self.models_status, "The models cannot be listed.")
+            return refuse(refused, FORMATS["/v1/chat/completions"])
         data = [{"id": name, "object": "model", "owned_by": "tests"} for name in self.models]
         return web.json_response({"object": "list", "data": data})
+
+    async def _tags(self, request: web.Request) -> web.Response:
+        return web.json_response({"models": [{"name": one, "model": one} for one in self.models]})
 
     async def _control_requests(self, request: web.Request) -> web.Response:
         """Raw bodies from number `since` on."""
@@ -201,12 +209,6 @@ async def _write(response: web.StreamResponse, frame: bytes, dialect: Dialect) -
         await response.write(piece)
         # Long enough for the bytes to leave alone, in a segment of their own.
         await asyncio.sleep(0.001)
-
-
-def _refuse(reply: ReplyScript) -> web.Response:
-    headers = {"Retry-After": reply.retry_after} if reply.retry_after is not None else None
-    error = reply.error or {"message": "The server had an error", "type": "server_error"}
-    return web.json_response({"error": dict(error)}, status=reply.status, headers=headers)
 
 
 def main() -> None:

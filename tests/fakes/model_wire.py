@@ -23,7 +23,7 @@ def in_pieces(text: str, count: int) -> list[str]:
 def counted_usage(script: ReplyScript, request_bytes: int) -> dict[str, Any]:
     """Tokens as characters / 4, which is all that a stand-in can know."""
     output = len(script.text) + len(script.reasoning)
-    output += sum(len(call.name) + len(_arguments_text(call)) for call in script.tool_calls)
+    output += sum(len(call.name) + len(arguments_text(call)) for call in script.tool_calls)
     prompt, completion = request_bytes // 4, -(-output // 4)
     return {
         "prompt_tokens": prompt,
@@ -35,6 +35,8 @@ def counted_usage(script: ReplyScript, request_bytes: int) -> dict[str, Any]:
 
 class ReplyWriter:
     """Words one reply for one request body."""
+
+    content_type = "text/event-stream"
 
     def __init__(self, script: ReplyScript, dialect: Dialect, body: Mapping[str, Any]) -> None:
         self._script = script
@@ -94,7 +96,7 @@ class ReplyWriter:
             yield self._call(n, call, self._whole_arguments(call))
             return
         yield self._call(n, call, "")
-        for piece in in_pieces(_arguments_text(call), self._script.pieces):
+        for piece in in_pieces(arguments_text(call), self._script.pieces):
             delta = self._call(n, call, piece)
             if not self._dialect.repeat_call_head:
                 del delta["id"], delta["type"], delta["function"]["name"]
@@ -109,7 +111,7 @@ class ReplyWriter:
     def _whole_arguments(self, call: Call) -> Any:
         if self._dialect.arguments_as_object and isinstance(call.arguments, Mapping):
             return dict(call.arguments)
-        return _arguments_text(call)
+        return arguments_text(call)
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
@@ -126,7 +128,8 @@ class ReplyWriter:
         return f"{comment}{colon}{data}{end}{end}".encode()
 
 
-def _arguments_text(call: Call) -> str:
+def arguments_text(call: Call) -> str:
+    """The arguments as they go out in pieces."""
     if isinstance(call.arguments, str):
         return call.arguments
     return json.dumps(call.arguments, ensure_ascii=False)

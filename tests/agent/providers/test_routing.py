@@ -4,7 +4,6 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.providers.base import Provider
-from agent.providers.openai import OpenAI
 from agent.providers.routing import (
     ModelConfig,
     default_model,
@@ -102,6 +101,8 @@ def test_no_key_appears_in_the_printed_form() -> None:
         ("http://localhost:11434", "v1", "http://localhost:11434/v1"),
         ("https://a.example/api/paas/v4", None, "https://a.example/api/paas/v4"),
         ("https://a.example/", None, "https://a.example"),
+        ("https://a.example/anthropic/v1/messages", "v1", "https://a.example/anthropic/v1"),
+        ("http://localhost:11434/api/chat", None, "http://localhost:11434"),
     ],
 )
 def test_addresses_are_normalised(address: str, version: str | None, expected: str) -> None:
@@ -149,6 +150,27 @@ def test_blanks_around_a_key_are_no_part_of_it() -> None:
         assert found.api_key == "k"
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://h:1",
+        "http://h:1/",
+        "http://h:1/v1",
+        "http://h:1/v1/chat/completions",
+        "http://h:1/api",
+    ],
+)
+def test_ollama_is_reached_natively_by_any_of_its_addresses(address: str) -> None:
+    entry = ModelConfig("local", "ollama/llama3.2", address)
+    assert resolve("local", [entry], {}).api_base == "http://h:1"
+
+
+def test_the_openai_library_is_refused_where_it_cannot_speak() -> None:
+    entry = ModelConfig("m", "anthropic/claude-opus-5", transport="sdk", api_key="k")
+    with pytest.raises(ConfigError, match="transport"):
+        open_provider(resolve("m", [entry], {}))
+
+
 def test_every_vendor_is_its_own_normal_form() -> None:
     for vendor in VENDORS.values():
         assert normalise_base(vendor.api_base, vendor.version) == vendor.api_base
@@ -181,7 +203,6 @@ def test_every_default_model_resolves() -> None:
 async def test_configs_open_as_providers(transport: str) -> None:
     entry = ModelConfig("m", "openai/gpt-5", transport=transport)  # type: ignore[arg-type]
     provider = open_provider(resolve("m", [entry], KEYS))
-    assert isinstance(provider, OpenAI)
     assert provider.name == "openai"
     await provider.aclose()
     assert isinstance(open_provider(resolve("offline/echo", [], {})), Echo)

@@ -1,0 +1,71 @@
+"""A provider for a vendor that Kore knows: its protocol, its headers, its client."""
+
+import re
+
+from agent.errors import ConfigError
+from agent.providers.adapting import Adapting
+from agent.providers.base import Provider
+from agent.providers.routing import ModelConfig
+from agent.providers.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.vendors import Vendor
+
+# Printable ASCII without a reference that was not filled in.
+_HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
+
+
+def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+    """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
+    if config.transport == "sdk" and vendor.protocol != "openai":
+        raise ConfigError(
+            f'model {config.name!r}: transport "sdk" is the openai library, which does not speak '
+            f"{vendor.name}'s own protocol; leave it out"
+        )
+    for name, value in config.headers.items():
+        if not _HEADER.fullmatch(value):
+            raise ConfigError(
+                f"model {config.name!r}: its header {name!r} refers to a variable that is not set, "
+                "or holds what no header can"
+            )
+    opened = _OPEN[vendor.protocol](config, vendor, deadlines)
+    return opened if config.tools == "native" else Adapting(opened, xml_tools=config.tools == "xml")
+
+
+def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+    from agent.providers.openai import OpenAI
+
+    endpoint = Endpoint(*_place(config, vendor), extra_headers=config.headers)
+    transport: Transport
+    if config.transport == "sdk":
+        from agent.providers.sdk import SdkTransport
+
+        transport = SdkTransport(endpoint, deadlines)
+    else:
+        transport = AiohttpTransport(endpoint, deadlines)
+    return OpenAI(endpoint, transport, dialect=vendor.dialect, deadlines=deadlines)
+
+
+def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+    from agent.providers.anthropic import Anthropic, anthropic_endpoint
+
+    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers)
+    return Anthropic(endpoint, deadlines=deadlines)
+
+
+def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+    from agent.providers.ollama import PATH, Ollama
+
+    endpoint = Endpoint(*_place(config, vendor), path=PATH, extra_headers=config.headers)
+    return Ollama(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
+
+
+def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | None]:
+    """The vendor's name, its address, the key, and where people set the key."""
+    return (
+        vendor.name,
+        config.api_base or vendor.api_base,
+        config.api_key or "",
+        next(iter(vendor.key_variables), None),
+    )
+
+
+_OPEN = {"anthropic": _anthropic, "ollama": _ollama, "openai": _openai}

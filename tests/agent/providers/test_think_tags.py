@@ -1,0 +1,66 @@
+"""Thoughts in the text of local models."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
+from agent.providers.speech import Speech
+
+
+def heard(speech: Speech, *pieces: str) -> list[ModelEvent]:
+    def events() -> Iterator[ModelEvent]:
+        for piece in pieces:
+            yield from speech.say(piece)
+        yield from speech.pause()
+
+    return list(events())
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "said"),
+    [
+        ("<think>hm</think>\n\nYes", "hm", "Yes"),
+        ("\n<think>\nhm\n</think>Yes", "\nhm\n", "Yes"),
+        ("<thinking>a <think> b</thinking> Yes", "a <think> b", "Yes"),
+        ("<think></think>Yes", "", "Yes"),
+        ("<think>never ends", "never ends", ""),
+        ("<think>half an end</thi", "half an end</thi", ""),
+        ("Yes, <think>that is a tag</think>", "", "Yes, <think>that is a tag</think>"),
+        ("<thin", "", "<thin"),
+        ("<b>bold</b>", "", "<b>bold</b>"),
+        ("  \n", "", "  \n"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_thoughts_at_the_beginning_are_told_apart(
+    text: str, thinking: str, said: str, size: int
+) -> None:
+    speech = Speech()
+    events = heard(speech, *(text[n : n + size] for n in range(0, len(text), size)))
+    assert (speech.thinking, speech.text) == (thinking, said)
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == said
+    assert "".join(e.text for e in events if isinstance(e, ThinkingDelta)) == thinking
+    assert events.count(ThinkingEnd(thinking)) == bool(thinking)
+
+
+def test_tags_are_text_where_the_server_tells_thinking_apart_itself() -> None:
+    speech = Speech()
+    list(speech.think("hm"))
+    heard(speech, "<think>", "x</think>")
+    assert (speech.thinking, speech.text) == ("hm", "<think>x</think>")
+
+
+TAGGED = st.lists(st.sampled_from(["<think>", "</think>", "<thinking>", "</", "a", " ", "\n", "<"]))
+
+
+@given(TAGGED.map("".join), st.lists(st.integers(0, 60)))
+def test_it_does_not_matter_where_the_text_is_cut(text: str, cuts: list[int]) -> None:
+    whole, pieces = Speech(), Speech()
+    heard(whole, text)
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    heard(pieces, *(text[a:b] for a, b in pairwise(places)))
+    assert (pieces.thinking, pieces.text) == (whole.thinking, whole.text)

@@ -1,0 +1,80 @@
+"""Every format in which Kore asks a model, as rows of one table."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from agent.providers.anthropic import Anthropic, anthropic_endpoint
+from agent.providers.base import Provider
+from agent.providers.ollama import PATH, Ollama
+from agent.providers.openai import OpenAI
+from agent.providers.sdk import SdkTransport
+from agent.providers.transport import Deadlines, Endpoint
+from agent.providers.xml_tools import XmlTools
+from tests.fakes.model_script import ReplyScript
+
+KEY = "sk-very-secret-key"
+
+
+def _same(script: ReplyScript) -> ReplyScript:
+    return script
+
+
+def _in_text(script: ReplyScript) -> ReplyScript:
+    """Calls as a model without tools of its own writes them."""
+    written = [
+        f'<tool name="{call.name}">{_argument_text(call.arguments)}</tool>'
+        for call in script.tool_calls
+    ]
+    return replace(script, text="\n".join(filter(None, [script.text, *written])), tool_calls=())
+
+
+def _argument_text(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`open` takes the server's root, deadlines and a key; `word` puts a script into this format.
+
+    `retells_ids`: calls keep the ids that the server gave them.
+    """
+
+    open: Callable[[str, Deadlines, str], Provider]
+    word: Callable[[ReplyScript], ReplyScript] = _same
+    retells_ids: bool = True
+    key_variable: str = "OPENAI_API_KEY"
+
+
+def _openai(root: str, deadlines: Deadlines, key: str) -> OpenAI:
+    endpoint = Endpoint("openai", f"{root}/v1", key, "OPENAI_API_KEY")
+    return OpenAI(endpoint, deadlines=deadlines)
+
+
+def _sdk(root: str, deadlines: Deadlines, key: str) -> OpenAI:
+    endpoint = Endpoint("openai", f"{root}/v1", key, "OPENAI_API_KEY")
+    return OpenAI(endpoint, SdkTransport(endpoint, deadlines), deadlines=deadlines)
+
+
+def _anthropic(root: str, deadlines: Deadlines, key: str) -> Anthropic:
+    endpoint = anthropic_endpoint("anthropic", f"{root}/v1", key, "ANTHROPIC_API_KEY")
+    return Anthropic(endpoint, deadlines=deadlines)
+
+
+def _ollama(root: str, deadlines: Deadlines, key: str) -> Ollama:
+    endpoint = Endpoint("ollama", root, key, path=PATH)
+    return Ollama(endpoint, context_tokens=8192, deadlines=deadlines)
+
+
+def _xml(root: str, deadlines: Deadlines, key: str) -> XmlTools:
+    return XmlTools(_openai(root, deadlines, key))
+
+
+FORMATS: Mapping[str, Format] = {
+    "openai": Format(_openai),
+    "openai by sdk": Format(_sdk),
+    "anthropic": Format(_anthropic, key_variable="ANTHROPIC_API_KEY"),
+    "ollama": Format(_ollama, key_variable="api_key"),
+    "xml": Format(_xml, _in_text, retells_ids=False),
+    "xml in ollama": Format(lambda *to: XmlTools(_ollama(*to)), _in_text, False, "api_key"),
+}
