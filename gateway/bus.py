@@ -221,7 +221,8 @@ class MessageBus:
     def _claim(self, connection: Connection, lane: Lane) -> Claim | CommandClaim | Busy | None:
         if lane.aside:
             return claims.claim_at_once(connection, lane.name, is_at_once)
-        return claims.claim(connection, lane.name, time.time(), is_command, compose)
+        reading = (is_command, compose, self._turns.facts)
+        return claims.claim(connection, lane.name, time.time(), *reading)
 
     async def _wait_for(self, busy: Busy, lane: Lane) -> bool:
         """Wait for another lane's turn in the same session; False to rest until it is over."""

@@ -19,6 +19,7 @@ from gateway.compose import compose
 from gateway.delivery import Delivery
 from gateway.histories import Histories, Window
 from gateway.journal import Journal
+from gateway.messages import ONCE
 from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace, Preview, Shows
 from gateway.rules import Rules
 from gateway.spending import Spending
@@ -78,7 +79,10 @@ class Turns:
         Raises `Suspended` when the process goes down meanwhile, and `Waiting` when a person has to
         answer first.
         """
-        window = await self.histories.open(claim.session, compose(claim.messages))
+        asked = claim.asked or compose(claim.messages)
+        window = await self.histories.open(claim.session, asked)
+        if not claim.resumed:
+            self._agent.toolbox.told(claim.session)
         journal = Journal(
             self._database, claim, window.messages, self._agent.toolbox, lambda: self.draining
         )
@@ -96,6 +100,10 @@ class Turns:
                 stop.request()
             ending = await self._watch(task, claim)
         await self._commit(claim, window, journal, ending, task.exposure)
+
+    def facts(self, session: str) -> Sequence[str]:
+        """What goes on in the background of a session, for the model."""
+        return self._agent.toolbox.facts(session)
 
     async def give_up(self, claim: Claim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
@@ -196,6 +204,13 @@ class Turns:
             del window.messages[:dropped]
             window.trimmed = True
         self._delivery.wake(letter.route.lane)
+        if letter.route.lane.startswith(ONCE):
+            await self._leave(claim.session)
+
+    async def _leave(self, session: str) -> None:
+        """Nobody comes back to a one-shot run: what it left running ends."""
+        if not await self._database.run(sessions.is_in_use, session):
+            await self._agent.toolbox.end(session)
 
     def _letter(self, claim: Claim, markdown: str) -> Letter:
         message = claim.messages[-1]

@@ -107,15 +107,28 @@ class Ends(Protocol):
     async def end(self, session: str) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Work that goes on in the background, or did: what a person calls it by, and how it is."""
+
+    id: str
+    title: str
+    state: str
+    running: bool
+
+
 @runtime_checkable
 class Lingers(Protocol):
     """Optional ability of a tool: it has work that goes on between turns.
 
-    `facts` are short words for the model at the beginning of a session's next turn (any thread may
-    ask); `told` says that such a turn has begun. `lingering` is what that work may bring into any
-    file of a workspace, as long as it goes on.
+    `tasks` is that of a session, and `kill` ends one of it; False when none is called so. `facts`
+    are short words for the model at the beginning of a session's next turn. Any thread may ask
+    for these three. `told` says that such a turn has begun. `lingering` is what that work may
+    bring into any file of a workspace, as long as it goes on.
     """
 
+    def tasks(self, session: str) -> Sequence[Running]: ...
+    def kill(self, session: str, id: str) -> bool: ...
     def facts(self, session: str) -> Sequence[str]: ...
     def told(self, session: str) -> None: ...
     def lingering(self, workspace: Path) -> frozenset[Taint]: ...

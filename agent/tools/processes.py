@@ -60,13 +60,18 @@ class Processes:
         """End it with all that it started; returns when it is gone."""
         await self._stop([process])
 
-    async def end(self, session: str) -> int:
-        """End and forget those of a session; returns how many ran."""
+    def request_kill(self, session: str, number: str) -> bool:
+        """`kill` from any thread; False when none of this number runs."""
+        for process, task in list(self._tasks.items()):
+            if str(process.number) == number and process in self.of(session):
+                task.get_loop().call_soon_threadsafe(task.cancel)
+                return True
+        return False
+
+    async def end(self, session: str) -> None:
+        """End and forget those of a session."""
         self._last.pop(session, None)
-        found = list(self._found.pop(session, {}).values())
-        ran = sum(each.ended is None for each in found)
-        await self._stop(found)
-        return ran
+        await self._stop(list(self._found.pop(session, {}).values()))
 
     async def aclose(self) -> None:
         """End all."""

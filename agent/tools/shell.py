@@ -13,7 +13,7 @@ from agent.security.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.arguments import parameters
 from agent.tools.background import Origin, report
-from agent.tools.base import CallContext, Plan
+from agent.tools.base import CallContext, Plan, Running
 from agent.tools.command import Commands, Line
 from agent.tools.group import Exit
 from agent.tools.output import Output, spill_folder
@@ -89,6 +89,15 @@ class Exec:
 
     async def end(self, session: str) -> None:
         await self.processes.end(session)
+
+    def tasks(self, session: str) -> Sequence[Running]:
+        return [
+            Running(str(each.number), each.title, each.state, each.ended is None)
+            for each in self.processes.of(session)
+        ]
+
+    def kill(self, session: str, id: str) -> bool:
+        return self.processes.request_kill(session, id)
 
     def facts(self, session: str) -> Sequence[str]:
         return self.processes.facts(session)

@@ -10,7 +10,7 @@ from agent.providers.base import ToolSpec
 from agent.security.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.arguments import Arguments
-from agent.tools.base import Closes, Ends, Lingers, Tool
+from agent.tools.base import Closes, Ends, Lingers, Running, Tool
 from agent.types import Taint
 
 # What models that were trained with other tools write. Case, "_" and "-" do not matter.
@@ -114,21 +114,30 @@ class Toolbox:
             )
         return self._specs
 
+    @property
+    def _lingering(self) -> list[Lingers]:
+        return [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
+
+    def tasks(self, session: str) -> list[Running]:
+        """What goes on in the background of a session."""
+        return [task for tool in self._lingering for task in tool.tasks(session)]
+
+    def kill(self, session: str, id: str) -> bool:
+        """End one of it; False when none is called so."""
+        return any(tool.kill(session, id) for tool in self._lingering)
+
     def facts(self, session: str) -> list[str]:
         """What the model should know of work that goes on, as a turn of this session begins."""
-        lingering = [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
-        return [fact for tool in lingering for fact in tool.facts(session)]
+        return [fact for tool in self._lingering for fact in tool.facts(session)]
 
     def told(self, session: str) -> None:
         """A turn has begun, and knows the facts."""
-        for tool in self._tools.values():
-            if isinstance(tool, Lingers):
-                tool.told(session)
+        for tool in self._lingering:
+            tool.told(session)
 
     def lingering(self, workspace: Path) -> frozenset[Taint]:
         """What work that goes on may bring into any file of a workspace."""
-        lingering = (tool for tool in self._tools.values() if isinstance(tool, Lingers))
-        return NOTHING.union(*(tool.lingering(workspace) for tool in lingering))
+        return NOTHING.union(*(tool.lingering(workspace) for tool in self._lingering))
 
     async def end(self, session: str) -> None:
         """Let go of what belongs to a session."""

@@ -1,4 +1,4 @@
-"""`/new`: a new conversation for this chat."""
+"""`/new`: a new conversation for this chat; what ran in the background of the old one ends."""
 
 from sqlite3 import Connection
 
@@ -6,9 +6,21 @@ from gateway.commands.call import CommandCall
 from gateway.store import sessions
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+async def answer(call: CommandCall) -> str:
+    begun, is_left = await call.office.database.run(_begin, call)
+    told = f"New conversation `{begun}`. The earlier one is kept."
+    if call.session is None or not is_left:
+        return told
+    toolbox = call.office.agent.toolbox
+    running = sum(task.running for task in toolbox.tasks(call.session))
+    await toolbox.end(call.session)
+    return f"{told} What ran in its background was ended ({running})." if running else told
+
+
+def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:
+    """The new conversation, and whether no chat is in the old one any more."""
     message = call.message
-    session = sessions.create_session(
+    begun = sessions.create_session(
         connection, message.principal, call.now, lane=message.session_key
     )
-    return f"New conversation `{session}`. The earlier one is kept."
+    return begun, call.session is not None and not sessions.is_in_use(connection, call.session)

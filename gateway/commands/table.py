@@ -26,7 +26,7 @@ class Command:
 # `/stop` is carried out while it is taken in; what is not `at_once` waits its turn.
 COMMANDS = {
     "help": Command("what you can type here", "help", at_once=True),
-    "new": Command("start a new conversation", "new"),
+    "new": Command("start a new conversation", "new", takes_time=True),
     "sessions": Command("your conversations here, or words in them", "sessions", at_once=True),
     "resume": Command("go on with an earlier conversation", "resume"),
     "fork": Command("go on in a copy of this conversation", "fork"),
@@ -40,6 +40,7 @@ COMMANDS = {
     "queue": Command("what waits here: queue, join or steer", "queue", at_once=True),
     "agents": Command("who can be sent out to do a piece of work", "agents", takes_time=True),
     "tools": Command("what I can do here", "tools"),
+    "tasks": Command("what runs in the background here", "tasks", at_once=True),
     "pair": Command("let people in (the owner only)", "pair"),
     "stop": Command("stop the answer that is under way", "help"),
     "start": Command("say hello", "start", at_once=True),

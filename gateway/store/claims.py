@@ -1,11 +1,11 @@
 """What a lane does next: an unfinished turn, a command, or a new turn for what waits there."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from sqlite3 import Connection
 
-from agent.types import Message, Taint
+from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
 from gateway.store import approvals, archive, sessions
 from gateway.store.inbox import LIVE, PAYLOAD, WAITING
@@ -23,6 +23,7 @@ class Claim:
     `messages` grows when somebody steers the turn. `stored` counts the turn's messages in the
     history: the first is what was asked.
     `resumed`: it goes on. `exhausted`: it was started `ATTEMPTS` times without getting any further.
+    `asked` is the user message that was stored for a new one.
     `model` is the one that its session has chosen, `taint` what it has taken in.
     """
 
@@ -37,6 +38,7 @@ class Claim:
     mode: str | None = None
     taint: frozenset[Taint] = frozenset()
     stored: int = 1
+    asked: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,12 @@ def claim(
     now: float,
     is_command: Callable[[InboundMessage], bool],
     compose: Callable[[Sequence[InboundMessage]], Message],
+    facts: Callable[[str], Sequence[str]] = lambda session: (),
 ) -> Claim | CommandClaim | Busy | None:
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
-    A new turn stores its user message, made by `compose`. None also while an answer is awaited.
+    A new turn stores its user message, made by `compose`, with the `facts` of its session. None
+    also while an answer is awaited.
     """
     resumed = _resume(connection, lane)
     if resumed:
@@ -122,12 +126,16 @@ def claim(
     connection.executemany(
         "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
     )
-    sessions.append_messages(connection, session, turn, [compose(messages)], now)
+    asked = compose(messages)
+    if told := facts(session):
+        asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
+    sessions.append_messages(connection, session, turn, [asked], now)
     return Claim(
         turn,
         seq,
         session,
         messages,
+        asked=asked,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
         taint=sessions.taint_of(connection, session),

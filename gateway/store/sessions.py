@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.types import Message, Taint
+from gateway.messages import ONCE
 from gateway.service import SessionInfo, SessionState
 from gateway.store import search
 from gateway.store.search import Scope
@@ -72,6 +73,11 @@ def lanes_of(connection: Connection, session: str) -> list[str]:
     """The lanes that are in this session."""
     rows = connection.execute("SELECT lane FROM binding WHERE session = ?", (session,))
     return [lane for (lane,) in rows]
+
+
+def is_in_use(connection: Connection, session: str) -> bool:
+    """Whether a chat is in it; one-shot runs do not come back."""
+    return any(not lane.startswith(ONCE) for lane in lanes_of(connection, session))
 
 
 def last_of(connection: Connection, principal: str) -> str | None:

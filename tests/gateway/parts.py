@@ -115,9 +115,9 @@ async def opened(
     workspace.mkdir(exist_ok=True)
     database = Database.open(folder / "kore.db")
     audit = AuditLog(folder / "audit")
+    agent = Agent(models, workspace=workspace)
     try:
         await database.run(outbox.recover)
-        agent = Agent(models, workspace=workspace)
         access = Access(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
         delivery = Delivery(database, ways, **(delivering or {}))
         clerk = Clerk(delivery, access, expires_s=expires_s)
@@ -137,6 +137,7 @@ async def opened(
         desk = Desk(database, bus, delivery, watchers, approvals, dict)
         yield Parts(database, bus, delivery, watchers, approvals, turns, desk, platform, workspace)
     finally:
+        await agent.toolbox.aclose()
         await audit.close()
         await database.close()
 

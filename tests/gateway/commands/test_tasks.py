@@ -1,0 +1,87 @@
+"""What runs in the background of a conversation, seen and ended from its chat."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agent.providers.scripted import Scripted
+from agent.types import Message, ToolCall, assistant
+from gateway.messages import Sender
+from gateway.service import Delivered, WatchEvent
+from tests.gateway.parts import Parts, running, typed
+from tests.processes import processes
+
+LANE = "cli:local:main"
+
+
+def start(command: str) -> Message:
+    args = {"command": command, "background": True}
+    return assistant("", (ToolCall("c1", "exec", args, json.dumps(args)),))
+
+
+class Console:
+    """Says something and waits for the answer."""
+
+    def __init__(self, parts: Parts, watched: AsyncIterator[WatchEvent]) -> None:
+        self._parts = parts
+        self._watched = watched
+
+    async def __call__(self, text: str, sender: str = "7", chat: str = "main") -> str:
+        message = typed(text, chat, sender=Sender(sender), options={"auto": True})
+        await self._parts.bus.submit(message)
+        async with asyncio.timeout(10):
+            async for event in self._watched:
+                if isinstance(event, Delivered) and event.event_id == message.event_id:
+                    return event.text
+        raise AssertionError("the watch has ended")
+
+
+@asynccontextmanager
+async def console(folder: Path, model: Scripted) -> AsyncIterator[Console]:
+    async with running(folder, model) as parts, parts.desk.watch(LANE) as watched:
+        yield Console(parts, watched)
+
+
+async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
+    model = Scripted([start("sleep 7811"), "it runs", "still there", "gone"])
+    async with console(tmp_path, model) as say:
+        assert "Nothing runs" in await say("/tasks")
+        assert await say("start it") == "it runs"
+        assert await say("and now?") == "still there"
+        told = "background process 1 (sleep 7811): running for"
+        assert told in str(model.requests[-1].messages[-1].content)
+        assert "- `1` sleep 7811: running for" in await say("/tasks")
+        assert "is called `2`" in await say("/tasks kill 2")
+        assert "`1` is being ended" in await say("/tasks kill 1")
+        async with asyncio.timeout(10):
+            while processes("sleep\0007811"):
+                await asyncio.sleep(0.01)
+        assert await say("and now?") == "gone"
+        # What was said before stays as it was, byte for byte.
+        *before, last = model.requests[-1].messages
+        assert [m for m in before if m.role == "user"][-1] == model.requests[-2].messages[-1]
+        assert "background process 1 (sleep 7811): killed" in str(last.content)
+
+
+async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -> None:
+    model = Scripted([start("sleep 7812"), "it runs", "fresh"])
+    async with console(tmp_path, model) as say:
+        await say("start it")
+        assert processes("sleep\0007812")
+        assert "in its background was ended (1)" in await say("/new")
+        assert not processes("sleep\0007812")
+        await say("hello")
+        assert "background" not in str(model.requests[-1].messages[-1].content)
+
+
+async def test_a_one_shot_run_leaves_nothing(tmp_path: Path) -> None:
+    model = Scripted([start("sleep 7813"), "it runs"])
+    async with running(tmp_path, model) as parts:
+        await parts.bus.submit(typed("go", "once-1", options={"auto": True}))
+        async with asyncio.timeout(10):
+            while len(model.requests) < 2:
+                await asyncio.sleep(0.01)
+            while processes("sleep\0007813"):
+                await asyncio.sleep(0.01)
