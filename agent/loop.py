@@ -210,5 +210,5 @@ class Loop:
 def _said_before(conversation: Conversation) -> list[Message]:
     messages, begun = conversation.messages, conversation.begun
     if begun is not None:
-        return list(messages[len(messages) - begun :])
+        return list(messages[max(len(messages) - begun, 0) :])
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]

@@ -28,6 +28,7 @@ from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
 from gateway.clerk import Clerk
 from gateway.commands.call import Commands, Office
+from gateway.compaction import Compactions
 from gateway.confinement import choose_sandbox
 from gateway.delivery import Delivery
 from gateway.desk import Desk
@@ -67,6 +68,7 @@ class App:
     bus: MessageBus
     delivery: Delivery
     reception: Reception
+    compactions: Compactions
 
     @classmethod
     @asynccontextmanager
@@ -168,12 +170,21 @@ def _assemble(
     hosts = settings.security.exec_hosts if confined else ()
     facts = Facts(agent.models.default, workspace, ways, reception, began, safety.sandbox, hosts)
     door = Door(access, delivery.render)
-    office = Office(agent, database, work.histories, door, facts.for_chat, policies.first_mode)
+    office = Office(
+        agent,
+        database,
+        work.histories,
+        door,
+        facts.for_chat,
+        policies.first_mode,
+        work.compactions.compact,
+        work.speaking,
+    )
     commands = Commands(office)
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, commands, work, approvals)
     desk = Desk(database, bus, delivery, watchers, approvals, facts)
-    return App(desk, bus, delivery, reception)
+    return App(desk, bus, delivery, reception, work.compactions)
 
 
 @asynccontextmanager
@@ -183,6 +194,7 @@ async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIte
         work = [
             group.create_task(app.bus.run(), name="bus"),
             group.create_task(app.delivery.run(), name="delivery"),
+            group.create_task(app.compactions.run(), name="compactions"),
         ]
         receiving = group.create_task(app.reception.run(app.bus.accept), name="reception")
         try:

@@ -1,22 +1,14 @@
 """Conversations in memory: a session that talks is read from disk once."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from agent.types import Message
-from gateway.store import sessions
+from gateway.store import windows
 from gateway.store.database import Database
+from gateway.store.windows import Window
 
 # About 20 MB of messages at most; idle sessions are on disk.
 MESSAGES = 20_000
-
-
-@dataclass(slots=True)
-class Window:
-    """The messages of a session that may still be sent; `trimmed` when older ones exist."""
-
-    messages: list[Message]
-    trimmed: bool
 
 
 class Histories:
@@ -33,8 +25,8 @@ class Histories:
         if window is not None:
             window.messages.append(asked)
         else:
-            stored = await self._database.run(sessions.load_window, session)
-            window = self._windows[session] = Window(stored.messages, stored.trimmed)
+            window = await self._database.run(windows.load, session)
+            self._windows[session] = window
         self._windows.move_to_end(session)
         self._forget_old()
         return window

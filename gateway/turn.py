@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from agent import events
 from agent.agent import Agent
 from agent.history import open_calls
+from agent.measure import Speaking
 from agent.progress import Stop
 from agent.prompts import load
 from agent.security.links import inert
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
 from agent.turn import Task
 from agent.types import Message, Result, assistant
+from gateway.compaction import Compactions
 from gateway.compose import compose
 from gateway.delivery import Delivery
-from gateway.histories import Histories, Window
+from gateway.histories import Histories
 from gateway.journal import Journal
-from gateway.messages import ONCE
+from gateway.messages import ONCE, InboundMessage
 from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace, Preview, Shows
 from gateway.rules import Rules
 from gateway.spending import Spending
@@ -29,6 +31,7 @@ from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.store.outbox import Letter
 from gateway.store.turns import Outcome
+from gateway.store.windows import Window
 from gateway.watchers import Watchers
 
 
@@ -70,6 +73,9 @@ class Turns:
         self._watchers = watchers
         self._rules = rules
         self._spending = spending
+        self.compactions = Compactions(
+            database, agent, self.histories, delivery, watchers, spending, self.speaking
+        )
 
     async def run(
         self, claim: Claim, stop: Stop, has_news: Callable[[], bool] = lambda: True
@@ -100,6 +106,7 @@ class Turns:
                 stop.request()
             ending = await self._watch(task, claim)
         await self._commit(claim, window, journal, ending, task.exposure)
+        self.compactions.consider(claim, window, task.model)
 
     def facts(self, session: str) -> Sequence[str]:
         """What goes on in the background of a session, for the model."""
@@ -117,8 +124,8 @@ class Turns:
         known = {}
         if claim.resumed and open_calls(window.messages):
             known = await self._database.run(turns.known_results, claim.turn)
-        memory = self._rules.memory(message)
-        taint = PRIVATE if self._agent.workspace.is_personal(memory) else NOTHING
+        speaking = self.speaking(message)
+        taint = PRIVATE if self._agent.workspace.is_personal(speaking.memory) else NOTHING
         if any(map(self._rules.is_stranger, claim.messages)):
             taint |= UNTRUSTED
         if not taint <= claim.taint:
@@ -131,18 +138,26 @@ class Turns:
             permissions=self._rules.permissions(
                 claim.messages, claim.session, claim.mode, turn=claim.turn
             ),
-            memory=memory,
-            root=self._rules.root(message),
-            owner=self._rules.access.is_owner_alone(message),
+            memory=speaking.memory,
+            root=speaking.root,
+            owner=speaking.owner,
             model=model if isinstance(model, str) else claim.model,
             max_iterations=limit if isinstance(limit, int) else None,
             known=known,
             trimmed=window.trimmed,
+            summary=window.summary,
+            keeper=self.compactions.keeper(claim, window),
             begun=claim.stored - 1,
             exposure=Exposure(claim.taint | taint),
             progress=journal,
             stop=stop,
         )
+
+    def speaking(self, message: InboundMessage) -> Speaking:
+        """For whom the prompt is made, and where."""
+        rules = self._rules
+        owner = rules.access.is_owner_alone(message)
+        return Speaking(rules.memory(message), rules.root(message), owner)
 
     async def _watch(self, task: Task, claim: Claim) -> Ending:
         """Run the agent, and show its events to whoever watches."""
@@ -197,12 +212,11 @@ class Turns:
         rows = [*ending.result.messages[journal.saved :], *_closing(ending)]
         dropped = _whole_rounds(ending.dropped, window.messages)
         letter = self._letter(claim, _harmless(_answer(ending), exposure))
-        outcome = Outcome(rows, [letter], dropped)
+        outcome = Outcome(rows, [letter], window.number(dropped - 1) if dropped else 0)
         await self._database.run(turns.finish, claim.turn, claim.session, outcome, time.time())
         journal.keep(rows)
         if dropped:
-            del window.messages[:dropped]
-            window.trimmed = True
+            window.drop(dropped)
         self._delivery.wake(letter.route.lane)
         if letter.route.lane.startswith(ONCE):
             await self._leave(claim.session)
@@ -238,7 +252,7 @@ def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def _said_before(messages: Sequence[Message], begun: int) -> list[str]:
     """What this turn said before it was put down: it has added the last `begun` messages."""
-    since = messages[len(messages) - begun :]
+    since = messages[max(len(messages) - begun, 0) :]
     texts = (message.text.strip() for message in since if message.role == "assistant")
     return [text for text in texts if text]
 

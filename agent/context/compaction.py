@@ -7,6 +7,7 @@ from typing import Protocol
 from agent.context.budget import estimate, estimate_text
 from agent.context.cut import Cut, choose
 from agent.context.pruning import prune
+from agent.context.room import MANY
 from agent.context.summariser import Leaving, Summariser
 from agent.context.summary import Summary
 from agent.errors import ConfigError, LimitReached, ProviderError
@@ -75,10 +76,10 @@ async def shorten(
     if cut is None or not is_valid([*messages, *answer_open_calls(messages, {})]):
         return None
     pruned = pruned_only(conversation, cut)
-    if pruned is not None and pruned.after <= goal:
+    if pruned and pruned.after <= goal and len(messages) <= MANY and not known.asked:
         return pruned
     leaving = cut.leaving(messages)
-    if sum(map(estimate, leaving)) < before * _WORTH:
+    if sum(map(estimate, leaving)) < before * _WORTH and not known.asked:
         return pruned
     told = replace(known, messages=leaving, before=conversation.summary, goal=goal)
     if conversation.trimmed and told.before is None:

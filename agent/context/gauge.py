@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from agent.providers.models import OpenModel
 
-LOWEST, HIGHEST = 0.5, 3.0
+LOWEST, HIGHEST = 0.8, 3.0
 # A request shorter than this says little: what vendors add around it weighs too much.
 TELLING_TOKENS = 500
 _NEWEST = 0.3

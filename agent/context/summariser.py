@@ -33,7 +33,7 @@ class Leaving:
     """What is to be told: messages, and the summary of those before them.
 
     `focus` is what a person asked to keep, `taint` is all that the conversation has taken in;
-    `goal` is the size that the conversation should come to.
+    `goal` is the size that the conversation should come to. `asked`: a person wants a summary now.
     """
 
     messages: Sequence[Message]
@@ -41,6 +41,7 @@ class Leaving:
     focus: str = ""
     taint: frozenset[Taint] = frozenset()
     goal: int = 50_000
+    asked: bool = False
 
     @property
     def most(self) -> int:

@@ -50,6 +50,10 @@ class Workspace:
         text = fill("system", files="\n\n".join(texts), root=root).strip()
         return SystemPrompt(text, tuple(notices))
 
+    def text_of(self, memory: Path) -> str:
+        """A memory file, as far as the prompt holds it."""
+        return self._read(memory)[:LIMIT_CHARS]
+
     def is_personal(self, memory: Path) -> bool:
         """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
         do not."""

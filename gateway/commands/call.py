@@ -1,6 +1,6 @@
 """What a command is told about its call, and the way to its module."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.agent import Agent
 from agent.errors import KoreError
+from agent.measure import Speaking
 from agent.security.modes import Mode
 from gateway.commands import argument_of, command_of
 from gateway.commands.table import COMMANDS, Command
@@ -25,7 +26,8 @@ class Office:
     """What all commands share.
 
     `facts` describes the running process for /status; only the owner sees it. `first_mode` is the
-    one that a channel begins with.
+    one that a channel begins with. `compact` makes a conversation shorter and says what came of
+    it; `speaking` tells for whom its prompt is made.
     """
 
     agent: Agent
@@ -34,6 +36,8 @@ class Office:
     door: Door
     facts: Callable[[], dict[str, Any]]
     first_mode: Callable[[str], Mode]
+    compact: Callable[[CommandClaim, str], Awaitable[str]]
+    speaking: Callable[[InboundMessage], Speaking]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ COMMANDS = {
     "plan": Command("look and answer only, change nothing", "mode"),
     "auto": Command("run without asking (the owner only)", "mode"),
     "cost": Command("what was spent: this conversation, this chat today", "cost", at_once=True),
+    "compact": Command("make room: old messages become a summary", "compact", takes_time=True),
+    "context": Command("what fills the model's window", "context", takes_time=True),
     "queue": Command("what waits here: queue, join or steer", "queue", at_once=True),
     "agents": Command("who can be sent out to do a piece of work", "agents", takes_time=True),
     "tools": Command("what I can do here", "tools"),

@@ -58,6 +58,10 @@ def side_line(event: events.Event) -> str | None:
             return visible(text)
         case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
             return f"asking again ({attempt} of {most}): {visible(reason)}"
+        case events.Compacted(summarised=summarised) if summarised:
+            return f"{summarised:,} older messages are a summary now (/context)"
+        case events.Compacted(dropped=0):
+            return "old results of tools were shortened to make room"
         case events.Compacted(dropped=dropped):
             return f"{dropped} older messages have left the model's window"
         case events.Signalled(signal=signal, reason=reason):

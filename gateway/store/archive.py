@@ -42,9 +42,17 @@ def fork(connection: Connection, session: str, owner: Owner, now: float) -> str:
         {"fork": fork, "session": session, "last": last},
     )
     connection.execute(
-        "UPDATE session SET (name, agent, head, metadata, taint, parent, parent_n, home) ="
+        "INSERT INTO summary (session, upto, request, content, taint, told, created_at)"
+        " SELECT :fork, upto, request, seal(unseal(content, 'summary.content', session, upto),"
+        " 'summary.content', :fork, upto), taint, told, created_at FROM summary"
+        " WHERE session = :session AND upto <= :last",
+        {"fork": fork, "session": session, "last": last},
+    )
+    connection.execute(
+        "UPDATE session SET (name, agent, head, pruned, metadata, taint, parent, parent_n, home) ="
         " (SELECT seal(unseal(name, 'session.name', id), 'session.name', :fork), agent,"
-        " min(head, :last), metadata, taint, id, :last, :home FROM session WHERE id = :session)"
+        " min(head, :last), min(pruned, :last), metadata, taint, id, :last, :home"
+        " FROM session WHERE id = :session)"
         " WHERE id = :fork",
         {"fork": fork, "session": session, "last": last, "home": owner.home},
     )

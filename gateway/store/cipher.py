@@ -49,6 +49,7 @@ SEALED = (
     Sealed("outbox", ("delivery_id", "part"), ("body", "entities")),
     Sealed("approval", ("nonce",), ("question",)),
     Sealed("standing", ("principal", "session", "grant_hash"), ("title", "folder")),
+    Sealed("summary", ("session", "upto"), ("content",)),
     Sealed("step", ("turn_id", "n"), ("args", "result")),
 )
 

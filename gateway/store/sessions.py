@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from sqlite3 import Connection
 from typing import Literal, get_args
@@ -19,15 +18,7 @@ from gateway.store.search import Scope
 QueueMode = Literal["queue", "join", "steer"]
 
 _TITLE_CHARS = 50
-_CONTENT = "unseal(content, 'message.content', session, n)"
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A session's messages that are still in its window; `trimmed` when older ones exist."""
-
-    messages: list[Message]
-    trimmed: bool
+CONTENT = "unseal(content, 'message.content', session, n)"
 
 
 def create_session(
@@ -175,25 +166,17 @@ def append_messages(
 
 
 def count_messages(connection: Connection, session: str) -> int:
-    (count,) = connection.execute(
-        "SELECT count(*) FROM message WHERE session = ?", (session,)
+    # They are numbered without gaps: no need to go through them.
+    (last,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
     ).fetchone()
-    return int(count)
-
-
-def load_window(connection: Connection, session: str) -> Stored:
-    """What a turn needs of a session."""
-    (head,) = connection.execute("SELECT head FROM session WHERE id = ?", (session,)).fetchone()
-    rows = connection.execute(
-        f"SELECT {_CONTENT} FROM message WHERE session = ? AND n > ? ORDER BY n", (session, head)
-    )
-    return Stored([message_from_json(json.loads(content)) for (content,) in rows], head > 0)
+    return int(last)
 
 
 def load_all(connection: Connection, session: str) -> list[Message]:
     """The whole session; `session` may be an unambiguous prefix of its id."""
     rows = connection.execute(
-        f"SELECT {_CONTENT} FROM message WHERE session = ? ORDER BY n",
+        f"SELECT {CONTENT} FROM message WHERE session = ? ORDER BY n",
         (find(connection, session),),
     )
     return [message_from_json(json.loads(content)) for (content,) in rows]
@@ -220,15 +203,15 @@ def recent(
     where, values = (scope or Scope()).where()
     rows = connection.execute(
         "SELECT s.id, coalesce(nullif(unseal(s.name, 'session.name', s.id), ''),"
-        f" (SELECT substr({_CONTENT} ->>"
+        f" (SELECT substr({CONTENT} ->>"
         " '$.content[0].text', 1, 200) FROM message m WHERE m.session = s.id AND m.role = 'user'"
-        f" AND {_CONTENT} ->> '$.content[0].type' = 'text'"
-        f" AND {_CONTENT} ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
+        f" AND {CONTENT} ->> '$.content[0].type' = 'text'"
+        f" AND {CONTENT} ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
         " EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id"
         " AND t.state IN ('running', 'waiting')),"
         " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
-        " (SELECT count(*) FROM message m WHERE m.session = s.id), s.created_at, s.last_active_at,"
-        " s.taint, s.parent, s.status"
+        " (SELECT coalesce(max(m.n), 0) FROM message m WHERE m.session = s.id), s.created_at,"
+        " s.last_active_at, s.taint, s.parent, s.status"
         f" FROM session s WHERE {where} AND s.id = coalesce(?, s.id)"
         " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
         (*values, session, limit),

@@ -12,7 +12,7 @@ from agent.history import answer_open_calls, result_message
 from agent.prompts import load
 from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.messages import ONCE
-from gateway.store import outbox, sessions
+from gateway.store import outbox, sessions, windows
 from gateway.store.inbox import DENIED, WAITING
 from gateway.store.outbox import Letter
 
@@ -95,20 +95,22 @@ def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a turn ends: messages for the history, letters to send, and where the window starts."""
+    """How a turn ends: messages for the history, letters to send, and which messages, up to number
+    `head`, have left the window."""
 
     messages: Sequence[Message]
     letters: Sequence[Letter]
-    dropped: int = 0
+    head: int = 0
     state: str = "done"
 
 
 def finish(connection: Connection, turn: int, session: str, outcome: Outcome, now: float) -> None:
     """The final commit: history, outbox and turn together."""
     sessions.append_messages(connection, session, turn, outcome.messages, now)
-    if outcome.dropped:
+    if outcome.head:
+        # A summary in the background may have gone further meanwhile.
         connection.execute(
-            "UPDATE session SET head = head + ? WHERE id = ?", (outcome.dropped, session)
+            "UPDATE session SET head = max(head, ?) WHERE id = ?", (outcome.head, session)
         )
     connection.execute(
         "UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn)
@@ -140,6 +142,16 @@ def request_stop(connection: Connection, lane: str, before: str) -> Stopping | N
     return "withdrawn" if withdrawn else None
 
 
+def last_of(connection: Connection, session: str) -> int | None:
+    """The newest turn of a session."""
+    row = connection.execute(
+        "SELECT turn_id FROM message WHERE session = ? AND turn_id IS NOT NULL"
+        " ORDER BY n DESC LIMIT 1",
+        (session,),
+    ).fetchone()
+    return row[0] if row else None
+
+
 def suspend_all(connection: Connection) -> None:
     """Put running turns down for a clean stop: the next start goes on and costs no attempt."""
     connection.execute("UPDATE turn SET suspended = 1 WHERE state = 'running'")
@@ -169,7 +181,7 @@ def give_up(
         call_id: result_message(call_id, result)
         for call_id, result in known_results(connection, turn).items()
     }
-    history = sessions.load_window(connection, session).messages
+    history = windows.load(connection, session).messages
     outcome = Outcome(answer_open_calls(history, known), letters, state="dead")
     finish(connection, turn, session, outcome, now)
     connection.execute("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))

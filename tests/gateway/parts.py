@@ -128,7 +128,16 @@ async def opened(
         turns = Turns(database, agent, delivery, watchers, rules, meters)
         door = Door(access, delivery.render)
         facts = {"Uptime": "short"}
-        office = Office(agent, database, turns.histories, door, lambda: facts, policies.first_mode)
+        office = Office(
+            agent,
+            database,
+            turns.histories,
+            door,
+            lambda: facts,
+            policies.first_mode,
+            turns.compactions.compact,
+            turns.speaking,
+        )
         commands = Commands(office)
         intake = Intake(database, door, delivery, clerk, Notes(database, audit))
         bus = MessageBus(
@@ -157,6 +166,7 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
         work = [
             group.create_task(parts.bus.run(), name="bus"),
             group.create_task(parts.delivery.run(), name="delivery"),
+            group.create_task(parts.turns.compactions.run(), name="compactions"),
         ]
         try:
             yield

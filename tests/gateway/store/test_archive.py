@@ -6,7 +6,7 @@ from agent.errors import KoreError
 from agent.types import ToolCall, assistant, user
 from gateway.commands import is_command
 from gateway.compose import compose
-from gateway.store import archive, claims, inbox, sessions, spending
+from gateway.store import archive, claims, inbox, sessions, spending, windows
 from gateway.store.archive import Owner
 from gateway.store.claims import Claim, CommandClaim
 from gateway.store.inbox import Arrival, Entry
@@ -39,7 +39,7 @@ def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Connectio
     db.execute("UPDATE session SET head = 1")
     fork = archive.fork(db, parent, OWNER, 3.0)
     assert sessions.load_all(db, fork) == sessions.load_all(db, parent)
-    assert sessions.load_window(db, fork) == sessions.load_window(db, parent)
+    assert windows.load(db, fork) == windows.load(db, parent)
     assert sessions.chosen_model(db, fork) == "a/b"
     assert sessions.taint_of(db, fork) == {"untrusted"}
     sessions.append_messages(db, fork, None, [user("three")], 4.0)

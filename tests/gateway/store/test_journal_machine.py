@@ -28,7 +28,7 @@ from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.commands import is_command
 from gateway.messages import InboundMessage, OutboundPart, Route, Sender
 from gateway.question import Question, State
-from gateway.store import approvals, claims, inbox, outbox, sessions, turns
+from gateway.store import approvals, claims, inbox, outbox, sessions, turns, windows
 from gateway.store.approvals import Wish
 from gateway.store.claims import ATTEMPTS, Busy, Claim, CommandClaim
 from gateway.store.database import connect
@@ -263,7 +263,7 @@ class JournalMachine(RuleBasedStateMachine):
         running.results = dict(results)
 
     def _open_calls(self, claim: Claim) -> list[ToolCall]:
-        window = self.do(sessions.load_window, claim.session).messages
+        window = self.do(windows.load, claim.session).messages
         return list(window[-1].tool_calls) if window else []
 
     def _key(self, turn: int, call: ToolCall) -> str:
@@ -295,7 +295,7 @@ class JournalMachine(RuleBasedStateMachine):
     def _answers(self, running: Running) -> list[Message]:
         from agent.history import answer_open_calls, tool_message
 
-        window = self.do(sessions.load_window, running.claim.session).messages
+        window = self.do(windows.load, running.claim.session).messages
         known = {
             call.id: tool_message(
                 call, running.results[call.id].for_model, is_error=running.results[call.id].is_error

@@ -4,7 +4,7 @@ import pytest
 
 from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
-from gateway.store import sessions
+from gateway.store import sessions, windows
 from tests.gateway.store.test_inbox import db
 
 __all__ = ["db"]
@@ -33,9 +33,9 @@ def test_messages_are_stored_behind_each_other_and_read_back_unchanged(db: Conne
 def test_the_window_begins_behind_what_was_dropped(db: Connection) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     sessions.append_messages(db, session, None, [user("a"), assistant("b"), user("c")], 2.0)
-    assert not sessions.load_window(db, session).trimmed
+    assert not windows.load(db, session).trimmed
     db.execute("UPDATE session SET head = 2")
-    window = sessions.load_window(db, session)
+    window = windows.load(db, session)
     assert [m.text for m in window.messages] == ["c"]
     assert window.trimmed
     assert len(sessions.load_all(db, session)) == 3

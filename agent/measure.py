@@ -1,0 +1,31 @@
+"""How an agent's window would be filled for somebody, without asking the model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.context.gauge import counted_as
+from agent.context.room import Room, room_of
+from agent.turn import Equipment
+
+
+@dataclass(frozen=True, slots=True)
+class Speaking:
+    """Who speaks where, as a `Task` has it."""
+
+    memory: Path
+    root: Path
+    owner: bool
+    model: str | None = None
+
+
+def room(agent: Equipment, speaking: Speaking) -> Room:
+    """Raises `ConfigError` when the model cannot be used."""
+    opened = agent.models.open(speaking.model)
+    prompt = agent.workspace.system_prompt(speaking.memory, speaking.root, owner=speaking.owner)
+    return room_of(
+        opened.context_tokens,
+        prompt.text,
+        agent.toolbox.specs(),
+        opened.max_tokens or agent.settings.max_tokens,
+        agent.gauge.factor(counted_as(opened)),
+    )

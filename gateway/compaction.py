@@ -1,0 +1,203 @@
+"""Conversations made shorter: for a turn that waits for room, and in the background before one
+has to."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from agent.agent import Agent
+from agent.context.compaction import GOAL, Shorter, shorten
+from agent.context.summariser import Leaving, Summariser
+from agent.errors import ConfigError, KoreError
+from agent.events import Compacted
+from agent.measure import Speaking, room
+from gateway.access import CONSOLE
+from gateway.delivery import Delivery
+from gateway.histories import Histories
+from gateway.messages import InboundMessage
+from gateway.spending import Spending
+from gateway.store import sessions, turns, windows
+from gateway.store.claims import Claim, CommandClaim
+from gateway.store.database import Database, to_its_end
+from gateway.store.outbox import Letter
+from gateway.store.windows import Kept, Window
+from gateway.watchers import Watchers
+
+log = logging.getLogger(__name__)
+
+WORKERS = 2
+_WAITING = 64
+# In a row, for one session; then only a turn that has no room left asks again.
+_FAILURES = 3
+_REMEMBERED = 1_000
+# Below this share of the window nothing needs to be looked at closer.
+_SURELY_ROOM = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A session to look at; `asked` with what to keep above all when a person wants it now."""
+
+    claim: Claim
+    speaking: Speaking
+    asked: str | None = None
+
+
+@dataclass(slots=True)
+class Compactions:
+    """Makes sessions shorter. What it comes to is one transaction: a kill at any point leaves the
+    old state or the new one."""
+
+    database: Database
+    agent: Agent
+    histories: Histories
+    delivery: Delivery
+    watchers: Watchers
+    spending: Spending
+    speaking: Callable[[InboundMessage], Speaking]
+    _jobs: asyncio.Queue[Job] = field(default_factory=lambda: asyncio.Queue(_WAITING))
+    _under_way: set[str] = field(default_factory=set)
+    _failed: OrderedDict[str, int] = field(default_factory=OrderedDict)
+
+    def keeper(self, claim: Claim, window: Window) -> "TurnKeeper":
+        """For one turn."""
+        return TurnKeeper(self, claim, window)
+
+    def consider(self, claim: Claim, window: Window, model: str | None) -> None:
+        """A turn is over: its session is made shorter in the background if it is nearly full."""
+        session = claim.session
+        if session in self._under_way or self._failed.get(session, 0) >= _FAILURES:
+            return
+        speaking = replace(self.speaking(claim.messages[-1]), model=model)
+        if not self._is_full(window, speaking) or self._jobs.full():
+            return
+        self._under_way.add(session)
+        self._jobs.put_nowait(Job(claim, speaking))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for n in range(WORKERS):
+                group.create_task(self._work(), name=f"compaction {n}")
+
+    async def compact(self, claim: CommandClaim, focus: str) -> str:
+        """What a person asked for; returns the answer as markdown. Raises `KoreError`."""
+        session = claim.session
+        turn = await self.database.run(turns.last_of, session) if session else None
+        if not session or not turn:
+            return "There is nothing to make shorter yet."
+        model = await self.database.run(sessions.chosen_model, session)
+        speaking = replace(self.speaking(claim.message), model=model)
+        payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
+        shorter = await self._compact(Job(payer, speaking, focus))
+        if shorter is None:
+            return "There is nothing to make shorter: the newest messages stay as they are."
+        return sentence(shorter)
+
+    async def _work(self) -> None:
+        while True:
+            job = await self._jobs.get()
+            # A task of its own: a bug in it ends this summary, and is not silent.
+            task = asyncio.create_task(self._compact(job), name=f"summary of {job.claim.session}")
+            try:
+                await asyncio.wait({task})
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+                self._under_way.discard(job.claim.session)
+            self._note(job.claim.session, task.exception())
+
+    def _note(self, session: str, error: BaseException | None) -> None:
+        failures = self._failed.pop(session, 0)
+        if error is None:
+            return
+        self._failed[session] = failures + 1
+        if len(self._failed) > _REMEMBERED:
+            self._failed.popitem(last=False)
+        if isinstance(error, KoreError):
+            log.warning("session %s could not be summarised: %s", session, error)
+        else:
+            log.error("the summary of session %s broke", session, exc_info=error)
+
+    async def _compact(self, job: Job) -> Shorter | None:
+        claim, session = job.claim, job.claim.session
+        window = await self.database.run(windows.load, session)
+        taint = await self.database.run(sessions.taint_of, session)
+        if job.asked is None and not self._is_full(window, job.speaking):
+            self.histories.forget(session)
+            return None
+        goal = int(room(self.agent, job.speaking).limit * GOAL)
+        known = Leaving((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
+        summariser = Summariser(self.agent.models, self.agent.redactor)
+        conversation = window.conversation
+        async with self.spending.meter(replace(claim, resumed=True)) as meter:
+            shorter = await shorten(summariser, conversation, goal, known, meter)
+        if shorter is None:
+            return None
+        if not await self.keep(claim, window, shorter, asked=job.asked is not None):
+            return None  # its own turn was faster
+        self.histories.forget(session)
+        kept = len(shorter.of(window.messages))
+        event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
+        self.watchers.publish(claim.messages[-1].session_key, event)
+        return shorter
+
+    async def keep(
+        self, claim: Claim, window: Window, shorter: Shorter, *, asked: bool = False
+    ) -> bool:
+        """One transaction: the summary, where the window begins, and what the chat is told."""
+        letter = None if asked or not shorter.summarised else self._letter(claim, window, shorter)
+        kept = Kept.of(claim.session, window, shorter, letter)
+        done = await self.database.run(windows.keep, kept, time.time())
+        if done and letter is not None:
+            self.delivery.wake(letter.route.lane)
+        return done
+
+    def _letter(self, claim: Claim, window: Window, shorter: Shorter) -> Letter | None:
+        """A terminal hears of it by the event."""
+        message = claim.messages[-1]
+        if message.channel == CONSOLE:
+            return None
+        parts = self.delivery.render(message.route, f"🗜 {sentence(shorter)}")
+        name = f"compacted:{claim.session}:{window.head}"
+        return Letter(name, message.route, parts, "notice")
+
+    def _is_full(self, window: Window, speaking: Speaking) -> bool:
+        messages = window.messages
+        tokens = window.conversation.tokens
+        try:
+            opened = self.agent.models.open(speaking.model)
+            if tokens < opened.context_tokens * _SURELY_ROOM and len(messages) < 500:
+                return False
+            return room(self.agent, speaking).is_full(tokens, len(messages))
+        except ConfigError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class TurnKeeper:
+    """Implements `agent.context.compaction.Keeper`: stores it, and shortens the turn's window."""
+
+    compactions: Compactions
+    claim: Claim
+    window: Window
+
+    async def keep(self, shorter: Shorter) -> bool:
+        return await to_its_end(self._keep(shorter))
+
+    async def _keep(self, shorter: Shorter) -> bool:
+        done = await self.compactions.keep(self.claim, self.window, shorter)
+        if done:
+            self.window.shorten(shorter)
+        return done
+
+
+def sentence(shorter: Shorter) -> str:
+    """What people are told of it."""
+    size = f"about {shorter.before:,} tokens became {shorter.after:,}"
+    if not shorter.summarised:
+        return f"Old results of tools were shortened: {size}."
+    return f"{shorter.summarised:,} older messages are now a summary: {size}. /context shows more."
