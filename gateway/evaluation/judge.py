@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.sandbox import Job, Sandbox
-from agent.tools.process import run
+from agent.tools.group import run
 from agent.types import Usage
 from gateway.evaluation.case import Case, Check
 
