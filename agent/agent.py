@@ -2,18 +2,22 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent import events
+from agent.changes.recorder import OpenChanges, Recording
 from agent.context.gauge import Gauge
 from agent.context.moment import moment
 from agent.context.system import Workspace
 from agent.errors import of_code
 from agent.events import Event
-from agent.history import History, MemoryHistory
+from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import Provider
 from agent.providers.models import Models
 from agent.security.policy import Approver
@@ -28,6 +32,9 @@ from agent.tools.toolbox import Toolbox, default_tools
 from agent.turn import Task, Turn
 from agent.types import Result, user
 
+if TYPE_CHECKING:
+    from agent.changes.changes import Changes
+
 
 class Agent:
     """A model, tools and rules.
@@ -38,6 +45,8 @@ class Agent:
     refused; `Permissions` in its place bring a policy of one's own. `workspace` holds the prompt
     files and is where tools work (default: this folder). The model's key and `settings.secrets`
     leave in no event, result or message. `subagents` can be sent out besides the built-in ones.
+    `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
+    its own, other histories have none.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -50,6 +59,7 @@ class Agent:
         workspace: str | Path = ".",
         settings: AgentSettings | None = None,
         subagents: Sequence[Definition] | Catalogue = (),
+        changes: OpenChanges | None = None,
     ) -> None:
         self.settings = settings or AgentSettings()
         self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
@@ -60,6 +70,7 @@ class Agent:
         found = subagents if isinstance(subagents, Catalogue) else Catalogue(given=subagents)
         self.subagents = found
         self._history = history or MemoryHistory()
+        self.changes = changes or _changes_of(self._history)
         self._approve = approve
 
     async def run(self, prompt: str, *, session: str | None = None) -> Result:
@@ -95,6 +106,7 @@ class Agent:
             root=self.workspace.folder,
             owner=True,
             exposure=Exposure(known),
+            recording=Recording(self.changes, time.time_ns()),
         )
         turn = Turn(self, task)
         try:
@@ -114,6 +126,23 @@ class Agent:
         """End what the tools left running, and close the connections to the models."""
         await self.toolbox.aclose()
         await self.models.aclose()
+
+
+def _changes_of(history: History) -> OpenChanges | None:
+    """The journal beside a history that is kept in a folder."""
+    if not isinstance(history, JsonlHistory):
+        return None
+    folder = history.folder / ".undo"
+
+    @cache
+    def opened() -> "Changes":
+        from agent.changes.blobs import Blobs
+        from agent.changes.changes import Changes
+        from agent.changes.folder_ledger import FolderLedger
+
+        return Changes(FolderLedger(folder), Blobs(folder))
+
+    return opened
 
 
 def _permissions(approve: Approver | Permissions | None) -> Permissions:

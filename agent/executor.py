@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from agent import events
+from agent.changes.recorder import Recording
 from agent.errors import KoreError
 from agent.guard import LoopGuard
 from agent.history import result_message
@@ -27,13 +28,14 @@ PARALLEL_READS = 8
 class Place:
     """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
 
-    `owner`: the owner speaks, in private.
+    `owner`: the owner speaks, in private. `recording` is for what happens to files.
     """
 
     session: str
     workspace: Path
     memory: Path
     owner: bool = False
+    recording: Recording = field(default_factory=Recording)
 
 
 class Stopped(KoreError):
@@ -127,7 +129,8 @@ class Executor:
 
         # Shown when it really starts: a call that waits for an answer may start much later.
         started_event = events.ToolStart(call.id, call.name, call.arguments or {})
-        result = await self._runner.run(self._context(call, live), start)
+        context = self._context(call, live)
+        result = context.changes.told(await self._runner.run(context, start))
         if not started:
             await self._outlet.emit(started_event)
         verdict = self._guard.judge(call, result)
@@ -162,6 +165,7 @@ class Executor:
             taint=self._runner.exposure.taint,
             owner=place.owner,
             redactor=self._runner.redactor,
+            changes=place.recording.recorder(place.session, call.id, call.name, place.workspace),
         )
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:

@@ -41,7 +41,7 @@ class JsonlHistory:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
+        self.folder = Path(folder)
 
     async def load(self, session: str) -> list[Message]:
         """The messages. Raises `KoreError` for a damaged line, which it names."""
@@ -75,7 +75,7 @@ class JsonlHistory:
     def _path(self, session: str) -> Path:
         if not session or set(session) & set("/\\\0") or session.startswith("."):
             raise KoreError(f"{session!r} cannot be a session's name: it must be a plain file name")
-        return self._folder / f"{session}.jsonl"
+        return self.folder / f"{session}.jsonl"
 
 
 def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

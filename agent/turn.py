@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent import events
+from agent.changes.recorder import Recording
 from agent.context.compaction import Compactor, Conversation, Keeper
 from agent.context.gauge import Gauge, counted_as
 from agent.context.room import room_of
@@ -55,7 +56,8 @@ class Task:
     where relative paths start. `trimmed` says that older messages exist, `summary` tells of those
     before them, `begun` is how many at the end are this turn's own from before a restart. `keeper`
     stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
-    is what the session has taken in; it grows with the turn.
+    is what the session has taken in; it grows with the turn. `recording` is the journal of what
+    happens to files.
     """
 
     session: str
@@ -75,6 +77,7 @@ class Task:
     progress: Progress = field(default_factory=NoProgress)
     meter: Meter = field(default_factory=Tally)
     stop: Stop = field(default_factory=Stop)
+    recording: Recording = field(default_factory=Recording)
 
 
 class Turn:
@@ -166,7 +169,7 @@ class Turn:
             exposure=task.exposure,
             redactor=agent.redactor,
         )
-        place = Place(task.session, task.root, task.memory, task.owner)
+        place = Place(task.session, task.root, task.memory, task.owner, task.recording)
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
         return Loop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter

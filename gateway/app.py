@@ -24,6 +24,7 @@ from gateway.audit.log import AuditLog
 from gateway.audit.notes import Notes
 from gateway.bus import MessageBus
 from gateway.caps import unenforceable
+from gateway.changes import changes_in
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
 from gateway.clerk import Clerk
@@ -91,6 +92,7 @@ class App:
             choice = await choose_sandbox(settings, home)
             agent = await open_agent(settings, home, choice.sandbox)
             stack.push_async_callback(agent.aclose)
+            agent.changes = changes_in(database, home.undo, cipher)
             watchers = Watchers()
             ways: Channels = {}
             _add(ways, ConsoleChannel(watchers))
@@ -170,16 +172,8 @@ def _assemble(
     hosts = settings.security.exec_hosts if confined else ()
     facts = Facts(agent.models.default, workspace, ways, reception, began, safety.sandbox, hosts)
     door = Door(access, delivery.render)
-    office = Office(
-        agent,
-        database,
-        work.histories,
-        door,
-        facts.for_chat,
-        policies.first_mode,
-        work.compactions.compact,
-        work.speaking,
-    )
+    parts = (agent, database, work.histories, door, facts.for_chat, policies.first_mode)
+    office = Office(*parts, work.compactions.compact, work.speaking, rules)
     commands = Commands(office)
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, commands, work, approvals)

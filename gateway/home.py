@@ -52,6 +52,11 @@ class Home:
         return self.root / "agents"
 
     @property
+    def undo(self) -> Path:
+        """What changed files held before."""
+        return self.root / "undo"
+
+    @property
     def tried(self) -> Path:
         """What became of trying each sandbox."""
         return self.root / "sandbox.json"
@@ -61,7 +66,7 @@ class Home:
         """What no tool may open; the workspace is not among it."""
         return (
             *(self.config, self.secrets, self.socket, self.lock),
-            *(self.logs, self.audit, self.tried, self.agents),
+            *(self.logs, self.audit, self.tried, self.agents, self.undo),
         )
 
     def ensure(self) -> None:

@@ -4,21 +4,21 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from agent import events
 from agent.agent import Agent
+from agent.changes.recorder import Recording
 from agent.history import open_calls
 from agent.measure import Speaking
 from agent.progress import Stop
-from agent.prompts import load
 from agent.security.links import inert
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
 from agent.turn import Task
-from agent.types import Message, Result, assistant
+from agent.types import Message
 from gateway.compaction import Compactions
 from gateway.compose import compose
 from gateway.delivery import Delivery
+from gateway.ending import Ending, answer, closing
 from gateway.histories import Histories
 from gateway.journal import Journal
 from gateway.messages import ONCE, InboundMessage
@@ -33,24 +33,6 @@ from gateway.store.outbox import Letter
 from gateway.store.turns import Outcome
 from gateway.store.windows import Window
 from gateway.watchers import Watchers
-
-
-@dataclass(slots=True)
-class Ending:
-    """What the events of a turn came to. `dropped` messages have left the window."""
-
-    result: Result | None = None
-    error: events.Error | None = None
-    dropped: int = 0
-
-    def note(self, event: events.Event) -> None:
-        match event:
-            case events.Done(result):
-                self.result = result
-            case events.Error():
-                self.error = event
-            case events.Compacted(dropped=dropped):
-                self.dropped = dropped
 
 
 class Turns:
@@ -149,6 +131,7 @@ class Turns:
             keeper=self.compactions.keeper(claim, window),
             begun=claim.stored - 1,
             exposure=Exposure(claim.taint | taint),
+            recording=Recording(self._agent.changes, claim.turn),
             progress=journal,
             stop=stop,
         )
@@ -209,9 +192,9 @@ class Turns:
     ) -> None:
         """History, outbox and turn in one transaction; then the sender is woken."""
         assert ending.result is not None, "a turn ends with Done"
-        rows = [*ending.result.messages[journal.saved :], *_closing(ending)]
+        rows = [*ending.result.messages[journal.saved :], *closing(ending)]
         dropped = _whole_rounds(ending.dropped, window.messages)
-        letter = self._letter(claim, _harmless(_answer(ending), exposure))
+        letter = self._letter(claim, _harmless(answer(ending), exposure))
         outcome = Outcome(rows, [letter], window.number(dropped - 1) if dropped else 0)
         await self._database.run(turns.finish, claim.turn, claim.session, outcome, time.time())
         journal.keep(rows)
@@ -268,34 +251,3 @@ def _whole_rounds(dropped: int, messages: list[Message]) -> int:
     if dropped < len(messages) and messages[dropped].role == "user":
         return dropped
     return 0
-
-
-def _closing(ending: Ending) -> list[Message]:
-    """What the history says of a turn that the model did not end itself."""
-    assert ending.result is not None, "a turn ends with Done"
-    last = ending.result.messages[-1:]
-    said_something = bool(last) and last[0].role == "assistant"
-    if ending.result.stopped == "cancelled" and not said_something:
-        return [assistant(load("stopped"))]
-    if ending.error is not None:
-        return [assistant(load("no_answer"))]
-    return []
-
-
-def _answer(ending: Ending) -> str:
-    """What the chat is told."""
-    assert ending.result is not None, "a turn ends with Done"
-    result, error = ending.result, ending.error
-    if error is not None:
-        sentence = f"⚠️ I could not answer: {error.message} ({error.code})"
-        if error.hint:
-            sentence += f"\n{error.hint}"
-        return f"{_said(result)}{sentence}"
-    if result.stopped == "cancelled":
-        return f"{_said(result)}⏹ Stopped."
-    return result.text
-
-
-def _said(result: Result) -> str:
-    said = [m.text.strip() for m in result.messages if m.role == "assistant"]
-    return "".join(f"{text}\n\n" for text in said if text)

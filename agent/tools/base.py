@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agent.changes.recorder import Recorder
 from agent.security.redaction import Redactor
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
@@ -27,6 +28,7 @@ class CallContext:
     writes down of its output: the result is cleaned anyway. `hosts` are those that the policy lets
     the tool reach, `paths` the globs of the files that it may show, None without a limit; `record`
     is for what a call reaches on its way, and raises `KoreError` when that cannot be kept.
+    `changes` records what happens to files, so that it can be undone.
     """
 
     call: ToolCall
@@ -40,6 +42,7 @@ class CallContext:
     hosts: tuple[str, ...] | None = None
     paths: tuple[str, ...] | None = None
     record: Record = _nowhere
+    changes: Recorder = field(default_factory=Recorder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,20 +69,24 @@ def kind(path: Path) -> Literal["file", "folder"] | None:
     return "folder" if stat.S_ISDIR(mode) else "file"
 
 
-def replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes, mode: int | None = None) -> None:
     """Make `path` hold exactly `data`: by a new file that takes its place, or not at all.
 
-    Parents are created; the mode and owner of an existing file stay. Raises ToolError.
+    Parents are created; the owner of an existing file stays, and its mode unless one is given.
+    Raises ToolError.
     """
     with explained(path), opened_folder(path.parent, create=True) as folder:
         old = _regular(path.name, folder)
         name = f".{secrets.token_hex(8)}.kore-new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
-        fd = os.open(name, flags, 0o600 if old else 0o666, dir_fd=folder)
+        first = 0o666 if old is None and mode is None else 0o600
+        fd = os.open(name, flags, first, dir_fd=folder)
         try:
             with open(fd, "wb") as file:
                 if old:
                     _keep_owner(fd, old)
+                if mode is not None:
+                    os.fchmod(fd, mode & 0o777)
                 file.write(data)
                 file.flush()
                 os.fsync(fd)

@@ -57,8 +57,9 @@ class EditFile:
 
         def work() -> tuple[Document, Document]:
             before, after = _edited(path, edits)
-            with carried(path, call.workspace, call.taint):
-                disk.replace(path, after.encode())
+            data = after.encode()
+            with call.changes.file(path, data), carried(path, call.workspace, call.taint):
+                disk.replace(path, data)
             return before, after
 
         before, after = await disk.in_thread(work)

@@ -106,7 +106,7 @@ class WriteFile:
         def work() -> tuple[str, int]:
             old = _existing(path)
             data = Document(content, old.form if old else Form()).encode()
-            with carried(path, call.workspace, call.taint):
+            with call.changes.file(path, data), carried(path, call.workspace, call.taint):
                 disk.replace(path, data)
             return diff(args["path"], old.text if old else "", content), len(data)
 
@@ -146,7 +146,8 @@ class AppendFile:
             old = _appendable(path)
             form = old.form if old else Form()
             data = form.encode(content)
-            with carried(path, call.workspace, call.taint):
+            whole = old.encode() + data if old else data
+            with call.changes.file(path, whole), carried(path, call.workspace, call.taint):
                 disk.append(path, data)
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agent.changes.recorder import Recorder
 from agent.errors import ToolError
 from agent.prompts import load
 from agent.security.beneath import LISTED, opened_folder
@@ -50,11 +51,11 @@ class Remember:
             raise ToolError(
                 f"The text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
             )
-        added = await disk.in_thread(lambda: _add(self._scope.memory(call), text))
+        added = await disk.in_thread(lambda: _add(self._scope.memory(call), text, call.changes))
         return ToolResult("Remembered." if added else "That is remembered already.")
 
 
-def _add(path: Path, text: str) -> bool:
+def _add(path: Path, text: str, changes: Recorder) -> bool:
     line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
     with disk.explained(path), opened_folder(path.parent, create=True, flags=LISTED) as folder:
         # Two chats of one person may remember at the same moment.
@@ -69,7 +70,9 @@ def _add(path: Path, text: str) -> bool:
                 f"The memory is full ({FILE_LIMIT_CHARS:,} characters in {path.name}); "
                 "tidy it up first."
             )
-        disk.replace(path, Document(whole, old.form).encode())
+        data = Document(whole, old.form).encode()
+        with changes.file(path, data):
+            disk.replace(path, data)
         return True
 
 

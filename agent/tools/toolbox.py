@@ -189,6 +189,7 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
     from agent.tools.search import WebSearch
     from agent.tools.shell import Exec
     from agent.tools.todo import Todo
+    from agent.tools.undo import Undo
 
     processes = Processes()
     return [
@@ -205,6 +206,7 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
         WebFetch(settings),
         Remember(settings),
         Todo(),
+        Undo(settings),
         AskUser(),
     ]
 

@@ -55,12 +55,16 @@ def run(args: argparse.Namespace) -> int:
         raise KoreError(f"there is no database at {path} yet", hint="The first start makes it.")
     old = KeyName(args.source, "--from") if args.source else KeyName(configured)
     new = KeyName(args.to, "--to") if args.to else KeyName(None if args.plain else configured)
+    from agent.changes.blobs import Blobs
+
     with hold(home.lock, "kore store rekey"):
         if not args.plain and new.variable is None:
             raise ConfigError(
                 f"which key? {_SETTING} names none", hint="--to NAME_OF_VARIABLE, or --plain"
             )
         texts = _rekey(path, old, new)
+        # What was kept with the old key, or without one, must not stay.
+        Blobs(home.undo).clear()
     name = new.variable
     if args.json:
         print_json({"texts": texts, "key": name, "configured": configured})

@@ -1,16 +1,17 @@
 """What a command is told about its call, and the way to its module."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, Protocol
 
 from agent.agent import Agent
 from agent.errors import KoreError
 from agent.measure import Speaking
 from agent.security.modes import Mode
+from agent.tools.runner import Permissions
 from gateway.commands import argument_of, command_of
 from gateway.commands.table import COMMANDS, Command
 from gateway.door import Door
@@ -19,6 +20,16 @@ from gateway.messages import InboundMessage
 from gateway.store import sessions
 from gateway.store.claims import CommandClaim
 from gateway.store.database import Database
+
+
+class Ground(Protocol):
+    """Where somebody's files are, and what they may do there: `gateway.rules.Rules`."""
+
+    def memory(self, message: InboundMessage) -> Path: ...
+    def root(self, message: InboundMessage) -> Path: ...
+    def permissions(
+        self, messages: Sequence[InboundMessage], session: str, mode: str | None, *, turn: int
+    ) -> Permissions: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,7 @@ class Office:
     first_mode: Callable[[str], Mode]
     compact: Callable[[CommandClaim, str], Awaitable[str]]
     speaking: Callable[[InboundMessage], Speaking]
+    rules: Ground
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ every connection has the two functions. Without a key they hand the text through
 column and row are authenticated too: a sealed text that is put elsewhere does not open.
 """
 
+import hmac
 import os
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
@@ -51,6 +52,8 @@ SEALED = (
     Sealed("standing", ("principal", "session", "grant_hash"), ("title", "folder")),
     Sealed("summary", ("session", "upto"), ("content",)),
     Sealed("step", ("turn_id", "n"), ("args", "result")),
+    Sealed("change", ("step", "n"), ("entry",)),
+    Sealed("undoing", ("name",), ("plan", "report")),
 )
 
 
@@ -67,6 +70,7 @@ class Cipher:
             ) from exc
         self.name = name
         self._aead = AESGCM(key)
+        self._key = key
 
     def seal(self, text: Value, *place: Value) -> str | None:
         """Base64 of a random nonce, the sealed text and its tag; None stays None."""
@@ -90,6 +94,26 @@ class Cipher:
         except InvalidTag:
             raise ValueError("this was not sealed here with this key") from None
         return text.decode("utf-8", "surrogatepass")
+
+    def shut(self, data: bytes, place: str) -> bytes:
+        """`seal` for the bytes of a file."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._aead.encrypt(nonce, data, _bound((place,)))
+
+    def open(self, sealed: bytes, place: str) -> bytes:
+        """`unseal` for the bytes of a file. Raises `ValueError`."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._aead.decrypt(
+                sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _bound((place,))
+            )
+        except InvalidTag:
+            raise ValueError("this was not sealed here with this key") from None
+
+    def derived(self, purpose: str) -> bytes:
+        """A key for something else, which tells nothing of this one."""
+        return hmac.digest(self._key, purpose.encode(), "sha256")
 
 
 def cipher_of(

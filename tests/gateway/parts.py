@@ -20,6 +20,7 @@ from gateway.approvals import Approvals
 from gateway.audit.log import AuditLog
 from gateway.audit.notes import Notes
 from gateway.bus import MessageBus
+from gateway.changes import changes_in
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
 from gateway.clerk import Clerk
@@ -118,6 +119,7 @@ async def opened(
     agent = Agent(models, workspace=workspace)
     try:
         await database.run(outbox.recover)
+        agent.changes = changes_in(database, folder / "undo", None)
         access = Access(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
         delivery = Delivery(database, ways, **(delivering or {}))
         clerk = Clerk(delivery, access, expires_s=expires_s)
@@ -137,6 +139,7 @@ async def opened(
             policies.first_mode,
             turns.compactions.compact,
             turns.speaking,
+            rules,
         )
         commands = Commands(office)
         intake = Intake(database, door, delivery, clerk, Notes(database, audit))

@@ -31,7 +31,7 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> Non
     names = [spec.name for spec in toolbox.specs()]
     assert names == [
         "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
-        "process", "web_search", "web_fetch", "remember", "todo", "ask_user",
+        "process", "web_search", "web_fetch", "remember", "todo", "undo", "ask_user",
     ]  # fmt: skip
     assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
 
@@ -47,6 +47,7 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
         "append_file": "unsafe", "list_dir": "read", "glob": "read", "grep": "read",
         "exec": "unsafe", "process": "idempotent", "web_search": "read",
         "web_fetch": "read", "remember": "idempotent", "todo": "read", "ask_user": "read",
+            "undo": "unsafe",
     }  # fmt: skip
 
 

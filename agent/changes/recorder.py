@@ -1,0 +1,71 @@
+"""What a tool is given to record its changes with; without a journal it records nothing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.types import ToolResult
+
+if TYPE_CHECKING:
+    from agent.changes.changes import Changes
+
+# Opens the journal that all sessions share; always the same one.
+OpenChanges = Callable[[], "Changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose change it is: the call of a tool in a turn of a session, at work in `root`."""
+
+    session: str
+    turn: int
+    call: str
+    tool: str
+    root: Path
+
+
+@dataclass(slots=True)
+class Recorder:
+    """For one call. `notes` are what a person has to be told of its changes."""
+
+    opens: OpenChanges | None = None
+    origin: Origin | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def changes(self) -> "Changes | None":
+        return self.opens() if self.opens is not None else None
+
+    @contextmanager
+    def file(self, path: Path, data: bytes) -> Iterator[None]:
+        """Around a write in a thread, after which `path` holds `data`.
+
+        Raises ToolError when it cannot be recorded, before anything is written.
+        """
+        if self.opens is not None and self.origin is not None:
+            note = self.opens().file(self.origin, path, data)
+            self.notes += [note] if note else []
+        yield
+
+    def told(self, result: ToolResult) -> ToolResult:
+        """The result, with what a person has to be told."""
+        if not self.notes:
+            return result
+        shown = result.for_model if result.for_user is None else result.for_user
+        return replace(result, for_user="\n".join([shown, *(f"({note})" for note in self.notes)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The journal, if there is one, as the calls of one turn see it. `turn` grows from turn to
+    turn of a session."""
+
+    opens: OpenChanges | None = None
+    turn: int = 0
+
+    def recorder(self, session: str, call_id: str, tool: str, root: Path) -> Recorder:
+        if self.opens is None:
+            return Recorder()
+        return Recorder(self.opens, Origin(session, self.turn, call_id, tool, root.resolve()))

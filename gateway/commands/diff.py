@@ -1,0 +1,51 @@
+"""`/diff`: what this conversation has changed, since its start or in its last turn."""
+
+from typing import TYPE_CHECKING
+
+from gateway.commands.call import CommandCall
+
+if TYPE_CHECKING:
+    from agent.changes.report import Pairs
+    from gateway.undoing import Undoing
+
+
+async def answer(call: CommandCall) -> str:
+    """`/diff [last] [PATH]`."""
+    from agent.changes import report
+    from gateway.undoing import DIFF_CHARS, Undoing, escaped, fenced
+
+    undoing = Undoing(call)
+    first, *rest = call.argument.split(maxsplit=1) or [""]
+    last = first == "last"
+    name = (rest[0] if rest else "") if last else call.argument
+    pairs = await undoing.run(lambda: _pairs(undoing, name, last))
+    if not pairs:
+        return "This conversation has changed no file, or it was all changed back."
+    if not undoing.may_see(list(pairs)):
+        return "Your role does not allow you to see these files."
+    names = escaped(report.listed(pairs, undoing.root))
+    text = await undoing.run(
+        lambda: report.differences(pairs, undoing.changes.blobs, undoing.root, DIFF_CHARS)
+    )
+    count = "1 file" if len(pairs) == 1 else f"{len(pairs):,} files"
+    return f"{count} changed: {names}" + (f"\n\n{fenced(text)}" if text else "")
+
+
+def _pairs(undoing: "Undoing", name: str, last: bool) -> "Pairs":
+    from agent.changes import report
+    from agent.errors import ToolError
+
+    steps = undoing.changes.ledger.steps(undoing.session)
+    if last and steps:
+        steps = [step for step in steps if step.turn == steps[0].turn]
+    below = undoing.find(name) if name else undoing.root.anchor
+    found = {}
+    for path, pair in report.since(steps, undoing.changes.blobs).items():
+        try:
+            undoing.check(path)
+        except ToolError:
+            continue
+        is_folder = "folder" in {state.kind for state in pair if state}
+        if path.is_relative_to(below) and not is_folder:
+            found[path] = pair
+    return found

@@ -1,0 +1,39 @@
+"""`/undo` and `/redo`: files as they were before, and as they were after."""
+
+from typing import TYPE_CHECKING
+
+from agent.errors import KoreError
+from gateway.commands.call import CommandCall
+
+if TYPE_CHECKING:
+    from agent.changes.reversal import Wish
+    from gateway.undoing import Undoing
+
+
+async def answer(call: CommandCall) -> str:
+    """`/undo [STEPS] [force] [PATH]`; a step is one tool call."""
+    from gateway.undoing import Undoing
+
+    undoing = Undoing(call)
+    wish = _wish(undoing, call)
+    moves = await undoing.run(lambda: undoing.reversal.plan(wish))
+    undoing.require(moves, wish.direction)
+    done = await undoing.carry_out(moves, wish.direction)
+    if told := undoing.told(done, wish.direction):
+        return told
+    return f"There is nothing to {call.name} in this conversation."
+
+
+def _wish(undoing: "Undoing", call: CommandCall) -> "Wish":
+    from agent.changes.reversal import Wish
+
+    words = call.argument.split()
+    steps, force = 1, False
+    if words and words[0].isdecimal():
+        steps = int(words.pop(0)[:6])
+        if steps < 1:
+            raise KoreError(f"found {steps} steps, expected 1 or more, as in `/{call.name} 2`")
+    if words and words[0].lower() == "force":
+        force = bool(words.pop(0))
+    path = undoing.find(" ".join(words)) if words else None
+    return Wish("undo" if call.name == "undo" else "redo", steps, path=path, force=force)

@@ -1,0 +1,100 @@
+"""Undoing by command: whose files, within which bounds, and what a person is told of it."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from agent.changes import report
+from agent.changes.changes import Changes
+from agent.changes.ledger import Direction, Move
+from agent.changes.reversal import Done, Reversal
+from agent.errors import KoreError
+from agent.security.policy import ToolRequest
+from agent.tools.base import CallContext
+from agent.tools.disk import in_thread
+from agent.tools.scope import Scope
+from agent.tools.undo import checked
+from agent.types import ToolCall
+from gateway.commands.call import CommandCall
+
+DIFF_CHARS = 8_000
+T = TypeVar("T")
+
+
+class Undoing:
+    """The journal as the command of one person sees it. Raises `KoreError` where there is none."""
+
+    def __init__(self, call: CommandCall) -> None:
+        office, message = call.office, call.message
+        if call.session is None or office.agent.changes is None:
+            raise KoreError("nothing was changed in this conversation yet")
+        self.call = call
+        self.session = call.session
+        self.root = call.folder.resolve()
+        self.changes: Changes = office.agent.changes()
+        self._context = CallContext(
+            call=ToolCall("", "undo", {}, "{}"),
+            session=self.session,
+            workspace=self.root,
+            memory=office.rules.memory(message),
+            output=lambda text, stream: None,
+            owner=office.door.access.is_owner_alone(message),
+        )
+        self._scope = Scope(office.agent.settings.tools)
+        self.check = checked(self._scope, self._context)
+        self.reversal = Reversal(self.changes, self.session, self.check)
+
+    def find(self, path: str) -> Path:
+        """The real path that somebody names. Raises `ToolError`."""
+        return self._scope.find(path, self._context)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await in_thread(work)
+
+    def may_see(self, paths: Sequence[Path]) -> bool:
+        """Whether whoever asks may be shown these files."""
+        request = self._request("read_file", reads=tuple(paths))
+        return self.call.is_owner or self._allows(request)
+
+    def require(self, moves: Sequence[Move], direction: Direction) -> None:
+        """Raises `KoreError` when whoever asks may not change these files."""
+        pairs = report.net(moves, direction)
+        changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
+        creates = tuple(path for path, (now, _) in pairs.items() if now is None)
+        request = self._request("undo", changes=changes, creates=creates)
+        if not (self.call.is_owner or self._allows(request)):
+            raise KoreError("your role does not allow that: only the owner may undo here")
+
+    async def carry_out(self, moves: Sequence[Move], direction: Direction) -> Done:
+        """Do it, once for this command, however often it is repeated."""
+        key = f"command:{self.call.claim.seq}"
+        return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
+
+    def told(self, done: Done, direction: Direction) -> str:
+        """What it came to, as markdown."""
+        lines = report.told(done, direction, self.root).splitlines()
+        if done.paths("kept"):
+            lines.append("`/undo force` undoes also what others have changed; /redo takes it back.")
+        return "\n".join(escaped(line) for line in lines)
+
+    def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:
+        effect = "read" if tool == "read_file" else "unsafe"
+        return ToolRequest(tool, effect, {}, self.root, **paths)  # type: ignore[arg-type]
+
+    def _allows(self, request: ToolRequest) -> bool:
+        rules, message = self.call.office.rules, self.call.message
+        policy = rules.permissions([message], self.session, None, turn=0).policy
+        return policy.decide(request).verdict == "allow"
+
+
+def escaped(text: str) -> str:
+    """Names of files are no markdown."""
+    return "".join(f"\\{char}" if char in "\\*_[]<>~|#" else char for char in text)
+
+
+def fenced(diff: str) -> str:
+    """A block of code that nothing in the diff ends."""
+    longest = max(map(len, re.findall("`+", diff)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}diff\n{diff}\n{fence}"

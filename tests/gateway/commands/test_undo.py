@@ -1,0 +1,114 @@
+"""`/undo`, `/redo` and `/diff` in a chat."""
+
+from pathlib import Path
+from typing import Any
+
+from agent.providers.scripted import Scripted
+from agent.types import Message, ToolCall, assistant
+from gateway.channels.base import Batch
+from gateway.messages import InboundMessage, Sender
+from gateway.store import turns
+from tests.gateway.parts import Parts, running, said
+
+
+def writing(content: str, path: str = "a.txt") -> list[Message | str]:
+    arguments = {"path": path, "content": content}
+    return [assistant("", (ToolCall("1", "write_file", arguments, ""),)), "Done."]
+
+
+async def told(parts: Parts, message: InboundMessage) -> str:
+    """The last thing that the chat shows once the message was answered."""
+    before = len(parts.platform.chats[message.chat_id])
+    await parts.bus.accept(message.channel, message.account, Batch([message]))
+    await parts.platform.until(lambda: len(parts.platform.chats[message.chat_id]) > before)
+    return parts.platform.chats[message.chat_id][-1].text
+
+
+async def written(parts: Parts, *contents: str) -> Path:
+    """The file, after a turn for each content."""
+    await told(parts, said("/auto"))
+    for _ in contents:
+        assert await told(parts, said("write")) == "Done."
+    return parts.workspace / "a.txt"
+
+
+OWNER: dict[str, Any] = {"owner": "chat:7"}
+
+
+async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
+    provider = Scripted([*writing("one"), *writing("two")])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        file = await written(parts, "one", "two")
+        assert await told(parts, said("/undo")) == "Restored a.txt."
+        assert file.read_text() == "one"
+        assert await told(parts, said("/undo")) == "Removed a.txt."
+        assert not file.exists()
+        assert "nothing to undo" in await told(parts, said("/undo"))
+        assert await told(parts, said("/redo 2")) == "Restored a.txt."
+        assert file.read_text() == "two"
+
+
+async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
+    provider = Scripted([*writing("one"), *writing("two"), *writing("three")])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        file = await written(parts, "one", "two", "three")
+        first = await told(parts, said("/undo"))
+        (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
+        lane = await parts.database.run(turns.replay, seq)
+        before = len(parts.platform.chats["1"])
+        parts.bus.wake(lane)
+        await parts.platform.until(lambda: len(parts.platform.chats["1"]) > before)
+        assert parts.platform.chats["1"][-1].text == first
+        assert file.read_text() == "two"
+
+
+async def test_what_somebody_else_changed_is_left_alone_unless_forced(tmp_path: Path) -> None:
+    provider = Scripted([*writing("one"), *writing("two")])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        file = await written(parts, "one", "two")
+        file.write_text("theirs")
+        answer = await told(parts, said("/undo"))
+        assert "Left alone a.txt: somebody else has changed it since" in answer
+        assert "/undo force" in answer
+        assert file.read_text() == "theirs"
+        assert await told(parts, said("/undo force a.txt")) == "Restored a.txt."
+        assert file.read_text() == "one"
+
+
+async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
+    async with running(tmp_path, Scripted(writing("one")), **OWNER) as parts:
+        group: dict[str, Any] = {"chat": "-5", "private": False}
+        await told(parts, said("/auto", **group))
+        await told(parts, said("write", **group))
+        answer = await told(parts, said("/undo", sender=Sender("8"), **group))
+        assert "only the owner may undo" in answer
+        assert (parts.workspace / "a.txt").read_text() == "one"
+
+
+async def test_the_differences_are_shown(tmp_path: Path) -> None:
+    provider = Scripted([*writing("one\n"), *writing("two\n")])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        await written(parts, "one\n", "two\n")
+        whole = await told(parts, said("/diff"))
+        assert "1 file changed: a.txt" in whole
+        assert "+two" in whole
+        assert "one" not in whole
+        last = await told(parts, said("/diff last"))
+        assert "-one" in last
+        assert "+two" in last
+
+
+async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
+    content = "".join(f"line {n}\n" for n in range(5_000))
+    async with running(tmp_path, Scripted(writing(content)), **OWNER) as parts:
+        await written(parts, content)
+        await told(parts, said("/diff"))
+        shown = parts.platform.chats["1"]
+        await parts.platform.until(lambda: "more lines)" in shown[-1].text)
+        assert sum(len(message.text) for message in shown) < 9_000
+
+
+async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: Path) -> None:
+    async with running(tmp_path, Scripted([]), **OWNER) as parts:
+        for command in ("/undo", "/redo", "/diff"):
+            assert "nothing was changed" in await told(parts, said(command))
