@@ -2,11 +2,14 @@
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PREFIX = "kore-exec-"
+# So old is no group that nobody has moved into yet, whoever made it.
+_FRESH_S = 60
 # Version 1 has a tree for processes alone, version 2 one tree for everything.
 _TREES = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 
@@ -31,10 +34,12 @@ def bounded(folder: Path, processes: int) -> Iterator[Path]:
     Raises OSError when it cannot be made. A group with somebody in it outlives the block and is
     removed with a later one.
     """
-    for old in folder.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            old.rmdir()
-    group = folder / f"{_PREFIX}{secrets.token_hex(4)}"
+    now = time.time()
+    for old in folder.glob(f"{_PREFIX}*-*"):
+        with suppress(OSError, ValueError):
+            if int(old.name.removeprefix(_PREFIX).partition("-")[0]) < now - _FRESH_S:
+                old.rmdir()
+    group = folder / f"{_PREFIX}{now:.0f}-{secrets.token_hex(4)}"
     group.mkdir()
     try:
         (group / "pids.max").write_text(str(processes))
