@@ -8,7 +8,8 @@
     │   ├── Unavailable        5xx, refused or reset connections, cut streams
     │   ├── ContextTooLong     the request does not fit the model's window
     │   ├── BadReply           the server answered what no client could read
-    │   └── Rejected           4xx: key, model name or request refused; a retry will not help
+    │   └── Rejected           4xx: model name or request refused; a retry will not help
+    │       ├── KeyRefused     401, 402, 403: the key, its account or its credit
     │       ├── NoTools        the model cannot be given tools the way it was asked
     │       └── NoThinking     the model does not think, or not when it is asked to
     ├── LimitReached           the next model call would go beyond a limit that somebody set
@@ -85,7 +86,7 @@ class BadReply(ProviderError):
 
 
 class Rejected(ProviderError):
-    """The vendor refused the request itself: wrong key, unknown model, bad parameter."""
+    """The vendor refused the request itself: unknown model, bad parameter."""
 
     code = "rejected"
 
@@ -96,6 +97,19 @@ class NoTools(Rejected):
 
 class NoThinking(Rejected):
     """The model refuses to be asked for its thoughts; it can be asked without."""
+
+
+class KeyRefused(Rejected):
+    """The vendor did not accept the key, or its account may not or cannot pay.
+
+    `every_model`: no other model of the vendor will answer to this key either.
+    """
+
+    code = "key-refused"
+
+    def __init__(self, message: str, *, hint: str | None = None, every_model: bool = True) -> None:
+        super().__init__(message, hint=hint)
+        self.every_model = every_model
 
 
 class LimitReached(KoreError):

@@ -147,7 +147,7 @@ class Compacted:
 class Retry:
     """The last model stream failed; what it had said since `iteration_start` is void.
 
-    `by_fallback`: the next one is another model's.
+    `rank` tells which model is asked next: 0 the one that was wanted, 1 its first fallback.
     """
 
     type: ClassVar[str] = "retry"
@@ -155,7 +155,7 @@ class Retry:
     attempt: int
     max_attempts: int
     wait_s: float
-    by_fallback: bool = False
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +211,14 @@ class Done:
 class Reply:
     """The last thing a provider yields: the model's whole reply. Never shown to screens.
 
-    `by_fallback`: the first model could not answer, and the other one has.
+    `rank` tells which model has answered: 0 the one that was wanted, 1 its first fallback.
     """
 
     type: ClassVar[str] = "reply"
     message: Message
     usage: Usage | None
     finish_reason: str | None
-    by_fallback: bool = False
+    rank: int = 0
 
 
 ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | Notice | Reply

@@ -40,7 +40,7 @@ class ModelCall:
     max_tokens: int | None = None
     redactor: Redactor = field(default_factory=Redactor)
     tariff: Tariff | None = None
-    fallback_tariff: Tariff | None = None
+    fallback_tariffs: Sequence[Tariff] = ()
 
 
 class Loop:
@@ -62,7 +62,7 @@ class Loop:
         self._progress = progress
         self._outlet = outlet
         tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
-        self._till = Till(tariff, call.fallback_tariff, meter)
+        self._till = Till(tariff, call.fallback_tariffs, meter)
         self.said_before = _said_before(conversation)
         self._new: list[Message] = []
         self._partial: list[str] = []
@@ -118,7 +118,7 @@ class Loop:
         await self._outlet.emit(events.State("planning"))
         try:
             reply = await self._ask_within_window()
-            if not reply.by_fallback:
+            if not reply.rank:
                 self._view.learn(reply.usage)
             told = await self._till.after(reply)
         finally:
@@ -161,11 +161,11 @@ class Loop:
                             return event
                         case events.TextDelta(text):
                             self._partial.append(text)
-                        case events.Retry(by_fallback=by_fallback):
+                        case events.Retry(rank=rank):
                             self._partial = []
                             await self._till.broke_off()
                             # The stream rests until it is asked for more: nothing is sent yet.
-                            for notice in await self._till.before_fallback() if by_fallback else ():
+                            for notice in await self._till.before_retry(rank):
                                 await self._outlet.emit(notice)
                     await self._outlet.emit(event)
         raise BadReply("the model's stream ended without a reply")

@@ -1,5 +1,7 @@
 """Where a turn's model calls are paid: asked before each, told after it."""
 
+from collections.abc import Sequence
+
 from agent import events
 from agent.context.budget import estimate, estimate_text
 from agent.spending import Charge, Meter, Receipt, Spent, Tally, Tariff
@@ -7,14 +9,17 @@ from agent.types import Usage
 
 
 class Till:
-    """One turn's. `spent` is what it has come to, also before a restart where that is known."""
+    """One turn's. `spent` is what it has come to, also before a restart where that is known.
+
+    `fallbacks` are the tariffs of the models that answer in the first one's place, by rank.
+    """
 
     def __init__(
-        self, tariff: Tariff, fallback: Tariff | None = None, meter: Meter | None = None
+        self, tariff: Tariff, fallbacks: Sequence[Tariff] = (), meter: Meter | None = None
     ) -> None:
         self._meter = meter or Tally()
-        self._tariff = self._asked = tariff
-        self._fallback = fallback or tariff
+        self._asked = tariff
+        self._tariffs = (tariff, *fallbacks)
         self._least = Usage()
         self._heard: list[str] = []
 
@@ -25,11 +30,11 @@ class Till:
     async def before(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:
         """Raises `LimitReached` when a call with at least so many tokens must not be made."""
         self._least = Usage(input_tokens, output_tokens)
-        return await self._may_ask(self._tariff)
+        return await self._may_ask(0)
 
-    async def before_fallback(self) -> list[events.Notice]:
-        """The same question for the other model, which has another price."""
-        return await self._may_ask(self._fallback)
+    async def before_retry(self, rank: int) -> list[events.Notice]:
+        """The same question for another model, which has another price."""
+        return await self._may_ask(rank) if self._of(rank) != self._asked else []
 
     def hear(self, event: events.ModelEvent) -> None:
         """Whatever arrives is paid for, also when the rest of it never comes."""
@@ -42,7 +47,7 @@ class Till:
     async def after(self, reply: events.Reply) -> list[events.UsageReport | events.Notice]:
         """What watchers are told of it, once it is counted."""
         self._heard.clear()
-        tariff = self._fallback if reply.by_fallback else self._tariff
+        tariff = self._of(reply.rank)
         usage = reply.usage
         # A vendor that does not count must not be free of limits; noughts are no count either.
         counted = usage is not None and usage.input > 0
@@ -65,8 +70,12 @@ class Till:
             self._heard.clear()
             await self._pay(self._asked.charge(usage, estimated=True))
 
-    async def _may_ask(self, tariff: Tariff) -> list[events.Notice]:
-        self._asked = tariff
+    def _of(self, rank: int) -> Tariff:
+        """A provider of somebody's own may have fallbacks that nobody has named a price for."""
+        return self._tariffs[rank] if rank < len(self._tariffs) else self._tariffs[0]
+
+    async def _may_ask(self, rank: int) -> list[events.Notice]:
+        tariff = self._asked = self._of(rank)
         warnings = await self._meter.before(tariff.charge(self._least, estimated=True))
         return [events.Notice("warning", text) for text in warnings]
 

@@ -156,7 +156,7 @@ class Turn:
             max_tokens=opened.max_tokens or agent.settings.max_tokens,
             redactor=agent.redactor,
             tariff=opened.tariff,
-            fallback_tariff=opened.fallback_tariff,
+            fallback_tariffs=opened.fallback_tariffs,
         )
         if task.summary is not None:
             task.exposure.recall(task.summary.first, task.summary.taint)

@@ -45,7 +45,7 @@ from gateway.roster import allowed_senders, open_channels, say_who_is_let_in
 from gateway.rules import Rules
 from gateway.secrets import redactor_of, secret_values
 from gateway.settings import Settings
-from gateway.settings.models import chosen_model, model_list, profile_models
+from gateway.settings.models import chosen_model, fallbacks, model_list, profile_models
 from gateway.spending import Spending
 from gateway.store import outbox, turns
 from gateway.store.cipher import cipher_of
@@ -241,7 +241,7 @@ async def open_agent(
     models = Models(
         default=await _default_model(settings),
         known=model_list(settings),
-        fallback=settings.agent.fallback,
+        fallbacks=fallbacks(settings),
         environ=os.environ,
         window=settings.context.max_tokens,
         profiles=profile_models(settings),

@@ -107,7 +107,7 @@ class Summariser:
 async def _asked(opened: OpenModel, request: ModelRequest, meter: Meter) -> Message:
     """The reply; it is counted like any other."""
     tariff = opened.tariff or Tariff(f"{opened.provider.name}/{opened.model}")
-    till = Till(tariff, opened.fallback_tariff, meter)
+    till = Till(tariff, opened.fallback_tariffs, meter)
     tokens = estimate_text(request.system) + estimate_text(request.messages[0].text)
     await till.before(tokens, 0)
     stream = cast(AsyncGenerator[events.ModelEvent], opened.provider.stream(request))
@@ -119,10 +119,9 @@ async def _asked(opened: OpenModel, request: ModelRequest, meter: Meter) -> Mess
                     case events.Reply():
                         await till.after(said)
                         return said.message
-                    case events.Retry(by_fallback=by_fallback):
+                    case events.Retry(rank=rank):
                         await till.broke_off()
-                        if by_fallback:
-                            await till.before_fallback()
+                        await till.before_retry(rank)
     finally:
         await till.broke_off()
     raise BadReply("the model's stream ended without a reply")

@@ -12,6 +12,7 @@ from typing import Any
 
 from agent.errors import (
     ContextTooLong,
+    KeyRefused,
     NoThinking,
     NoTools,
     ProviderError,
@@ -156,8 +157,8 @@ def _error(endpoint: Endpoint, model: str, fault: Fault) -> ProviderError:
     said = f": {fault.said}" if fault.said else ""
     if _is_too_long(fault):
         return ContextTooLong(f"the conversation does not fit the window of {vendor}/{model}{said}")
-    if status in (402, 403, 429) and _has_no_credit(fault):
-        return Rejected(
+    if status == 402 or (status in (403, 429) and _has_no_credit(fault)):
+        return KeyRefused(
             f"the account at {vendor} has no credit left{said}",
             hint="Top up the account, or choose another model.",
         )
@@ -176,13 +177,14 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
     vendor = endpoint.vendor
     key = endpoint.key_variable or "api_key"
     if status in (401, 403) and not endpoint.api_key:
-        return Rejected(f"{vendor} wants a key and none is set{said}", hint=f"Set {key}.")
+        return KeyRefused(f"{vendor} wants a key and none is set{said}", hint=f"Set {key}.")
     if status == 401:
-        return Rejected(f"{vendor} did not accept the key{said}", hint=f"Check {key}.")
+        return KeyRefused(f"{vendor} did not accept the key{said}", hint=f"Check {key}.")
     if status == 403:
-        return Rejected(
+        return KeyRefused(
             f"{vendor} does not allow this key to use {model}{said}",
             hint=f"Check {key} and what its account may use.",
+            every_model=False,
         )
     if status == 404:
         return Rejected(

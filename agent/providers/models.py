@@ -1,14 +1,16 @@
 """The models an agent can speak to: opens each on first use and keeps it open."""
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from agent.errors import ConfigError
 from agent.providers.base import Provider
+from agent.providers.cooldown import Account, Cooldowns
 from agent.providers.prices import tariff_of
-from agent.providers.retry import Fallback, Retrying
+from agent.providers.retry import Retrying, Seat
 from agent.providers.routing import ModelConfig, default_model, open_provider, resolve
 from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
 from agent.spending import Tariff
@@ -30,12 +32,13 @@ class OpenModel:
     temperature: float | None = None
     max_tokens: int | None = None
     tariff: Tariff | None = None
-    fallback_tariff: Tariff | None = None
+    fallback_tariffs: tuple[Tariff, ...] = ()
 
 
 @dataclass(slots=True)
 class Models:
-    """Models by name. `default` and `fallback` are names; `known` are configured ones.
+    """Models by name. `default` is one, `fallbacks` are asked in this order when another one
+    cannot answer; `known` are the configured ones.
 
     `profiles` names the model of each profile; one that is not there, or "default", is the default
     model. A profile's name is as good as a model's wherever no model is called so. `environ` is
@@ -45,10 +48,12 @@ class Models:
 
     default: str
     known: Sequence[ModelConfig] = ()
-    fallback: str | None = None
+    fallbacks: Sequence[str] = ()
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     window: int = CONTEXT_TOKENS
     profiles: Mapping[str, str] = field(default_factory=dict)
+    cooldowns: Cooldowns = field(default_factory=Cooldowns, repr=False)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
     _unusable: set[str] = field(default_factory=set, init=False, repr=False)
     _untold: list[str] = field(default_factory=list, init=False, repr=False)
@@ -96,19 +101,16 @@ class Models:
 
     def _connect(self, name: str) -> OpenModel:
         config = self.check(name)
-        fallback = fallback_tariff = None
-        if self.fallback and self.fallback != name:
-            other = self.check(self.fallback)
-            fallback = Fallback(open_provider(other), other.model_id)
-            fallback_tariff = tariff_of(other)
+        others = [self.check(other) for other in self.fallbacks if self._named(other) != name]
+        seats = [seat for rank, one in enumerate((config, *others)) for seat in _seats(one, rank)]
         return OpenModel(
-            Retrying(open_provider(config), fallback=fallback),
+            Retrying(seats, cooldowns=self.cooldowns, sleep=self.sleep),
             config.model_id,
             min(config.context_tokens or self.window, self.window),
             config.temperature,
             config.max_tokens,
             tariff_of(config),
-            fallback_tariff,
+            tuple(map(tariff_of, others)),
         )
 
     def check(self, name: str) -> ModelConfig:
@@ -124,7 +126,7 @@ class Models:
     def keys(self) -> frozenset[str]:
         """Every key that could be used: of a configured model, or of a vendor in `environ`."""
         names = [name for vendor in VENDORS.values() for name in vendor.key_variables]
-        found = {config.api_key or "" for config in self.known}
+        found = {key for config in self.known for key in (config.api_key or "", *config.api_keys)}
         found |= {self.environ.get(name, "") for name in names}
         for config in self.known:
             found |= {
@@ -138,3 +140,16 @@ class Models:
         for model in self._open.values():
             await model.provider.aclose()
         self._open.clear()
+
+
+def _seats(config: ModelConfig, rank: int) -> list[Seat]:
+    """One for each key of a resolved model, or one without any."""
+    return [
+        Seat(
+            open_provider(replace(config, api_key=key)),
+            config.model_id,
+            Account(config.api_base or config.vendor, key or ""),
+            rank,
+        )
+        for key in config.api_keys or (None,)
+    ]

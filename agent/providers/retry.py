@@ -1,102 +1,249 @@
-"""Try again, then try another model: a provider around providers."""
+"""Try again, then with another key, then another model: a provider around providers."""
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from agent.errors import ContextTooLong, ProviderError, RateLimited
+from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited
 from agent.events import ModelEvent, Notice, Reply, Retry
 from agent.providers.base import ModelRequest, Provider
+from agent.providers.cooldown import Account, Cooldowns
 
 _BASE_S = 0.5
 _CAP_S = 20.0
 _PATIENCE_S = 60.0
+# What a person would rather wait than be answered by another model.
+_LOYALTY_S = 5.0
+_NO_ACCOUNT = Account("")
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
-    """The model to ask when the first one cannot answer."""
+class Seat:
+    """One way to be answered: a model, asked with one of its keys.
+
+    `rank` is the model's place in the chain, 0 for the one that was wanted; without `model` it is
+    the request's own.
+    """
 
     provider: Provider
-    model: str
+    model: str | None = None
+    account: Account = _NO_ACCOUNT
+    rank: int = 0
+
+    def name(self, request: ModelRequest) -> str:
+        return f"{self.provider.name}/{self.model or request.model}"
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one request has come to: seats that it asks no more, and how often it asked each."""
+
+    request: ModelRequest
+    asked: int = 0
+    failures: dict[int, int] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    rank: int = 0
+    error: ProviderError | None = None
+    # A stream has failed, and nobody has been told yet that what it said is void.
+    void: bool = False
 
 
 class Retrying:
-    """Asks `attempts` times with exponential back-off and full jitter, then asks the fallback.
+    """Asks the first seat `attempts` times with exponential back-off and full jitter, then others.
 
-    Yields `Retry` before each wait: what the failed stream had said is void. A server's
-    `Retry-After` is honoured up to a minute. `ContextTooLong` is raised at once, since the loop
-    mends it; other errors that a retry cannot mend go to the fallback at once. The last error is
-    raised when nobody could answer.
+    What goes wrong decides who is next: after a rate limit or a refused key another key of the
+    same model, after an outage or a refused request another model. Seats that rest are passed
+    over (see `Cooldowns`); when all of them do, a rate limit is waited for up to a minute, and
+    nothing else is. Yields `Retry` before each further attempt: what the failed stream had said is
+    void. `ContextTooLong` is raised at once, since the loop mends it. The last error is raised
+    when nobody could answer.
     """
 
     def __init__(
         self,
-        provider: Provider,
+        seats: Provider | Sequence[Seat],
         *,
         attempts: int = 3,
-        fallback: Fallback | None = None,
+        cooldowns: Cooldowns | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._provider = provider
+        self._seats = list(seats) if isinstance(seats, Sequence) else [Seat(seats)]
         self._attempts = attempts
-        self._fallback = fallback
+        self._cooldowns = cooldowns or Cooldowns()
         self._sleep = sleep
         self._jitter = jitter
 
     @property
     def name(self) -> str:
-        return self._provider.name
+        return self._seats[0].provider.name
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        provider, fallback = self._provider, self._fallback
-        total = self._attempts * (1 if fallback is None else 2)
-        failures = 0
+        this = _Round(request)
         while True:
+            n = await self._next(this)
+            if n is None:
+                wait_s = self._rest_s(this)
+                yield self._retry(this, wait_s)
+                await self._sleep(wait_s)
+                continue
+            for event in self._change(this, n):
+                yield event
             try:
-                stream = provider.stream(request)
-                # Providers are async generators; closing one ends its connection at once.
-                async with aclosing(cast(AsyncGenerator[ModelEvent, None], stream)):
-                    async for event in stream:
-                        if isinstance(event, Reply) and provider is not self._provider:
-                            event = replace(event, by_fallback=True)
-                        yield event
+                async with aclosing(self._ask(this, n)) as stream:
+                    async for said in stream:
+                        yield said
                 return
             except ContextTooLong:
                 raise
             except ProviderError as exc:
-                error = exc
-            failures += 1
-            wait_s = self._wait_s(error, failures)
-            if error.retryable and failures < self._attempts and wait_s is not None:
-                yield Retry(str(error), failures + 1, total, wait_s)
+                this.error, this.void = exc, True
+                wait_s = self._judge(this, n, exc)
+            if len(this.gone) == len(self._seats):
+                raise this.error
+            if wait_s:
+                yield self._retry(this, wait_s)
                 await self._sleep(wait_s)
-                continue
-            if fallback is None:
-                raise error
-            yield Retry(str(error), self._attempts + 1, total, 0.0, by_fallback=True)
-            name = f"{fallback.provider.name}/{fallback.model}"
-            yield Notice(
-                "warning", f"{provider.name}/{request.model} failed, asking {name}: {error}"
-            )
-            provider, request = fallback.provider, replace(request, model=fallback.model)
-            fallback, failures = None, 0
 
     async def aclose(self) -> None:
-        """Close both providers."""
-        try:
-            await self._provider.aclose()
-        finally:
-            if self._fallback is not None:
-                await self._fallback.provider.aclose()
+        """Close all providers."""
+        async with asyncio.TaskGroup() as group:
+            for provider in {id(seat.provider): seat.provider for seat in self._seats}.values():
+                group.create_task(provider.aclose())
 
-    def _wait_s(self, error: ProviderError, failures: int) -> float | None:
-        """Seconds until the next attempt; None when the server wants more than our patience."""
-        asked = error.retry_after_s if isinstance(error, RateLimited) else None
-        if asked is None:
-            return self._jitter() * min(_CAP_S, _BASE_S * 2.0 ** (failures - 1))
-        return asked + self._jitter() * _BASE_S if asked <= _PATIENCE_S else None
+    async def _ask(self, this: _Round, n: int) -> AsyncGenerator[ModelEvent]:
+        """One attempt; what it comes to is noted."""
+        seat = self._seats[n]
+        place = seat.account, seat.model or this.request.model
+        this.asked += 1
+        heard = False
+        self._cooldowns.begin(*place)
+        try:
+            stream = seat.provider.stream(replace(this.request, model=place[1]))
+            # Providers are async generators; closing one ends its connection at once.
+            async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
+                async for event in stream:
+                    if not heard:
+                        self._cooldowns.answered(*place)
+                    heard = True
+                    yield replace(event, rank=seat.rank) if isinstance(event, Reply) else event
+        except ContextTooLong:
+            self._cooldowns.answered(*place)
+            raise
+        finally:
+            self._cooldowns.given_up(*place)
+
+    async def _next(self, this: _Round) -> int | None:
+        """The first seat that may be asked now; None when there is a rest to wait for.
+
+        Raises `ProviderError` when that would take too long.
+        """
+        while True:
+            left = {n: self._left_s(this, n) for n in self._open(this)}
+            ready = next((n for n, left_s in left.items() if not left_s), None)
+            if ready is not None:
+                return ready
+            # Nobody gains by not asking what may be up again; a stated limit is kept, though.
+            eager = next((n for n in left if self._cause(this, n)[0] != "limit"), None)
+            if eager is not None:
+                return eager
+            if not await self._settled(this, next(iter(left))):
+                break
+        if min(left.values()) <= _PATIENCE_S:
+            return None
+        raise this.error or self._resting(this, left)
+
+    def _judge(self, this: _Round, n: int, error: ProviderError) -> float:
+        """Who is not asked any more; returns the seconds until the next attempt."""
+        seat = self._seats[n]
+        failures = this.failures[n] = this.failures.get(n, 0) + 1
+        again = error.retryable and failures < self._attempts
+        if isinstance(error, RateLimited):
+            return self._after_limit(this, n, error, again=again)
+        if again:
+            return self._backoff_s(failures)
+        if isinstance(error, KeyRefused):
+            self._rest(this, n, error)
+            this.gone.add(n)
+            return 0.0
+        # The other keys lead to the same server.
+        for other, one in enumerate(self._seats):
+            if one.rank == seat.rank:
+                self._rest(this, other, error)
+                this.gone.add(other)
+        return 0.0
+
+    def _after_limit(self, this: _Round, n: int, error: RateLimited, *, again: bool) -> float:
+        asked_s = error.retry_after_s
+        wait_s = self._backoff_s(this.failures[n]) if asked_s is None else asked_s
+        others = [one for one in self._open(this) if one != n and not self._left_s(this, one)]
+        sibling = any(self._seats[one].rank == self._seats[n].rank for one in others)
+        if again and not sibling and (wait_s <= _LOYALTY_S or not others):
+            if asked_s is None:
+                return wait_s
+            self._rest(this, n, error)
+            if wait_s <= _PATIENCE_S:
+                return wait_s + self._jitter() * _BASE_S
+        else:
+            self._rest(this, n, error)
+        this.gone.add(n)
+        return 0.0
+
+    def _change(self, this: _Round, n: int) -> list[ModelEvent]:
+        """What is told before an attempt: that another model or key is asked, that all is void."""
+        seat, error = self._seats[n], this.error
+        if seat.rank == this.rank:
+            told: list[ModelEvent] = [self._retry(this, 0.0)] if this.void else []
+            if told and isinstance(error, KeyRefused):
+                told.append(Notice("warning", f"{error}; another key is asked"))
+            return told
+        before = next(n for n, one in enumerate(self._seats) if one.rank == this.rank)
+        reason = str(error) if error else self._cause(this, before)[1]
+        names = (self._seats[before].name(this.request), seat.name(this.request))
+        this.rank = seat.rank
+        told = [self._retry(this, 0.0, reason)]
+        # Passed over, it is told once in a turn: later requests end with what tools said.
+        if error or (this.request.messages and this.request.messages[-1].role == "user"):
+            state = "failed" if error else "rests"
+            told.append(Notice("warning", f"{names[0]} {state}, asking {names[1]}: {reason}"))
+        return told
+
+    def _retry(self, this: _Round, wait_s: float, reason: str = "") -> Retry:
+        this.void = False
+        if not reason:
+            reason = str(this.error) if this.error else self._cause(this, self._open(this)[0])[1]
+        most = self._attempts * len(self._seats)
+        return Retry(reason, min(this.asked + 1, most), most, wait_s, this.rank)
+
+    def _rest_s(self, this: _Round) -> float:
+        return min(self._left_s(this, n) for n in self._open(this)) + self._jitter() * _BASE_S
+
+    def _resting(self, this: _Round, left: dict[int, float]) -> RateLimited:
+        n = min(left, key=lambda one: left[one])
+        _, reason = self._cause(this, n)
+        again = f"it is asked again in {left[n]:.0f} seconds"
+        return RateLimited(f"{reason} ({again})", retry_after_s=left[n])
+
+    def _backoff_s(self, failures: int) -> float:
+        return self._jitter() * min(_CAP_S, _BASE_S * 2.0 ** (failures - 1))
+
+    def _open(self, this: _Round) -> list[int]:
+        return [n for n in range(len(self._seats)) if n not in this.gone]
+
+    def _place(self, this: _Round, n: int) -> tuple[Account, str]:
+        return self._seats[n].account, self._seats[n].model or this.request.model
+
+    def _left_s(self, this: _Round, n: int) -> float:
+        return self._cooldowns.left_s(*self._place(this, n))
+
+    def _cause(self, this: _Round, n: int) -> tuple[str, str]:
+        return self._cooldowns.cause(*self._place(this, n))
+
+    def _rest(self, this: _Round, n: int, error: ProviderError) -> None:
+        self._cooldowns.failed(*self._place(this, n), error)
+
+    async def _settled(self, this: _Round, n: int) -> bool:
+        return await self._cooldowns.settled(*self._place(this, n))

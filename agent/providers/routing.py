@@ -27,8 +27,9 @@ class ModelConfig:
 
     `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
     `tools` says how the model is told of them, `context_tokens` is the size of its window.
-    `temperature` and `max_tokens` are this model's own, if it has any. Prices are in
-    dollars for a million tokens, and win over those that Kore knows.
+    `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
+    million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
+    after the other, in place of `api_key`.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ModelConfig:
     price_cached_usd: float | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tools: Literal["native", "xml"] | None = None
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def vendor(self) -> str:
@@ -87,12 +89,15 @@ def resolve(name: str, known: Sequence[ModelConfig], environ: Mapping[str, str])
     if vendor is None:
         if config.vendor not in _registered and config.model != OFFLINE:
             raise _unknown_vendor(config)
-        key = _expanded(config, environ)
-        return replace(config, api_key=key, context_tokens=config.context_tokens or CONTEXT_TOKENS)
+        keys = _given(config, environ)
+        config = replace(config, context_tokens=config.context_tokens or CONTEXT_TOKENS)
+        return replace(config, api_key=next(iter(keys), None), api_keys=keys)
+    keys = _keys(config, vendor, environ)
     return replace(
         config,
         api_base=_address(config, vendor),
-        api_key=_key(config, vendor, environ),
+        api_key=next(iter(keys), None),
+        api_keys=keys,
         context_tokens=config.context_tokens or vendor.context_tokens,
     )
 
@@ -167,33 +172,38 @@ def _address(config: ModelConfig, vendor: Vendor) -> str:
         raise ConfigError(f"model {config.name!r}: {exc}") from None
 
 
-def _key(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> str | None:
-    if config.api_key:
-        key = _expanded(config, environ)
-    else:
-        key = next((environ[name] for name in vendor.key_variables if environ.get(name)), None)
-    if key is None and vendor.key_variables and not config.api_base:
+def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> tuple[str, ...]:
+    keys = _given(config, environ)
+    if not keys:
+        keys = tuple(environ[name] for name in vendor.key_variables if environ.get(name))[:1]
+    if not keys and vendor.key_variables and not config.api_base:
         raise ConfigError(
             f"model {config.name!r} needs a key for {vendor.name}: set the environment variable "
             f"{vendor.key_variables[0]}, or api_key in model_list"
         )
-    key = key.strip() if key else None
-    if key and not _KEY.fullmatch(key):
+    keys = tuple(key.strip() for key in keys)
+    if not all(map(_KEY.fullmatch, filter(None, keys))):
         raise ConfigError(
             f"model {config.name!r}: its key holds blanks, line ends or letters outside of ASCII; "
             "copy it again"
         )
-    return key
+    return tuple(filter(None, keys))
 
 
-def _expanded(config: ModelConfig, environ: Mapping[str, str]) -> str | None:
-    reference = _REFERENCE.fullmatch((config.api_key or "").strip())
+def _given(config: ModelConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The entry's own keys, with the variables that they name filled in."""
+    keys = config.api_keys or (config.api_key or "",)
+    return tuple(_expanded(config, key, environ) for key in keys if key)
+
+
+def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
+    reference = _REFERENCE.fullmatch(key.strip())
     if reference is None:
-        return config.api_key
+        return key
     found = environ.get(reference[1])
     if not found:
         raise ConfigError(
-            f"model {config.name!r}: api_key names the environment variable {reference[1]}, "
+            f"model {config.name!r}: its key names the environment variable {reference[1]}, "
             "which is not set"
         )
     return found

@@ -89,7 +89,7 @@ class Layer(PydanticBaseSettingsSource):
     def _coerce(self, key: Key, text: str, place: Place) -> Any:
         """What a text from outside JSON means for a key; left as it is when it means nothing."""
         kinds = leaf_types(key)
-        if kinds & {tuple, dict}:
+        if kinds & {tuple, dict} and (str not in kinds or text.startswith("[")):
             try:
                 return parse(text)
             except ValueError as exc:

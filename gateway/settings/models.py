@@ -40,9 +40,15 @@ def profile_models(settings: Settings) -> dict[str, str]:
     }
 
 
+def fallbacks(settings: Settings) -> tuple[str, ...]:
+    """The models to ask when another one cannot answer, in this order."""
+    found = settings.agent.fallback
+    return (found,) if isinstance(found, str) else tuple(found or ())
+
+
 def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raises `ConfigError` when the chosen model or its fallback could not be asked."""
-    for name in filter(None, (chosen_model(settings, environ), settings.agent.fallback)):
+    """Raises `ConfigError` when the chosen model or one of its fallbacks could not be asked."""
+    for name in (chosen_model(settings, environ), *fallbacks(settings)):
         resolve(name, model_list(settings), environ)
 
 
@@ -53,6 +59,7 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         if lack.loc[:2] == ("model_list", n)
     }
     key = entry.api_key.get_secret_value() if entry.api_key else None
+    keys = tuple(one.get_secret_value() for one in entry.api_keys)
     return ModelConfig(
         name=entry.model_name,
         model=entry.model,
@@ -67,4 +74,5 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         price_cached_usd=entry.price_cached_usd,
         tools=entry.tools,
         headers={name: value.get_secret_value() for name, value in entry.headers.items()},
+        api_keys=keys,
     )

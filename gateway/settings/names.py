@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from agent.errors import ConfigError
+from gateway.settings.models import fallbacks
 from gateway.settings.place import Key, Value, printable
 from gateway.settings.schema import Settings
 
@@ -18,13 +19,17 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
             found.append(
                 f'{place}: model_list[{n}].model_name: "{printable(name)}" stands there twice'
             )
-    asked = {
-        ("agent", "model"): settings.agent.model,
-        ("agent", "fallback"): settings.agent.fallback,
-    }
-    asked |= {("profiles", name): model for name, model in settings.profiles}
-    for key, model in asked.items():
-        if model is None or model == "default" or "/" in model or model in names:
+    for n, entry in enumerate(settings.model_list):
+        if entry.api_key and entry.api_keys:
+            place = values[("model_list",)].place
+            found.append(
+                f"{place}: model_list[{n}].api_keys: found beside api_key, expected one of the two"
+            )
+    asked: list[tuple[Key, str]] = [(("agent", "model"), settings.agent.model)]
+    asked += [(("agent", "fallback"), model) for model in fallbacks(settings)]
+    asked += [(("profiles", name), model) for name, model in settings.profiles]
+    for key, model in asked:
+        if model == "default" or "/" in model or model in names:
             continue
         if key[0] == "agent" and model in dict(settings.profiles):
             continue
@@ -40,7 +45,7 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
 
 def require_model(settings: Settings) -> None:
     """Raises `ConfigError` when the model or its fallback refers to a variable that is not set."""
-    used = {settings.agent.model, settings.agent.fallback}
+    used = {settings.agent.model, *fallbacks(settings)}
     used |= {model for name, model in settings.profiles if name in used}
     for lack in settings.missing:
         if lack.loc[0] != "model_list" or not isinstance(lack.loc[1], int):

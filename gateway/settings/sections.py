@@ -16,6 +16,7 @@ from gateway.settings.values import (
     BotUrl,
     Flag,
     HeaderName,
+    Names,
     Number,
     StoreUrl,
     Temperature,
@@ -33,7 +34,7 @@ class Section(BaseModel):
 
 
 class AgentSection(Section):
-    """`model` and `fallback` are a `model_name` of model_list or vendor/model."""
+    """`model` is a `model_name` of model_list or vendor/model, `fallback` one or several."""
 
     model: Word = "default"
     workspace: Path = Path("~/.kore/workspace")
@@ -41,14 +42,16 @@ class AgentSection(Section):
     temperature: Temperature | None = None
     max_tokens: Whole | None = None
     thinking: Flag = False
-    fallback: Word | None = None
+    fallback: Names | None = None
 
 
 class ModelEntry(Section):
     """One named model; `transport` picks the client, `context_tokens` the size of its window.
 
     `tools` says how the model is told of them; without it Kore finds out. `headers` go with every
-    request, beside those that Kore sends.
+    request, beside those that Kore sends. `api_keys` are asked one after the other, in place of
+    `api_key`.
+
     Prices are in dollars for a million tokens, and win over those that Kore knows.
     """
 
@@ -56,6 +59,7 @@ class ModelEntry(Section):
     model: VendorModel
     api_base: Url | None = None
     api_key: SecretStr | None = None
+    api_keys: tuple[SecretStr, ...] = ()
     transport: Literal["aiohttp", "sdk"] = "aiohttp"
     context_tokens: Whole | None = None
     temperature: Temperature | None = None

@@ -1,9 +1,9 @@
 """The kinds of values that settings have, each with the words that say what it expects."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 
 def _url(text: str) -> str:
@@ -35,6 +35,13 @@ def _vendor_model(text: str) -> str:
     return text
 
 
+def _names(value: Any) -> Any:
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(one, str) and one for one in listed):
+        raise ValueError('a name, or a list of names such as ["a", "b"]')
+    return value
+
+
 Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
 Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
@@ -45,4 +52,5 @@ Word = Annotated[str, Field(min_length=1, max_length=4096)]
 Url = Annotated[str, AfterValidator(_url)]
 BotUrl = Annotated[str, AfterValidator(_bot_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
+Names = Annotated[Word | tuple[Word, ...], BeforeValidator(_names)]
 VendorModel = Annotated[str, AfterValidator(_vendor_model)]

@@ -11,7 +11,7 @@ from agent.agent import Agent
 from agent.errors import LimitReached, Unavailable
 from agent.providers.base import ModelRequest
 from agent.providers.prices import listed_price, tariff_of
-from agent.providers.retry import Fallback, Retrying
+from agent.providers.retry import Retrying, Seat
 from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Scripted
 from agent.providers.vendors import VENDORS
@@ -238,9 +238,9 @@ async def test_a_call_that_never_said_anything_costs_nothing(tmp_path: Path) -> 
 
 async def test_a_reply_of_the_fallback_costs_what_the_fallback_costs() -> None:
     down = Scripted([Unavailable("down")])
-    provider = Retrying(down, attempts=1, fallback=Fallback(Scripted(["hi"]), "cheap"))
+    provider = Retrying([Seat(down), Seat(Scripted(["hi"]), "cheap", rank=1)], attempts=1)
     purse = Purse(9)
-    till = Till(Tariff("v/dear", price(10, 10)), Tariff("v/cheap", price(1, 1)), purse)
+    till = Till(Tariff("v/dear", price(10, 10)), [Tariff("v/cheap", price(1, 1))], purse)
     async for event in provider.stream(ModelRequest("dear", "", ())):
         if isinstance(event, events.Reply):
             await till.after(event)

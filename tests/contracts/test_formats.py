@@ -11,6 +11,7 @@ import pytest
 from agent.errors import (
     BadReply,
     ContextTooLong,
+    KeyRefused,
     NoThinking,
     NoTools,
     ProviderError,
@@ -249,8 +250,8 @@ async def test_silence_is_timed_out(bench: Bench, after: int) -> None:
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
-        (refusal(401, f"Incorrect API key {KEY}"), Rejected, "did not accept the key"),
-        (refusal(403, "no"), Rejected, "does not allow"),
+        (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "did not accept the key"),
+        (refusal(403, "no"), KeyRefused, "does not allow"),
         (refusal(404, "no such model"), Rejected, "'fake'"),
         (refusal(400, "bad temperature"), Rejected, "bad temperature"),
         (refusal(400, "fake does not support tools"), NoTools, "tools"),

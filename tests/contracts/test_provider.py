@@ -11,6 +11,7 @@ import pytest
 from agent.errors import (
     BadReply,
     ContextTooLong,
+    KeyRefused,
     ProviderError,
     RateLimited,
     Rejected,
@@ -274,11 +275,11 @@ async def test_silence_after_a_complete_reply_is_a_reply(
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
-        (refusal(401, f"Incorrect API key {KEY}"), Rejected, "did not accept the key"),
-        (refusal(403, "no"), Rejected, "does not allow"),
+        (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "did not accept the key"),
+        (refusal(403, "no"), KeyRefused, "does not allow"),
         (refusal(404, "no such model"), Rejected, "'fake'"),
         (refusal(400, "bad temperature"), Rejected, "bad temperature"),
-        (refusal(429, "quota", code="insufficient_quota"), Rejected, "no credit"),
+        (refusal(429, "quota", code="insufficient_quota"), KeyRefused, "no credit"),
         (rate_limited(), RateLimited, "slow down"),
         (context_too_long(), ContextTooLong, "window"),
         (refusal(413, "too big"), ContextTooLong, "window"),

@@ -402,7 +402,7 @@ async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
     place = {"api_base": model_server.base_url, "api_key": "k"}
     free = ModelConfig("free", "openai/free", price_input_usd=0, price_output_usd=0, **place)
     paid = ModelConfig("paid", "openai/paid", price_input_usd=1, price_output_usd=1, **place)
-    models = Models("free", [free, paid], fallback="paid")
+    models = Models("free", [free, paid], fallbacks=["paid"])
     async with running(tmp_path, models, spending=limits(cost_per_chat_day_usd=0.2)) as parts:
         await take(parts, said("a"))
         await parts.platform.until(lambda: "paid" in parts.platform.texts("1"))

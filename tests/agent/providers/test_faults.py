@@ -6,7 +6,14 @@ from email.utils import formatdate
 
 import pytest
 
-from agent.errors import ContextTooLong, ProviderError, RateLimited, Rejected, Unavailable
+from agent.errors import (
+    ContextTooLong,
+    KeyRefused,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    Unavailable,
+)
 from agent.providers.faults import from_payload, from_response, retry_after_s
 from agent.providers.transport import Endpoint
 
@@ -82,7 +89,7 @@ def test_retry_after_may_be_a_date() -> None:
         ({"message": "x", "type": "rate_limit_error"}, RateLimited),
         ({"message": "x", "type": "invalid_request_error", "code": "bad"}, Rejected),
         ({"message": "x", "type": "overloaded_error"}, Unavailable),
-        ({"message": "x", "code": "insufficient_quota"}, Rejected),
+        ({"message": "x", "code": "insufficient_quota"}, KeyRefused),
         ("just text", Unavailable),
     ],
 )

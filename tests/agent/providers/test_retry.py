@@ -13,7 +13,8 @@ from agent.errors import (
 )
 from agent.events import Notice, Reply, Retry
 from agent.providers.base import ModelRequest
-from agent.providers.retry import Fallback, Retrying
+from agent.providers.cooldown import Cooldowns
+from agent.providers.retry import Retrying, Seat
 from agent.providers.scripted import Scripted, Step
 from agent.types import user
 
@@ -21,15 +22,22 @@ ASKED = ModelRequest("m", "", (user("hi"),))
 
 
 class Waits(list[float]):
+    """Sleeps that take no time, and the clock that they move."""
+
+    now = 0.0
+
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)
+        self.now += seconds
 
 
 def retrying(
-    *steps: Step, fallback: Fallback | None = None, attempts: int = 3
+    *steps: Step, fallback: Scripted | None = None, attempts: int = 3
 ) -> tuple[Retrying, Scripted, Waits]:
     provider, waits = Scripted(steps), Waits()
-    made = Retrying(provider, attempts=attempts, fallback=fallback, sleep=waits, jitter=lambda: 1.0)
+    seats = [Seat(provider)] + ([Seat(fallback, "small", rank=1)] if fallback else [])
+    cooldowns = Cooldowns(lambda: waits.now)
+    made = Retrying(seats, attempts=attempts, cooldowns=cooldowns, sleep=waits, jitter=lambda: 1.0)
     return made, provider, waits
 
 
@@ -81,7 +89,7 @@ async def test_what_a_retry_cannot_mend_is_raised_at_once(error: ProviderError) 
 @pytest.mark.parametrize("steps", [[Unavailable("x")] * 3, [Rejected("x")]])
 async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> None:
     other = Scripted(["from the other"])
-    provider, script, _ = retrying(*steps, fallback=Fallback(other, "small"))
+    provider, script, _ = retrying(*steps, fallback=other)
     events = await events_of(provider)
     notice = next(event for event in events if isinstance(event, Notice))
     assert "scripted/small" in notice.text
@@ -93,7 +101,7 @@ async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> Non
 
 async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
     other = Scripted([Unavailable("a"), Unavailable("b"), Unavailable("c")])
-    provider, _, _ = retrying(Rejected("no"), fallback=Fallback(other, "small"))
+    provider, _, _ = retrying(Rejected("no"), fallback=other)
     with pytest.raises(Unavailable, match="c"):
         await events_of(provider)
     assert len(other.requests) == 3
@@ -101,7 +109,7 @@ async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
 
 async def test_a_full_window_does_not_go_to_the_fallback() -> None:
     other = Scripted(["never"])
-    provider, _, _ = retrying(ContextTooLong("long"), fallback=Fallback(other, "small"))
+    provider, _, _ = retrying(ContextTooLong("long"), fallback=other)
     with pytest.raises(ContextTooLong):
         await events_of(provider)
     assert other.requests == []
@@ -109,7 +117,7 @@ async def test_a_full_window_does_not_go_to_the_fallback() -> None:
 
 async def test_closing_closes_both() -> None:
     other = Scripted([])
-    provider, script, _ = retrying(fallback=Fallback(other, "small"))
+    provider, script, _ = retrying(fallback=other)
     await provider.aclose()
     assert script.closed
     assert other.closed

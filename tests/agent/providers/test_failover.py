@@ -1,0 +1,254 @@
+"""Keys and models in each other's place, over a real server and a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from agent.errors import KeyRefused, ProviderError, RateLimited
+from agent.events import Notice, Reply, Retry
+from agent.providers.base import ModelRequest
+from agent.providers.cooldown import Cooldowns
+from agent.providers.models import Models
+from agent.providers.routing import ModelConfig
+from agent.types import user
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import ReplyScript, refusal
+
+Answers = Callable[[str, str], ReplyScript]
+
+
+class World:
+    """A server whose answer depends on key and model, a clock, and the models that ask."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self.server = server
+        self.now = 1000.0
+        self.made: list[Models] = []
+        self.refused: dict[tuple[str, str], ReplyScript] = {}
+        server.mind = self._mind
+
+    def _mind(self, body: Mapping[str, Any]) -> ReplyScript:
+        key = self.server.requests[-1].headers["Authorization"].removeprefix("Bearer ")
+        model = body["model"]
+        return self.refused.get((key, model), ReplyScript(text=f"{model} by {key}"))
+
+    def models(self, keys: tuple[str, ...] = ("k1", "k2"), *, spare: bool = True) -> Models:
+        base = self.server.base_url
+        known = [
+            ModelConfig("big", "openai/big", api_base=base, api_keys=keys),
+            ModelConfig("small", "openai/small", api_base=base, api_key="other"),
+        ]
+        cooldowns = Cooldowns(lambda: self.now)
+        made = Models(
+            "big", known, ["small"] if spare else [], cooldowns=cooldowns, sleep=self.sleep
+        )
+        self.made.append(made)
+        return made
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def asked(self) -> list[str]:
+        """Who was asked since the last look, as key/model."""
+        seen = [f"{one.headers['Authorization'][7:]}/{one.body['model']}" for one in self.new()]
+        self._looked = len(self.server.requests)
+        return seen
+
+    _looked = 0
+
+    def new(self) -> list[Any]:
+        return self.server.requests[self._looked :]
+
+
+@pytest.fixture
+async def world(model_server: ModelServer) -> AsyncIterator[World]:
+    world = World(model_server)
+    yield world
+    for models in world.made:
+        await models.aclose()
+
+
+async def answer(models: Models, name: str = "big") -> tuple[str, list[object]]:
+    """What the model said in the end, and all events on the way there."""
+    opened = models.open(name)
+    request = ModelRequest(opened.model, "", (user("hi"),))
+    seen: list[object] = [event async for event in opened.provider.stream(request)]
+    assert isinstance(seen[-1], Reply)
+    return seen[-1].message.text, seen
+
+
+SLOW_DOWN = refusal(429, "slow down")
+DOWN = refusal(503, "overloaded")
+
+
+async def test_after_a_rate_limit_another_key_of_the_same_model_is_asked_at_once(
+    world: World,
+) -> None:
+    models = world.models()
+    world.refused["k1", "big"] = refusal(429, "slow down", retry_after="50")
+    text, seen = await answer(models)
+    assert text == "big by k2"
+    assert world.asked() == ["k1/big", "k2/big"]
+    assert world.now == 1000
+    assert any(isinstance(event, Retry) for event in seen)
+
+
+async def test_a_rate_limited_key_is_not_asked_until_its_time_and_then_by_one_probe(
+    world: World,
+) -> None:
+    models = world.models()
+    world.refused["k1", "big"] = refusal(429, "slow down", retry_after="50")
+    await answer(models)
+    del world.refused["k1", "big"]
+    world.asked()
+    world.now += 49
+    await answer(models)
+    assert world.asked() == ["k2/big"]
+    world.now += 1
+    world.server.latency_s = 0.2
+    texts = await asyncio.gather(*(answer(models) for _ in range(4)))
+    assert sorted(text for text, _ in texts) == ["big by k1", *["big by k2"] * 3]
+    await answer(models)
+    assert world.asked()[-1] == "k1/big"
+
+
+async def test_a_probe_that_fails_rests_for_longer(world: World) -> None:
+    models = world.models()
+    world.refused["k1", "big"] = SLOW_DOWN
+    await answer(models)
+    world.now += 30
+    world.asked()
+    await answer(models)
+    assert world.asked() == ["k1/big", "k2/big"]
+    world.now += 59
+    await answer(models)
+    assert world.asked() == ["k2/big"]
+    world.now += 1
+    await answer(models)
+    assert world.asked() == ["k1/big", "k2/big"]
+
+
+async def test_a_probe_that_is_cancelled_leaves_the_next_request_to_probe(world: World) -> None:
+    models = world.models()
+    world.refused["k1", "big"] = SLOW_DOWN
+    await answer(models)
+    world.now += 30
+    del world.refused["k1", "big"]
+    world.asked()
+    world.server.latency_s = 30
+    probe = asyncio.create_task(answer(models))
+    while not world.new():
+        await world.server.news(10)
+    probe.cancel()
+    await asyncio.wait({probe})
+    world.server.latency_s = 0
+    assert (await answer(models))[0] == "big by k1"
+
+
+async def test_an_outage_goes_to_another_model_and_no_other_model_rests(world: World) -> None:
+    models = world.models()
+    world.refused["k1", "big"] = world.refused["k2", "big"] = DOWN
+    text, seen = await answer(models)
+    assert text == "small by other"
+    assert world.asked() == ["k1/big"] * 3 + ["other/small"]
+    (notice,) = [event for event in seen if isinstance(event, Notice)]
+    assert "openai/big failed, asking openai/small" in notice.text
+    # The same keys answer for another model of that vendor: only (key, model) rests.
+    models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
+                                               api_keys=("k1", "k2"))]  # fmt: skip
+    assert (await answer(models, "third"))[0] == "third by k1"
+
+
+async def test_a_resting_model_is_passed_over_and_comes_back(world: World) -> None:
+    models = world.models()
+    world.refused["k1", "big"] = world.refused["k2", "big"] = DOWN
+    await answer(models)
+    world.asked()
+    text, seen = await answer(models)
+    assert (text, world.asked()) == ("small by other", ["other/small"])
+    retry, notice = seen[:2]
+    assert isinstance(retry, Retry)
+    assert retry.rank == 1
+    assert isinstance(notice, Notice)
+    assert "openai/big rests, asking openai/small" in notice.text
+    world.refused.clear()
+    world.now += 30
+    assert (await answer(models))[0] == "big by k1"
+
+
+@pytest.mark.parametrize("status", [401, 402])
+async def test_a_refused_key_rests_for_every_model_and_no_other_key_does(
+    world: World, status: int
+) -> None:
+    models = world.models()
+    models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
+                                               api_keys=("k1", "k2"))]  # fmt: skip
+    world.refused["k1", "big"] = refusal(status, "no")
+    text, seen = await answer(models)
+    assert text == "big by k2"
+    assert any(isinstance(event, Notice) and "another key" in event.text for event in seen)
+    world.asked()
+    assert (await answer(models, "third"))[0] == "third by k2"
+    assert world.asked() == ["k2/third"]
+
+
+async def test_a_key_that_may_not_use_a_model_rests_for_that_model_alone(world: World) -> None:
+    models = world.models(("k1",))
+    models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
+                                               api_key="k1")]  # fmt: skip
+    world.refused["k1", "big"] = refusal(403, "not this one")
+    assert (await answer(models))[0] == "small by other"
+    assert (await answer(models, "third"))[0] == "third by k1"
+
+
+async def test_a_short_limit_is_waited_for_before_another_model_answers(world: World) -> None:
+    models = world.models(("k1",))
+    world.server.script(refusal(429, "slow down", retry_after="3"))
+    text, _ = await answer(models)
+    assert text == "big by k1"
+    assert 1003 <= world.now <= 1004
+
+
+async def test_with_nobody_else_to_ask_a_limit_is_kept_and_named(world: World) -> None:
+    models = world.models(("k1",), spare=False)
+    world.refused["k1", "big"] = refusal(429, "slow down", retry_after="300")
+    with pytest.raises(RateLimited):
+        await answer(models)
+    world.asked()
+    with pytest.raises(RateLimited, match="asked again in 300 seconds"):
+        await answer(models)
+    assert world.asked() == []
+
+
+@pytest.mark.parametrize(("status", "kind"), [(503, ProviderError), (401, KeyRefused)])
+async def test_with_nobody_else_to_ask_what_may_work_again_is_asked(
+    world: World, status: int, kind: type[ProviderError]
+) -> None:
+    models = world.models(("k1",), spare=False)
+    world.refused["k1", "big"] = refusal(status, "no")
+    with pytest.raises(kind):
+        await answer(models)
+    world.refused.clear()
+    assert (await answer(models))[0] == "big by k1"
+
+
+async def test_a_chain_is_asked_in_its_order_and_the_last_error_told(world: World) -> None:
+    models = world.models(("k1",))
+    models.fallbacks = ["small", "third"]
+    models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
+                                               api_key="k3")]  # fmt: skip
+    world.refused["k1", "big"] = world.refused["other", "small"] = refusal(404, "no such model")
+    text, seen = await answer(models)
+    assert text == "third by k3"
+    assert [event.rank for event in seen if isinstance(event, Retry | Reply)] == [1, 2, 2]
+    world.refused["k3", "third"] = refusal(401, "bad key")
+    with pytest.raises(KeyRefused):
+        await answer(models)
+
+
+async def test_a_key_stays_out_of_what_is_shown_of_it(world: World) -> None:
+    models = world.models()
+    models.open()
+    assert "k1" not in repr(models)
