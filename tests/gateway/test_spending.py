@@ -434,7 +434,8 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
 ) -> None:
     long = ReplyScript(text="word " * 4_000, pieces=1_000, chunk_delay_s=0.02)
     model_server.script(long, says("never", 0.1))
-    async with running(tmp_path, models(1000.0), spending=limits(cost_per_day_usd=0.8)) as parts:
+    # Enough for one request with all tools, not for two.
+    async with running(tmp_path, models(1000.0), spending=limits(cost_per_day_usd=1.8)) as parts:
         with parts.watchers.watch("chat:bot:1") as seen:
             await take(parts, said("go"))
             async for event in seen:
