@@ -77,7 +77,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a conversation. `tool_call_id`, `is_error` and `taint` belong to role `tool`."""
+    """One entry of a conversation. `tool_call_id` and `is_error` belong to role `tool`.
+
+    `taint` does, too, and to messages of a file that somebody imported.
+    """
 
     role: Role
     content: tuple[Part, ...] = ()

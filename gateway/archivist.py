@@ -1,11 +1,13 @@
 """The archivist: searches conversations, forks, names, pauses and closes them."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from sqlite3 import Connection
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from agent.errors import KoreError
 from gateway.access import CONSOLE
@@ -15,9 +17,13 @@ from gateway.store.archive import Owner, Status
 from gateway.store.database import Database
 from gateway.store.search import Scope
 
+if TYPE_CHECKING:
+    from gateway.transcript import Transcript
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_FILE_BYTES = 100 * 1000**2
 _DONE: dict[Status, str] = {
     "open": "Session {} goes on.",
     "paused": "Session {} is paused: what is said there waits.",
@@ -45,6 +51,20 @@ class Archivist:
         kept = await self._with(archive.rename, session, name)
         return f"It is called {kept} now." if kept else "It has its automatic name again."
 
+    async def lines(self, session: str) -> Sequence[str]:
+        return await self._with(_lines, session)
+
+    async def take_in(self, file: Path) -> str:
+        from gateway.transcript import read
+
+        text = await asyncio.to_thread(_text, file)
+        try:
+            found = await asyncio.to_thread(read, text)
+        except KoreError as exc:
+            raise KoreError(f"{file}: {exc}", hint=exc.hint) from exc
+        owner = Owner(f"{CONSOLE}:{os.getuid()}")
+        return await self.database.run(_put, found, owner, time.time())
+
     async def set_status(self, session: str, status: Status) -> str:
         found, lanes = await self.database.run(_set_status, session, status)
         for lane in lanes:
@@ -64,6 +84,30 @@ class Archivist:
             return act(connection, sessions.find(connection, session), *args, **kwargs)
 
         return await self.database.run(found)
+
+
+def _lines(connection: Connection, session: str) -> list[str]:
+    from gateway.store import transcripts
+
+    return transcripts.lines(connection, session)
+
+
+def _put(connection: Connection, found: "Transcript", owner: Owner, now: float) -> str:
+    from gateway.store import transcripts
+
+    return transcripts.put(connection, found, owner, now)
+
+
+def _text(file: Path) -> str:
+    """Raises `KoreError` for a file that cannot be read, or is too long."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_FILE_BYTES + 1)
+    except OSError as exc:
+        raise KoreError(f"{file}: {exc.strerror}") from exc
+    if len(content) > _FILE_BYTES:
+        raise KoreError(f"{file}: found more than {_FILE_BYTES:,} bytes, expected fewer")
+    return content.decode("utf-8-sig", errors="replace")
 
 
 def _set_status(connection: Connection, session: str, status: Status) -> tuple[str, Sequence[str]]:

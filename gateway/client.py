@@ -108,6 +108,16 @@ class Client:
     async def rename(self, session: str, name: str) -> str:
         return str(await self._call("rename", session=session, title=name))
 
+    async def lines(self, session: str) -> Sequence[str]:
+        found = []
+        async with self._open("lines", {"session": session}) as reader:
+            while (line := await _line(reader)).get("type") != "end":
+                found.append(str(line["line"]))
+        return found
+
+    async def take_in(self, file: Path) -> str:
+        return str(await self._call("take_in", file=os.path.join(os.getcwd(), file)))
+
     async def set_status(self, session: str, status: str) -> str:
         return str(await self._call("set_status", session=session, status=status))
 

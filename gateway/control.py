@@ -1,7 +1,7 @@
 """The owner's end of the control socket: any `Service`, spoken over HTTP on a Unix socket.
 
 Every call is `POST /<name>` with a JSON object; the answer is `{"value": …}` or
-`{"error": {"code", "message", "hint"}}`. `watch` and `messages` answer with JSON lines.
+`{"error": {"code", "message", "hint"}}`. `watch`, `messages` and `lines` answer with JSON lines.
 Only the same user or root may speak. It is HTTP/1.0, one connection a call, by hand: a web
 framework would take longer to import than a whole turn takes (`curl --unix-socket` works).
 """
@@ -62,6 +62,7 @@ class ControlServer:
         self._path = path
         self._tasks: dict[asyncio.Task[None], bool] = {}
         self._streams: dict[str, Stream] = {"watch": self._watch, "messages": self._messages}
+        self._streams["lines"] = self._lines
         self._calls: dict[str, Call] = {
             "hello": self._hello,
             "submit": self._submit,
@@ -74,6 +75,7 @@ class ControlServer:
             "search": self._search,
             "fork": lambda a: service.fork(a["session"]),
             "rename": lambda a: service.rename(a["session"], a["title"]),
+            "take_in": lambda a: service.take_in(Path(a["file"])),
             "set_status": self._set_status,
             "status": lambda _: service.status(),
             "replay": lambda a: service.replay(int(a["seq"])),
@@ -179,6 +181,11 @@ class ControlServer:
     async def _messages(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
         for message in await self._service.messages(arguments["session"]):
             yield message_to_json(message)
+        yield {"type": "end"}
+
+    async def _lines(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
+        for line in await self._service.lines(arguments["session"]):
+            yield {"type": "line", "line": line}
         yield {"type": "end"}
 
     async def _hello(self, _: Arguments) -> dict[str, Any]:

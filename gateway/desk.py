@@ -115,6 +115,12 @@ class Desk:
     async def rename(self, session: str, name: str) -> str:
         return await self._archivist.rename(session, name)
 
+    async def lines(self, session: str) -> Sequence[str]:
+        return await self._archivist.lines(session)
+
+    async def take_in(self, file: Path) -> str:
+        return await self._archivist.take_in(file)
+
     async def set_status(self, session: str, status: Status) -> str:
         return await self._archivist.set_status(session, status)
 

@@ -142,6 +142,14 @@ class Archive(Protocol):
         """'' gives it its automatic name back; returns a sentence."""
         ...
 
+    async def lines(self, session: str) -> Sequence[str]:
+        """The whole session as JSON lines, the first with its facts."""
+        ...
+
+    async def take_in(self, file: Path) -> str:
+        """A new session made of such a file, or of KodaX's; returns its id. Raises `KoreError`."""
+        ...
+
     async def set_status(self, session: str, status: Literal["open", "paused", "closed"]) -> str:
         """Returns a sentence. A session at work cannot be closed."""
         ...

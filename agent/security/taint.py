@@ -55,7 +55,7 @@ class Exposure:
 
     def take(self, message: Message) -> None:
         """A message is part of the conversation now."""
-        if message.role == "user":
+        if message.role == "user" and not message.taint:
             self._said += [part.text for part in message.content if isinstance(part, Text)]
             self._bits = CHOICE_BITS
         elif message.role == "tool":

@@ -5,10 +5,10 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
-from agent.codec import dumps, message_to_json
+from agent.codec import message_to_json
 from agent.errors import KoreError
 from agent.types import Message
 from gateway.cli.basis import home_of, settings_of, whole
@@ -38,11 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument("-n", "--limit", type=whole, default=20, metavar="N", help="at most N")
     fork = actions.add_parser("fork", help="a new session that begins with all of this one")
     rename = actions.add_parser("rename", help="give one a name")
+    taking = actions.add_parser("import", help="make a session of a file, also of KodaX's")
+    taking.add_argument("file", type=Path, metavar="FILE")
     states = [actions.add_parser(name, help=text) for name, text in _STATES.items()]
     for one in (show, export, fork, rename, *states):
         one.add_argument("id", metavar="ID", help="the session, or an unambiguous start of its id")
     rename.add_argument("name", nargs="*", metavar="NAME", help="(none: the automatic one again)")
-    for one in (listing, show, search, fork):
+    for one in (listing, show, search, fork, taking):
         one.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -65,7 +67,8 @@ async def _run(args: argparse.Namespace) -> None:
         elif args.format == "markdown":
             print(markdown(messages))
         else:
-            await _export(service, args.id, messages)
+            for line in await service.lines(args.id):
+                print(line)
 
 
 async def _search(service: Service, args: argparse.Namespace) -> None:
@@ -106,6 +109,14 @@ async def _fork(service: Service, args: argparse.Namespace) -> None:
         print(f"Session {fork} begins with all of {args.id}: kore agent -r {fork}")
 
 
+async def _take_in(service: Service, args: argparse.Namespace) -> None:
+    made = await service.take_in(args.file)
+    if args.json:
+        print_json({"id": made})
+    else:
+        print(f"Session {made}: kore agent -r {made}")
+
+
 async def _rename(service: Service, args: argparse.Namespace) -> None:
     print(await service.rename(args.id, " ".join(args.name)))
 
@@ -118,6 +129,7 @@ async def _set_status(service: Service, args: argparse.Namespace) -> None:
 
 _ACTIONS: dict[str, Callable[[Service, argparse.Namespace], Awaitable[None]]] = {
     "search": _search,
+    "import": _take_in,
     "fork": _fork,
     "rename": _rename,
     "pause": _set_status,
@@ -154,20 +166,6 @@ async def _info(service: Service, wanted: str) -> SessionInfo:
     return info
 
 
-async def _export(service: Service, wanted: str, messages: Sequence[Message]) -> None:
-    """JSON lines: one with the session's own facts, then its messages."""
-    info = await _info(service, wanted)
-    meta = {
-        "_type": "meta",
-        "title": info.name,
-        "id": info.id,
-        "gitRoot": None,
-        "createdAt": datetime.fromtimestamp(info.created_at, UTC).isoformat(),
-    }
-    for line in (meta, *map(message_to_json, messages)):
-        print(dumps(line))
-
-
 def markdown(messages: Sequence[Message]) -> str:
     """A conversation as people read it: who said what, and which tools were called."""
     parts = []
@@ -177,6 +175,6 @@ def markdown(messages: Sequence[Message]) -> str:
         parts += [f"> {call.name} `{call.raw}`" for call in message.tool_calls]
         if message.role == "tool" and message.is_error:
             parts.append(f"> failed: {message.text}")
-        if message.taint:
+        if message.taint and message.role == "tool":
             parts.append(f"> brought in: {', '.join(sorted(message.taint))}")
     return "\n\n".join(parts)

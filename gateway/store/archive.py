@@ -42,6 +42,12 @@ def fork(connection: Connection, session: str, owner: Owner, now: float) -> str:
         {"fork": fork, "session": session, "last": last},
     )
     connection.execute(
+        "INSERT INTO kept_line (session, n, i, covers, line) SELECT :fork, n, i, covers,"
+        " seal(unseal(line, 'kept_line.line', session, n, i), 'kept_line.line', :fork, n, i)"
+        " FROM kept_line WHERE session = :session AND n <= :last",
+        {"fork": fork, "session": session, "last": last},
+    )
+    connection.execute(
         "INSERT INTO summary (session, upto, request, content, taint, told, created_at)"
         " SELECT :fork, upto, request, seal(unseal(content, 'summary.content', session, upto),"
         " 'summary.content', :fork, upto), taint, told, created_at FROM summary"

@@ -46,6 +46,7 @@ class Sealed:
 SEALED = (
     Sealed("message", ("session", "n"), ("content",)),
     Sealed("session", ("id",), ("name",)),
+    Sealed("kept_line", ("session", "n", "i"), ("line",)),
     Sealed("inbox", ("channel", "account", "event_id"), ("payload",)),
     Sealed("outbox", ("delivery_id", "part"), ("body", "entities")),
     Sealed("approval", ("nonce",), ("question",)),

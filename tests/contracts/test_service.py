@@ -165,6 +165,24 @@ async def test_a_conversation_is_found_forked_named_and_closed(service: Service)
             await act
 
 
+async def test_a_session_goes_out_as_lines_and_comes_in_again(
+    service: Service, tmp_path: Path
+) -> None:
+    chat_id, session = await place(service)
+    sent = message(chat_id, "a canary \u5b57")
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await until_last(events, sent.event_id)
+    file = tmp_path / "session.jsonl"
+    file.write_text("\n".join(await service.lines(session)) + "\n")
+    copy = await service.take_in(file)
+    told = [(m.role, m.text) for m in await service.messages(copy)]
+    assert told == [(m.role, m.text) for m in await service.messages(session)]
+    assert len(told) == 2
+    with pytest.raises(KoreError, match="absent"):
+        await service.take_in(tmp_path / "absent.jsonl")
+
+
 async def test_an_unknown_session_is_an_error_with_a_sentence(service: Service) -> None:
     with pytest.raises(KoreError, match="19990101_000000"):
         await service.messages("19990101_000000")

@@ -6,6 +6,7 @@ says decides what its turn does, so that a test can drive every event a screen m
 
 import asyncio
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.events import (
     ApprovalAnswered,
@@ -155,6 +157,22 @@ class MemoryService:
         found = self._find(session)
         found.info = replace(found.info, name=name)
         return f"It is called {name} now."
+
+    async def lines(self, session: str) -> Sequence[str]:
+        found = self._find(session)
+        meta = {"_type": "meta", "id": found.info.id, "title": found.info.name}
+        return [dumps(line) for line in (meta, *map(message_to_json, found.messages))]
+
+    async def take_in(self, file: Path) -> str:
+        made = await self.bind("", None)
+        try:
+            rows = file.read_text().splitlines()
+        except OSError as exc:
+            raise KoreError(f"{file}: {exc.strerror}") from exc
+        records = [json.loads(row) for row in rows]
+        messages = [message_from_json(record) for record in records if "role" in record]
+        self.sessions_by_id[made].messages += messages
+        return made
 
     async def set_status(self, session: str, status: str) -> str:
         found = self._find(session)
