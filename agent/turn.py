@@ -168,6 +168,7 @@ class Turn:
             timeout_s=agent.settings.call_timeout_s,
             exposure=task.exposure,
             redactor=agent.redactor,
+            limit_bytes=agent.settings.tools.output_limit_bytes,
         )
         place = Place(task.session, task.root, task.memory, task.owner, task.recording)
         executor = Executor(runner, place, task.progress, self._outlet, task.known)

@@ -17,6 +17,9 @@ LINE_LIMIT = 2_000
 SPILL_LIMIT_BYTES = 64_000_000
 SPILL_FOLDER_LIMIT_BYTES = 256_000_000
 SPILL_KEPT_S = 7 * 24 * 3600
+# What a tool that keeps to the limit may say around its output.
+_AROUND_BYTES, _AROUND_LINES = 1_000, 10
+_IGNORED = b"/spill/\n"
 
 
 class Output:
@@ -98,6 +101,7 @@ class Output:
             self.file = self._folder / name
             if self._marks is not None:
                 mark(self.file, self._marks)
+            _hide_from_git(self._folder.parent)
             self._sink.write(data[:SPILL_LIMIT_BYTES])
 
     def _store(self, data: bytes) -> None:
@@ -105,6 +109,28 @@ class Output:
         before = self.total_bytes - len(data)
         with suppress(OSError):
             self._sink.write(data[: max(0, SPILL_LIMIT_BYTES - before)])
+
+
+def bounded(text: str, workspace: Path, limit_bytes: int, *, marked: bool) -> str:
+    """A text of any length as `Output` gives it; one that hardly passes the limit stays whole.
+
+    `marked`: it holds strangers' words.
+    """
+    data = text.encode("utf-8", "replace")
+    few_lines = data.count(b"\n") <= LINE_LIMIT + _AROUND_LINES
+    if few_lines and len(data) <= limit_bytes + _AROUND_BYTES:
+        return text
+    with Output(spill_folder(workspace), limit_bytes, workspace if marked else None) as output:
+        output.feed(data)
+    return output.text()
+
+
+def _hide_from_git(own: Path) -> None:
+    """Kept outputs belong to no repository; a file that somebody has written stays."""
+    with suppress(FileExistsError), opened_folder(own, flags=LISTED) as folder:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(".gitignore", flags, 0o644, dir_fd=folder), "wb") as file:
+            file.write(_IGNORED)
 
 
 def spill_folder(workspace: Path) -> Path:

@@ -25,6 +25,7 @@ from agent.security.policy import (
 from agent.security.redaction import Redactor
 from agent.security.taint import BOTH, NOTHING, UNTRUSTED, Exposure, way_out
 from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
+from agent.tools.output import bounded
 from agent.tools.toolbox import Toolbox
 from agent.types import Effect, ToolCall, ToolResult
 
@@ -59,7 +60,7 @@ class Runner:
     """Runs calls. Whatever goes wrong inside a tool becomes a result that the model reads.
 
     `exposure` is what the session has taken in; it can make a decision stricter. `redactor` cleans
-    what a tool answers and what a person is asked.
+    what a tool answers and what a person is asked. Of a result the model reads `limit_bytes`.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Runner:
         timeout_s: float,
         exposure: Exposure | None = None,
         redactor: Redactor | None = None,
+        limit_bytes: int = 10_000,
     ) -> None:
         self.exposure = exposure or Exposure()
         self.redactor = redactor or Redactor()
         self._toolbox = toolbox
         self._permissions = permissions
         self._timeout_s = timeout_s
+        self._limit_bytes = limit_bytes
 
     def effect(self, call: ToolCall) -> Effect:
         """The effect that the call's tool declares; an unknown tool has none."""
@@ -86,7 +89,10 @@ class Runner:
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
         """The call's result. `on_start` is awaited between the permission and the first effect."""
-        return _clean(await self._run(context, on_start), self.redactor)
+        result = _clean(await self._run(context, on_start), self.redactor)
+        marked = "untrusted" in result.taint
+        text = bounded(result.for_model, context.workspace, self._limit_bytes, marked=marked)
+        return result if text is result.for_model else replace(result, for_model=text)
 
     async def _run(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]

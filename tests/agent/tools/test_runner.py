@@ -1,0 +1,69 @@
+"""What the runner makes of a tool's result, whichever tool it is."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.agent import Agent
+from agent.providers.scripted import Scripted
+from agent.security.marks import is_marked
+from agent.security.taint import NOTHING, UNTRUSTED
+from agent.settings import AgentSettings
+from agent.tools.base import CallContext
+from agent.types import Taint, ToolResult
+from tests.agent.props import FREE, Handmade, call, calls, results
+
+WHOLE = "".join(f"line {n} of many\n" for n in range(5_000))
+
+
+async def run(folder: Path, text: str, taint: frozenset[Taint] = NOTHING) -> str:
+    """What the model reads of a tool of somebody else's that says this."""
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        return ToolResult(text, taint=taint)
+
+    model = Scripted([calls(call("act")), "bye"])
+    settings = AgentSettings(secrets=frozenset({"s3cr3t-value"}))
+    tools = [Handmade("act", body)]
+    agent = Agent(model, tools=tools, approve=FREE, workspace=folder, settings=settings)
+    (told,) = results((await agent.run("go")).messages)
+    return told
+
+
+async def test_a_long_result_of_any_tool_is_cut_and_kept_whole_and_clean(tmp_path: Path) -> None:
+    told = await run(tmp_path, f"{WHOLE}s3cr3t-value\n")
+    assert told.startswith("line 0 of many\n")
+    assert len(told.encode()) < 10_300
+    (kept,) = (tmp_path / ".kore/spill").iterdir()
+    assert f"bytes left out; whole text in {kept})" in told
+    assert kept.read_text().startswith(WHOLE)
+    assert "s3cr3t-value" not in kept.read_text() + told
+
+
+async def test_what_hardly_passes_the_limit_stays_whole(tmp_path: Path) -> None:
+    assert await run(tmp_path, "x" * 10_500) == "x" * 10_500
+    assert not (tmp_path / ".kore").exists()
+
+
+async def test_a_kept_result_is_marked_as_its_source_is(tmp_path: Path) -> None:
+    await run(tmp_path, WHOLE, UNTRUSTED)
+    (kept,) = (tmp_path / ".kore/spill").iterdir()
+    if not is_marked(tmp_path):
+        pytest.skip("this file system keeps no marks")
+    assert is_marked(kept)
+
+
+async def test_git_sees_nothing_of_what_is_kept(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    own = tmp_path / ".kore"
+    own.mkdir()
+    (own / "agents").mkdir()
+    (own / "agents" / "mine.md").write_text("---\nname: mine\n---\n")
+    await run(tmp_path, WHOLE)
+    words = ["git", "-C", tmp_path, "status", "--porcelain", "-uall"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "spill" not in told
+    assert "mine.md" in told
