@@ -208,6 +208,20 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class FromAgent:
+    """An event of a sub-agent's turn, as `codec.event_to_json` writes it; `number` is its errand.
+
+    Its words are not among them: they come with the result.
+    """
+
+    type: ClassVar[str] = "from_agent"
+    agent: str
+    number: str
+    title: str
+    event: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """The last thing a provider yields: the model's whole reply. Never shown to screens.
 
@@ -246,4 +260,5 @@ Event = (
     | Notice
     | Error
     | Done
+    | FromAgent
 )

@@ -17,7 +17,7 @@ from agent.progress import Progress
 from agent.prompts import fill, load
 from agent.security.policy import Unanswered
 from agent.security.redaction import Stream
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, Spawn
 from agent.tools.runner import Runner
 from agent.types import Message, ToolCall, ToolResult
 
@@ -28,7 +28,8 @@ PARALLEL_READS = 8
 class Place:
     """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
 
-    `owner`: the owner speaks, in private. `recording` is for what happens to files.
+    `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
+    out sub-agents.
     """
 
     session: str
@@ -36,6 +37,7 @@ class Place:
     memory: Path
     owner: bool = False
     recording: Recording = field(default_factory=Recording)
+    spawn: Spawn | None = None
 
 
 class Stopped(KoreError):
@@ -166,6 +168,7 @@ class Executor:
             owner=place.owner,
             redactor=self._runner.redactor,
             changes=place.recording.recorder(place.session, call.id, call.name, place.workspace),
+            spawn=place.spawn,
         )
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:

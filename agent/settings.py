@@ -27,6 +27,16 @@ class ToolSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SubagentLimits:
+    """How deep sub-agents may send out others (0: there are none), how many of one conversation
+    run at a time, and what one may cost."""
+
+    max_depth: int = 1
+    max_parallel: int = 4
+    max_cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Limits and defaults. `call_timeout_s` bounds one tool call, `max_iterations` model calls.
 
@@ -38,4 +48,5 @@ class AgentSettings:
     max_tokens: int | None = None
     call_timeout_s: float = 900
     tools: ToolSettings = field(default_factory=ToolSettings)
+    subagents: SubagentLimits = field(default_factory=SubagentLimits)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)

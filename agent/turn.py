@@ -23,13 +23,14 @@ from agent.history import answer_open_calls, result_message
 from agent.loop import Loop, ModelCall
 from agent.outlet import Outlet
 from agent.progress import NoProgress, Progress, Stop
-from agent.prompts import load
+from agent.prompts import fill, load
 from agent.providers.models import Models, OpenModel
 from agent.security.redaction import Redactor
 from agent.security.taint import Exposure
 from agent.settings import AgentSettings
 from agent.signals import find_signal
 from agent.spending import Meter, Spent, Tally
+from agent.tools.base import Spawn
 from agent.tools.runner import Permissions, Runner
 from agent.tools.toolbox import Toolbox
 from agent.types import Message, Result, Stopping, ToolResult, assistant
@@ -47,6 +48,20 @@ class Equipment(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Character:
+    """An agent's own text and tools; `alone`, it reads nothing of the workspace's files."""
+
+    prompt: str
+    toolbox: Toolbox
+    alone: bool = True
+
+    def system(self, workspace: str, root: Path) -> str:
+        if self.alone:
+            return fill("system", files=self.prompt, root=root).strip()
+        return f"{workspace}\n\n{self.prompt}".strip()
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One turn to run.
 
@@ -57,7 +72,8 @@ class Task:
     before them, `begun` is how many at the end are this turn's own from before a restart. `keeper`
     stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
     is what the session has taken in; it grows with the turn. `recording` is the journal of what
-    happens to files.
+    happens to files, `character` who speaks, when it is not the main agent; `spawn` sends out
+    sub-agents.
     """
 
     session: str
@@ -78,6 +94,8 @@ class Task:
     meter: Meter = field(default_factory=Tally)
     stop: Stop = field(default_factory=Stop)
     recording: Recording = field(default_factory=Recording)
+    character: Character | None = None
+    spawn: Spawn | None = None
 
 
 class Turn:
@@ -142,6 +160,9 @@ class Turn:
         agent, task = self._agent, self._task
         opened = agent.models.open(task.model)
         prompt = agent.workspace.system_prompt(task.memory, task.root, owner=task.owner)
+        toolbox, text = agent.toolbox, prompt.text
+        if (character := task.character) is not None:
+            toolbox, text = character.toolbox, character.system(text, task.root)
         await self._outlet.emit(
             events.SessionStart(task.session, opened.provider.name, opened.model)
         )
@@ -150,8 +171,8 @@ class Turn:
         call = ModelCall(
             provider=opened.provider,
             model=opened.model,
-            system=agent.redactor.clean(prompt.text),
-            tools=agent.toolbox.specs(),
+            system=agent.redactor.clean(text),
+            tools=toolbox.specs(),
             temperature=_first(opened.temperature, agent.settings.temperature),
             max_tokens=opened.max_tokens or agent.settings.max_tokens,
             redactor=agent.redactor,
@@ -163,14 +184,14 @@ class Turn:
         for message in task.messages:
             task.exposure.take(message)
         runner = Runner(
-            agent.toolbox,
+            toolbox,
             task.permissions,
             timeout_s=agent.settings.call_timeout_s,
             exposure=task.exposure,
             redactor=agent.redactor,
             limit_bytes=agent.settings.tools.output_limit_bytes,
         )
-        place = Place(task.session, task.root, task.memory, task.owner, task.recording)
+        place = Place(task.session, task.root, task.memory, task.owner, task.recording, task.spawn)
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
         return Loop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter

@@ -55,6 +55,8 @@ class Access:
         """Whether what is said here may come from anybody: in a group, from people who are let in
         like everybody, and in what somebody passes on. Who is known speaks for themselves, in
         private."""
+        if message.is_report:
+            return "untrusted" in message.options.get("taint", ())
         known = self.is_owner(message) or self._is_known(message)
         return message.forwarded or not (message.private and known)
 

@@ -2,15 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agent.settings import SubagentLimits
 from agent.subagents.catalogue import Catalogue, Places
 from agent.subagents.definition import BUILT_IN, Definition
 from gateway.home import Home
 
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
 
 def catalogue_of(home: Home) -> Catalogue:
     return Catalogue(Places(Path.home(), home.root))
+
+
+def limits_of(settings: "Settings") -> SubagentLimits:
+    return SubagentLimits(
+        max_depth=settings.subagents.max_depth,
+        max_parallel=settings.subagents.max_parallel,
+        max_cost_usd=settings.subagents.max_cost_usd,
+    )
 
 
 def remarks(agent: Definition, tools: Sequence[str]) -> list[str]:

@@ -47,7 +47,7 @@ from gateway.secrets import redactor_of, secret_values
 from gateway.settings import Settings
 from gateway.settings.models import chosen_model, fallbacks, model_list, profile_models
 from gateway.spending import Spending
-from gateway.store import outbox, turns
+from gateway.store import outbox, tasks, turns
 from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
 from gateway.store.rekey import discard_copies
@@ -164,7 +164,9 @@ def _assemble(
     rules = Rules(
         access, approvals, settings.agent.workspace, policies, confined, audit=safety.audit
     )
-    spending = Spending(database, delivery, access, settings.limits)
+    spending = Spending(
+        database, delivery, access, settings.limits, errand_usd=settings.subagents.max_cost_usd
+    )
     _say_what_cannot_hold(settings, agent)
     work = Turns(database, agent, delivery, watchers, rules, spending)
     reception = Reception(ways)
@@ -256,7 +258,7 @@ async def open_agent(
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
     )
-    from gateway.agents import catalogue_of
+    from gateway.agents import catalogue_of, limits_of
 
     return Agent(
         models,
@@ -268,6 +270,7 @@ async def open_agent(
             temperature=settings.agent.temperature,
             max_tokens=settings.agent.max_tokens,
             tools=tools,
+            subagents=limits_of(settings),
             secrets=secret_values(settings, os.environ),
         ),
     )
@@ -289,6 +292,7 @@ def _add(ways: Channels, channel: Channel) -> None:
 def _recover(connection: Connection) -> None:
     """Sort out what the last process left, before anything runs."""
     given_up = turns.abandon(connection, ONCE, time.time())
+    given_up += tasks.abandon(connection, ONCE, time.time())
     marked = outbox.recover(connection)
     if given_up or marked:
         log.info("recovered: %d marked as possible repeats, %d given up", marked, given_up)

@@ -9,10 +9,10 @@ from sqlite3 import Connection
 from agent.progress import Stop
 from gateway.approvals import Approvals
 from gateway.channels.base import Batch
-from gateway.clerk import Settled
 from gateway.commands import is_at_once, is_command
 from gateway.commands.call import Commands
 from gateway.compose import compose
+from gateway.halt import Halted, halt
 from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
 from gateway.messages import InboundMessage
@@ -117,6 +117,7 @@ class MessageBus:
         """Work until cancelled; starts with what an earlier process left."""
         async with asyncio.TaskGroup() as group:
             self._group = group
+            self._turns.errands.wake = self.wake
             try:
                 for lane in await self._database.run(inbox.lanes_with_work):
                     self.wake(lane)
@@ -127,12 +128,15 @@ class MessageBus:
 
     async def stop(self, lane: str) -> bool:
         """Stop the lane's running turn; False when none runs."""
-        stopping, settled = await self._database.run(self._store_stop, lane)
-        if settled:
+        halted = await self._database.run(self._store_stop, lane)
+        if halted.settled:
             await self.notes.carry()
-        self._approvals.tell(settled)
-        self._request_stop(lane)
-        return stopping == "running"
+        self._approvals.tell(halted.settled)
+        for stopped in halted.lanes:
+            self._request_stop(stopped)
+        for woken in halted.woken:
+            self.wake(woken)
+        return halted.stopping is not None
 
     async def drain(self) -> None:
         """No new turns; returns when those that run have ended or rest at a journaled step."""
@@ -149,11 +153,8 @@ class MessageBus:
         """How many lanes have something to do."""
         return len(self._lanes)
 
-    def _store_stop(
-        self, connection: Connection, lane: str
-    ) -> tuple[turns.Stopping | None, list[Settled]]:
-        stopping = turns.request_stop(connection, lane, "")
-        return stopping, self._approvals.clerk.withdraw(connection, lane, time.time())
+    def _store_stop(self, connection: Connection, lane: str) -> Halted:
+        return halt(connection, self._approvals.clerk, lane, "", time.time())
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now."""

@@ -145,6 +145,12 @@ def _turn(payer: Payer, most: int) -> Cap:
     )
 
 
+def errand_cap(usd: float) -> Cap:
+    """What one sub-agent may cost."""
+    ends = "with this piece of work"
+    return Cap("max_cost_usd", _nano(usd), "for one sub-agent", ends, lambda totals: totals.turn)
+
+
 def _nano(usd: float) -> int:
     return round(usd * NANO)
 

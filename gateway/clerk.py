@@ -120,7 +120,7 @@ class Clerk:
         """The question, and a word to somebody else's chat that it was put."""
         letters = []
         channel = self._delivery.asks(question.route)
-        elsewhere = question.route.lane != question.lane
+        elsewhere = question.route.lane != message.route.lane
         if channel is not None:
             reply_to = None if elsewhere or message.private else message.message_id
             part = channel.show(question)
@@ -191,7 +191,9 @@ class Clerk:
     def tell_waiting(self, connection: Connection, message: InboundMessage, now: float) -> bool:
         """Tell the first message behind an open question that it has to wait; False without one."""
         lane = message.session_key
-        open_here = [q for q in approvals.open_questions(connection, lane) if q.lane == lane]
+        waits = approvals.is_awaited(connection, lane)
+        found = approvals.open_questions(connection, lane)
+        open_here = [q for q in found if q.lane == lane or (waits and q.route.lane == lane)]
         for question in open_here[:1]:
             whom = "an answer" if question.route.lane == lane else "the owner's answer"
             text = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from agent.context.moment import moment
-from agent.types import Message, user
+from agent.types import Context, Message, Text
 from gateway.messages import InboundMessage
 
 _QUOTE_LIMIT = 500
@@ -25,5 +25,8 @@ def compose(messages: Sequence[InboundMessage], *, steering: bool = False) -> Me
         facts.append("edited after it was first sent")
     if last.quoted:
         facts.append(f'in reply to "{last.quoted[:_QUOTE_LIMIT]}"')
-    text = "\n\n".join(message.content for message in messages)
-    return user(text, moment(datetime.fromtimestamp(last.received_at), *facts))
+    text = "\n\n".join(message.content for message in messages if not message.is_report)
+    when = Context(moment(datetime.fromtimestamp(last.received_at), *facts))
+    # Nobody has said these, so nothing in them counts as a person's word.
+    reports = (Context(message.content) for message in messages if message.is_report)
+    return Message("user", (*([Text(text)] if text else ()), *reports, when))

@@ -1,10 +1,14 @@
-"""How a turn ended, and what the history and the chat are told of it."""
+"""How a turn ended, in its history's words, in those for the chat, and for whoever sent it out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent import events
 from agent.prompts import load
-from agent.types import Message, Result, assistant
+from agent.security.links import inert
+from agent.security.taint import Exposure
+from agent.types import Message, Result, Taint, assistant
+from gateway.store.tasks import Outcome
 
 
 @dataclass(slots=True)
@@ -54,3 +58,34 @@ def answer(ending: Ending) -> str:
 def _said(result: Result) -> str:
     said = [m.text.strip() for m in result.messages if m.role == "assistant"]
     return "".join(f"{text}\n\n" for text in said if text)
+
+
+def outcome(ending: Ending, taint: frozenset[Taint]) -> Outcome:
+    """What a sub-agent came to: its last words, or why there are none."""
+    assert ending.result is not None, "a turn ends with Done"
+    result = ending.result
+    if result.stopped == "cancelled":
+        return Outcome("stopped", answer(ending), taint)
+    if ending.error is not None or result.stopped is not None:
+        return Outcome("failed", answer(ending), taint)
+    said = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
+    return Outcome("done", said[-1] if said else result.text, taint)
+
+
+def harmless(markdown: str, exposure: Exposure) -> str:
+    """Without links that could carry something private away."""
+    return inert(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+
+
+def said_before(messages: Sequence[Message], begun: int) -> list[str]:
+    """What this turn said before it was put down: it has added the last `begun` messages."""
+    since = messages[max(len(messages) - begun, 0) :]
+    texts = (message.text.strip() for message in since if message.role == "assistant")
+    return [text for text in texts if text]
+
+
+def whole_rounds(dropped: int, messages: list[Message]) -> int:
+    """The stored window begins with a user message; a cut inside a round is made anew instead."""
+    if dropped < len(messages) and messages[dropped].role == "user":
+        return dropped
+    return 0

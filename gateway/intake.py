@@ -14,9 +14,10 @@ from gateway.clerk import Clerk, Pressed, Settled
 from gateway.commands import command_of, is_at_once
 from gateway.delivery import Delivery
 from gateway.door import Door
+from gateway.halt import Halted, halt
 from gateway.messages import InboundMessage
 from gateway.petition import is_petition
-from gateway.store import approvals, archive, claims, inbox, members, outbox, sessions, turns
+from gateway.store import approvals, archive, claims, inbox, members, outbox, sessions
 from gateway.store.database import Database
 from gateway.store.inbox import DENIED, Arrival, Entry
 from gateway.store.outbox import Letter
@@ -149,12 +150,9 @@ class Intake:
         taken.told.update(self.door.told())
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             lane = message.session_key
-            stopping = turns.request_stop(connection, lane, message.event_id)
-            if stopping == "running":
-                taken.stopped.add(lane)
-                taken.settled.extend(self._clerk.withdraw(connection, lane, arrival.now))
-            else:
-                text = "⏹ Stopped." if stopping else "Nothing is running."
+            halted = self._halt(connection, message, taken, arrival.now)
+            if halted.stopping != "running":
+                text = "⏹ Stopped." if halted.stopping else "Nothing is running."
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(lane)
         for message in (entry.message for entry in new if entry.dead_reason is None):
@@ -170,9 +168,7 @@ class Intake:
             taken.aside.add(lane)
         elif command_of(message) == "new" and approvals.is_awaited(connection, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
-            turns.request_stop(connection, lane, message.event_id)
-            taken.stopped.add(lane)
-            taken.settled.extend(self._clerk.withdraw(connection, lane, now))
+            self._halt(connection, message, taken, now)
         elif self._clerk.tell_waiting(connection, message, now) or self._tell_paused(
             connection, message, now
         ):
@@ -193,6 +189,15 @@ class Intake:
             told = replace(letter, delivery_id=name, kind="notice", event_id=None)
             outbox.put(connection, None, [told], now)
         return True
+
+    def _halt(
+        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+    ) -> Halted:
+        halted = halt(connection, self._clerk, message.session_key, message.event_id, now)
+        taken.stopped.update(halted.lanes)
+        taken.lanes.update(halted.woken)
+        taken.settled.extend(halted.settled)
+        return halted
 
     def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
         if is_petition(message):

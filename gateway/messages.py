@@ -66,6 +66,10 @@ class InboundMessage:
     options: dict[str, Any] = field(default_factory=dict)
     # A button below one of our messages was pressed: `content` is what the button holds.
     pressed: bool = False
+    # Not a person's words: what a sub-agent is to do, waiting in a `lane` of its own, or else what
+    # one came to. `task` is the errand's number.
+    task: int | None = None
+    lane: str | None = None
 
     @property
     def route(self) -> Route:
@@ -74,7 +78,12 @@ class InboundMessage:
     @property
     def session_key(self) -> str:
         """The lane that this message waits in; it is bound to a session when it is claimed."""
-        return self.route.lane
+        return self.lane or self.route.lane
+
+    @property
+    def is_report(self) -> bool:
+        """Whether a sub-agent tells what it came to."""
+        return self.task is not None and self.lane is None
 
     @property
     def principal(self) -> str:

@@ -4,13 +4,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
 
 from agent.errors import LimitReached
 from agent.spending import Charge, Receipt, Spent
 from gateway.access import CONSOLE, Access
-from gateway.caps import Cap, Day, caps, unpriced
+from gateway.caps import Cap, Day, caps, errand_cap, unpriced
 from gateway.delivery import Delivery
 from gateway.messages import Route
 from gateway.settings.sections import LimitsSection
@@ -20,16 +20,21 @@ from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.store.outbox import Letter
 from gateway.store.spending import Payer, Totals
+from gateway.store.tasks import Errand
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Promise:
-    """The least that a call under way will cost, in nano-dollars."""
+    """The least that a call under way will cost, in nano-dollars, and who pays for it."""
 
-    chat: str
+    payer: Payer
     nano: int
+
+    def counts_for(self, cap: Cap) -> bool:
+        whose = (str(self.payer.turn), self.payer.session, self.payer.chat)
+        return not cap.scope or cap.scope in whose
 
 
 @dataclass(slots=True)
@@ -41,20 +46,30 @@ class Spending:
     access: Access
     limits: LimitsSection = field(default_factory=LimitsSection)
     clock: Callable[[], float] = time.time
+    # What one sub-agent may cost.
+    errand_usd: float | None = None
     _promises: dict[int, _Promise] = field(default_factory=dict)
     _unpriced: set[str] = field(default_factory=set)
 
     @asynccontextmanager
-    async def meter(self, claim: Claim) -> AsyncIterator["TurnMeter"]:
-        """For a turn; what a call that broke off had promised is given back in the end."""
+    async def meter(self, claim: Claim, errand: Errand | None = None) -> AsyncIterator["TurnMeter"]:
+        """For a turn; what a call that broke off had promised is given back in the end.
+
+        What a sub-agent spends counts for the turn that it was sent out for, and its limits hold.
+        """
         message = claim.messages[-1]
         max_cost = message.options.get("max_cost_usd")
-        payer = store.payer(claim.turn, claim.session, message)
+        turn, session = claim.turn, claim.session
+        if errand is not None:
+            turn, session = errand.root_turn, errand.root_session
+        payer = store.payer(turn, session, message, claim.turn)
         route = None if message.channel == CONSOLE else message.route
         own = float(max_cost) if isinstance(max_cost, int | float) else None
-        before = await self.database.run(store.of_turn, claim.turn) if claim.resumed else Spent()
+        spent = store.of_turn if errand is None else store.of_errand
+        before = await self.database.run(spent, claim.turn) if claim.resumed else Spent()
+        kind = TurnMeter if errand is None else ErrandMeter
         try:
-            yield TurnMeter(self, payer, route, own, before)
+            yield kind(self, payer, route, own, before)
         finally:
             self._promises.pop(claim.turn, None)
 
@@ -64,7 +79,7 @@ class Spending:
             return
         totals = await self.database.run(store.totals, payer, _since(found, self.clock()))
         # From here to the promise nothing else runs: two chats cannot both take the last cent.
-        self._promises.pop(payer.turn, None)
+        self._promises.pop(payer.by, None)
         for cap in found:
             used = cap.used(totals) + self._promised(cap)
             if cap.forbids(used, estimate):
@@ -72,13 +87,13 @@ class Spending:
                 if lane is not None:
                     self.delivery.wake(lane)
                 raise LimitReached(cap.refusal(used, estimate))
-        self._promises[payer.turn] = _Promise(payer.chat, estimate.nano or 0)
+        self._promises[payer.by] = _Promise(payer, estimate.nano or 0)
 
     async def after(
         self, payer: Payer, found: Sequence[Cap], charge: Charge, route: Route | None
     ) -> Receipt:
         totals, warnings, told = await self.database.run(self._count, payer, found, charge, route)
-        self._promises.pop(payer.turn, None)
+        self._promises.pop(payer.by, None)
         for lane in told:
             self.delivery.wake(lane)
         return Receipt(totals.turn, totals.session, tuple(warnings))
@@ -90,13 +105,9 @@ class Spending:
         return new
 
     def _promised(self, cap: Cap) -> int:
-        if not cap.is_of_a_day:
+        if not cap.money:
             return 0
-        return sum(
-            promise.nano
-            for promise in self._promises.values()
-            if not cap.scope or cap.scope == promise.chat
-        )
+        return sum(one.nano for one in self._promises.values() if one.counts_for(cap))
 
     def _count(
         self,
@@ -183,6 +194,24 @@ class TurnMeter:
     def _caps(self) -> list[Cap]:
         day = Day.of(self._spending.clock())
         return list(caps(self._spending.limits, self._payer, day, self._max_cost_usd))
+
+
+class ErrandMeter(TurnMeter):
+    """For a sub-agent's turn: `spent` is its own, and it has a limit of its own."""
+
+    async def before(self, estimate: Charge) -> tuple[str, ...]:
+        usd = self._spending.errand_usd
+        if usd is not None:
+            cap = errand_cap(usd)
+            if cap.forbids(self.spent.nano, estimate):
+                raise LimitReached(cap.refusal(self.spent.nano, estimate))
+        return await super().before(estimate)
+
+    async def after(self, charge: Charge) -> Receipt:
+        own = self.spent.plus(charge)
+        receipt = await super().after(charge)
+        self.spent = own
+        return replace(receipt, turn=own)
 
 
 def _since(found: Sequence[Cap], now: float) -> float | None:

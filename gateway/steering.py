@@ -13,6 +13,7 @@ from gateway.messages import InboundMessage
 from gateway.store import claims
 from gateway.store.claims import Claim, Joining
 from gateway.store.database import Database
+from gateway.store.sessions import taint_of_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +43,6 @@ class Steering:
         return steered.stored
 
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-        return UNTRUSTED if any(map(self.is_stranger, messages)) else NOTHING
+        taint = UNTRUSTED if any(map(self.is_stranger, messages)) else NOTHING
+        told = [name for one in messages if one.is_report for name in one.options["taint"]]
+        return taint | taint_of_text(",".join(told))

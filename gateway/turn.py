@@ -5,20 +5,23 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from sqlite3 import Connection
 
+from agent import events
 from agent.agent import Agent
 from agent.changes.recorder import Recording
+from agent.codec import event_to_json
 from agent.history import open_calls
 from agent.measure import Speaking
 from agent.progress import Stop
-from agent.security.links import inert
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
 from agent.turn import Task
-from agent.types import Message
+from gateway import ending
 from gateway.compaction import Compactions
 from gateway.compose import compose
 from gateway.delivery import Delivery
-from gateway.ending import Ending, answer, closing
+from gateway.ending import Ending
+from gateway.errands import Errands
 from gateway.histories import Histories
 from gateway.journal import Journal
 from gateway.messages import ONCE, InboundMessage
@@ -26,13 +29,25 @@ from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace,
 from gateway.rules import Rules
 from gateway.spending import Spending
 from gateway.steering import Steering
-from gateway.store import sessions, turns
+from gateway.store import sessions, tasks, turns
 from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.store.outbox import Letter
+from gateway.store.tasks import Errand
 from gateway.store.turns import Outcome
 from gateway.store.windows import Window
 from gateway.watchers import Watchers
+
+# What a chat is shown of a sub-agent's turn: its words come with its result.
+SHOWN = (
+    events.SessionStart
+    | events.ToolStart
+    | events.ToolResulted
+    | events.Retry
+    | events.Notice
+    | events.Error
+    | events.Done
+)
 
 
 class Turns:
@@ -58,6 +73,7 @@ class Turns:
         self.compactions = Compactions(
             database, agent, self.histories, delivery, watchers, spending, self.speaking
         )
+        self.errands = Errands(database, agent, rules)
 
     async def run(
         self, claim: Claim, stop: Stop, has_news: Callable[[], bool] = lambda: True
@@ -74,8 +90,14 @@ class Turns:
         journal = Journal(
             self._database, claim, window.messages, self._agent.toolbox, lambda: self.draining
         )
-        async with self._spending.meter(claim) as meter:
+        errands = await self.errands.of(claim)
+        first = errands[0] if errands else None
+        async with self.errands.slot(errands), self._spending.meter(claim, first) as meter:
             task = replace(await self._task(claim, window, journal, stop), meter=meter)
+            if first is not None:
+                task = await self.errands.dressed(claim, task, first)
+            else:
+                task = self.errands.sending(claim, task)
             journal.steering = Steering(
                 self._database,
                 claim,
@@ -86,9 +108,10 @@ class Turns:
             journal.recall(task.known)
             if claim.stop_requested:
                 stop.request()
-            ending = await self._watch(task, claim)
-        await self._commit(claim, window, journal, ending, task.exposure)
-        self.compactions.consider(claim, window, task.model)
+            found = await (self._watch(task, claim) if first is None else self._look(task, first))
+        await self._commit(claim, window, journal, found, task.exposure, errands)
+        if first is None:
+            self.compactions.consider(claim, window, task.model)
 
     def facts(self, session: str) -> Sequence[str]:
         """What goes on in the background of a session, for the model."""
@@ -97,9 +120,16 @@ class Turns:
     async def give_up(self, claim: Claim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
         self.histories.forget(claim.session)
-        letter = self._letter(claim, sentence)
-        await self._database.run(turns.give_up, claim.turn, [letter], sentence, time.time())
-        self._delivery.wake(letter.route.lane)
+        errands = await self.errands.of(claim)
+        letters = [] if errands else [self._letter(claim, sentence)]
+        ended = tasks.Outcome("failed", sentence, claim.taint)
+
+        def store(connection: Connection) -> list[str]:
+            now = time.time()
+            turns.give_up(connection, claim.turn, letters, sentence, now)
+            return self.errands.end(connection, errands, ended, now)
+
+        self._wake(letters, await self._database.run(store))
 
     async def _task(self, claim: Claim, window: Window, journal: Journal, stop: Stop) -> Task:
         message = claim.messages[-1]
@@ -110,6 +140,9 @@ class Turns:
         taint = PRIVATE if self._agent.workspace.is_personal(speaking.memory) else NOTHING
         if any(map(self._rules.is_stranger, claim.messages)):
             taint |= UNTRUSTED
+        if message.task is not None and message.lane:
+            # It reads no file of the workspace unasked; what it was told is in its taint already.
+            taint = NOTHING
         if not taint <= claim.taint:
             await self._database.run(sessions.add_taint, claim.session, taint)
         limit = message.options.get("max_iterations")
@@ -158,16 +191,31 @@ class Turns:
         except BaseExceptionGroup as several:
             raise _first(several) from None
 
-    async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
-        lane = claim.messages[-1].session_key
-        ending = Ending()
+    async def _look(self, task: Task, errand: Errand) -> Ending:
+        """Run a sub-agent, and show what it does in the chat that it works for."""
+        found = Ending()
+        number = str(errand.id)
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:
-                ending.note(event)
+                found.note(event)
+                if isinstance(event, events.Done):
+                    event = events.Done(replace(event.result, messages=()))
+                if isinstance(event, SHOWN):
+                    shown = event_to_json(event)
+                    told = events.FromAgent(errand.agent, number, errand.title, shown)
+                    self._watchers.publish(errand.root_lane, told)
+        return found
+
+    async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
+        lane = claim.messages[-1].session_key
+        found = Ending()
+        async with aclosing(self._agent.turn(task)) as stream:
+            async for event in stream:
+                found.note(event)
                 if preview is not None:
                     preview.feed(event)
                 self._watchers.publish(lane, event)
-        return ending
+        return found
 
     def _preview(self, claim: Claim, task: Task) -> Preview | None:
         message = claim.messages[-1]
@@ -178,8 +226,8 @@ class Turns:
         letter = Letter(
             f"t{claim.turn}", message.route, (), "final", _reply_to(claim), message.event_id
         )
-        pace = Pace(FIRST_AFTER_S, every_s, lambda text: _harmless(text, task.exposure))
-        said = _said_before(task.messages, claim.stored - 1)
+        pace = Pace(FIRST_AFTER_S, every_s, lambda text: ending.harmless(text, task.exposure))
+        said = ending.said_before(task.messages, claim.stored - 1)
         return Preview(self._database, channel, claim.turn, letter, pace, said)
 
     async def _commit(
@@ -187,22 +235,40 @@ class Turns:
         claim: Claim,
         window: Window,
         journal: Journal,
-        ending: Ending,
+        found: Ending,
         exposure: Exposure,
+        errands: Sequence[Errand],
     ) -> None:
-        """History, outbox and turn in one transaction; then the sender is woken."""
-        assert ending.result is not None, "a turn ends with Done"
-        rows = [*ending.result.messages[journal.saved :], *closing(ending)]
-        dropped = _whole_rounds(ending.dropped, window.messages)
-        letter = self._letter(claim, _harmless(answer(ending), exposure))
-        outcome = Outcome(rows, [letter], window.number(dropped - 1) if dropped else 0)
-        await self._database.run(turns.finish, claim.turn, claim.session, outcome, time.time())
+        """History, outbox and turn in one transaction, and what tells of an errand; then whoever
+        waits for it is woken."""
+        assert found.result is not None, "a turn ends with Done"
+        rows = [*found.result.messages[journal.saved :], *ending.closing(found)]
+        dropped = ending.whole_rounds(found.dropped, window.messages)
+        text = ending.harmless(ending.answer(found), exposure)
+        letters = [] if errands else [self._letter(claim, text)]
+        outcome = Outcome(rows, letters, window.number(dropped - 1) if dropped else 0)
+
+        def store(connection: Connection) -> list[str]:
+            now = time.time()
+            turns.finish(connection, claim.turn, claim.session, outcome, now)
+            told = ending.outcome(found, exposure.taint) if errands else None
+            return self.errands.end(connection, errands, told, now) if told else []
+
+        lanes = await self._database.run(store)
         journal.keep(rows)
         if dropped:
             window.drop(dropped)
-        self._delivery.wake(letter.route.lane)
-        if letter.route.lane.startswith(ONCE):
+        self._wake(letters, lanes)
+        if errands:
+            await self._agent.toolbox.end(claim.session)
+        elif claim.messages[-1].route.lane.startswith(ONCE):
             await self._leave(claim.session)
+
+    def _wake(self, letters: Sequence[Letter], lanes: Sequence[str]) -> None:
+        for letter in letters:
+            self._delivery.wake(letter.route.lane)
+        for lane in lanes:
+            self.errands.wake(lane)
 
     async def _leave(self, session: str) -> None:
         """Nobody comes back to a one-shot run: what it left running ends."""
@@ -220,11 +286,6 @@ class Turns:
         )
 
 
-def _harmless(markdown: str, exposure: Exposure) -> str:
-    """Without links that could carry something private away."""
-    return inert(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
-
-
 def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     """The cause: task groups inside each other wrap it more than once."""
     cause: BaseException = several
@@ -233,21 +294,7 @@ def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     return cause
 
 
-def _said_before(messages: Sequence[Message], begun: int) -> list[str]:
-    """What this turn said before it was put down: it has added the last `begun` messages."""
-    since = messages[max(len(messages) - begun, 0) :]
-    texts = (message.text.strip() for message in since if message.role == "assistant")
-    return [text for text in texts if text]
-
-
 def _reply_to(claim: Claim) -> str | None:
     """In a group the answer points at its question."""
     message = claim.messages[-1]
     return None if message.private else message.message_id
-
-
-def _whole_rounds(dropped: int, messages: list[Message]) -> int:
-    """The stored window begins with a user message; a cut inside a round is made anew instead."""
-    if dropped < len(messages) and messages[dropped].role == "user":
-        return dropped
-    return 0

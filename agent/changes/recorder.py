@@ -60,12 +60,21 @@ class Recorder:
 @dataclass(frozen=True, slots=True)
 class Recording:
     """The journal, if there is one, as the calls of one turn see it. `turn` grows from turn to
-    turn of a session."""
+    turn of a session.
+
+    What a sub-agent does is a part of the turn that it works for: then `session` is that turn's,
+    and `prefix` tells its calls from those of others.
+    """
 
     opens: OpenChanges | None = None
     turn: int = 0
+    session: str = ""
+    prefix: str = ""
 
     def recorder(self, session: str, call_id: str, tool: str, root: Path) -> Recorder:
         if self.opens is None:
             return Recorder()
-        return Recorder(self.opens, Origin(session, self.turn, call_id, tool, root.resolve()))
+        origin = Origin(
+            self.session or session, self.turn, self.prefix + call_id, tool, root.resolve()
+        )
+        return Recorder(self.opens, origin)

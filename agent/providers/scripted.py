@@ -17,7 +17,7 @@ from agent.events import (
 from agent.prompts import fill
 from agent.providers.base import ModelRequest
 from agent.providers.reply import next_call_number, read_call
-from agent.types import Message, Thinking, Usage, assistant
+from agent.types import Context, Message, Thinking, Usage, assistant
 
 _WORD = re.compile(r"\s*\S+\s*")
 _COMMAND = re.compile(r"^\s*!tool\s+(\S+)[^\S\n]*(.*)$", re.MULTILINE)
@@ -104,7 +104,15 @@ def _answer(request: ModelRequest) -> Message:
         read_call(f"call_{n}", name, raw.strip())
         for n, (name, raw) in enumerate(_COMMAND.findall(text), number)
     )
-    return assistant("", calls) if calls else assistant(fill("offline", text=text))
+    if calls:
+        return assistant("", calls)
+    return assistant(fill("offline", text=text or _told(request)))
+
+
+def _told(request: ModelRequest) -> str:
+    """What nobody has said and the model reads all the same, of the last message."""
+    last = request.messages[-1:]
+    return "\n\n".join(p.text for m in last for p in m.content if isinstance(p, Context))
 
 
 def _results(request: ModelRequest) -> list[str]:

@@ -38,10 +38,18 @@ class Exposure:
     """The taint of one session during one turn; it only ever grows.
 
     `taint` is what the session brought along. `take` is told of every message that is added.
+    With `heard` false no person speaks here: what stands as one's words is another model's.
     """
 
-    def __init__(self, taint: frozenset[Taint] = NOTHING, messages: Iterable[Message] = ()) -> None:
+    def __init__(
+        self,
+        taint: frozenset[Taint] = NOTHING,
+        messages: Iterable[Message] = (),
+        *,
+        heard: bool = True,
+    ) -> None:
         self.taint = taint
+        self._heard = heard
         self._said: list[str] = []
         self._offered: list[str] = []
         self._addresses: set[str] = set()
@@ -56,6 +64,8 @@ class Exposure:
     def take(self, message: Message) -> None:
         """A message is part of the conversation now."""
         if message.role == "user" and not message.taint:
+            if not self._heard:
+                return
             self._said += [part.text for part in message.content if isinstance(part, Text)]
             self._bits = CHOICE_BITS
         elif message.role == "tool":

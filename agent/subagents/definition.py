@@ -125,11 +125,7 @@ class _Fields:
         return tuple(dict.fromkeys(found))
 
     def model(self) -> str | None:
-        name = _line(self.text("model", "model_name"))
-        if name.casefold() in ("", "inherit"):
-            return None
-        full = _FULL.fullmatch(name.casefold())
-        return _MODELS.get(full[1] if full else name.casefold(), name)
+        return model_of(self.text("model", "model_name"))
 
     def mode(self) -> Mode | None:
         name = _folded(_line(self.text("permissionMode")))
@@ -165,6 +161,15 @@ class _Fields:
                 self._used.add(own)
                 return self._fields[own]
         return None
+
+
+def model_of(text: str | None) -> str | None:
+    """The profile or model that a name stands for; None for the caller's."""
+    name = _line(text or "")
+    if name.casefold() in ("", "inherit"):
+        return None
+    full = _FULL.fullmatch(name.casefold())
+    return _MODELS.get(full[1] if full else name.casefold(), name)
 
 
 def canonical(tool: str) -> str:

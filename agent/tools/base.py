@@ -18,6 +18,25 @@ async def _nowhere(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Errand:
+    """A piece of work for a sub-agent: for people a `title`, for the sub-agent the `prompt`.
+
+    `background` None is as its definition says; `resume` names an earlier errand to go on with.
+    """
+
+    title: str
+    prompt: str
+    agent: str
+    model: str | None = None
+    background: bool | None = None
+    resume: str | None = None
+
+
+# Sends a sub-agent out. Raises `ToolError`, and `Unanswered` when the result comes later.
+Spawn = Callable[[Errand, "CallContext"], Awaitable[ToolResult]]
+
+
+@dataclass(frozen=True, slots=True)
 class CallContext:
     """The surroundings of one call.
 
@@ -29,6 +48,7 @@ class CallContext:
     the tool reach, `paths` the globs of the files that it may show, None without a limit; `record`
     is for what a call reaches on its way, and raises `KoreError` when that cannot be kept.
     `changes` records what happens to files, so that it can be undone.
+    `spawn` sends out sub-agents; None where none may be sent.
     """
 
     call: ToolCall
@@ -43,6 +63,7 @@ class CallContext:
     paths: tuple[str, ...] | None = None
     record: Record = _nowhere
     changes: Recorder = field(default_factory=Recorder)
+    spawn: Spawn | None = None
 
 
 @dataclass(frozen=True, slots=True)

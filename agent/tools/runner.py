@@ -20,6 +20,7 @@ from agent.security.policy import (
     Policy,
     Shows,
     ToolRequest,
+    Unanswered,
     tightest_of,
 )
 from agent.security.redaction import Redactor
@@ -124,7 +125,7 @@ class Runner:
         try:
             async with asyncio.timeout(self._timeout_s) as deadline:
                 return await work
-        except (ToolError, PolicyDenied):
+        except (ToolError, PolicyDenied, Unanswered):
             raise
         except asyncio.CancelledError as exc:
             task = asyncio.current_task()

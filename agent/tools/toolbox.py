@@ -1,7 +1,7 @@
 """The tools of an agent: their fixed order, the names that models call them by, their checks."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ NAMES = {
     "searchfiles": "grep",
     "processes": "process",
     "fetch": "web_fetch",
+    "agent": "task",
+    "delegate": "task",
+    "spawnagent": "task",
     "todowrite": "todo",
     "updateplan": "todo",
     "updatetodos": "todo",
@@ -85,6 +88,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "web_search": {"q": "query", "max_results": "count", "num_results": "count"},
     "web_fetch": {"uri": "url", "link": "url"},
     "todo": {"todos": "items", "plan": "items"},
+    "task": {"agent": "subagent_type", "run_in_background": "background", "title": "description"},
     "remember": {"fact": "text", "content": "text", "memory": "text"},
 }
 # Said by models about their call; no tool does anything with it.
@@ -151,6 +155,10 @@ class Toolbox:
             if isinstance(tool, Closes):
                 await tool.aclose()
 
+    def only(self, chosen: Callable[[str], bool]) -> "Toolbox":
+        """The same tools, as far as they are chosen by their names."""
+        return Toolbox([tool for tool in self._tools.values() if chosen(tool.name)])
+
     def find(self, name: str) -> Tool | None:
         """The tool of this name or alias, or None."""
         if name in self._tools:
@@ -174,9 +182,10 @@ class Toolbox:
         return check.validate(_canonical(tool, args))
 
 
-def default_tools(settings: ToolSettings) -> list[Tool]:
-    """The built-in tools."""
+def default_tools(settings: ToolSettings, roster: Callable[[], str] | None = None) -> list[Tool]:
+    """The built-in tools; `roster` names the agents that can be sent out."""
     from agent.tools.ask import AskUser
+    from agent.tools.delegate import Delegate
     from agent.tools.edit import EditFile
     from agent.tools.fetch import WebFetch
     from agent.tools.files import AppendFile, ReadFile, WriteFile
@@ -208,6 +217,7 @@ def default_tools(settings: ToolSettings) -> list[Tool]:
         Todo(),
         Undo(settings),
         AskUser(),
+        Delegate(roster),
     ]
 
 

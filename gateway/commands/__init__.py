@@ -6,7 +6,7 @@ from gateway.messages import InboundMessage
 
 def command_of(message: InboundMessage) -> str | None:
     """The command that a message is, or None: only a sender's own words command."""
-    if message.forwarded:
+    if message.forwarded or message.task is not None:
         return None
     word = _words(message)[0]
     name, _, _ = word.removeprefix("/").partition("@")

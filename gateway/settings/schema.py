@@ -21,6 +21,7 @@ from gateway.settings.sections import (
     ProfilesSection,
     SecuritySection,
     StoreSection,
+    SubagentsSection,
     TelegramSection,
     ToolsSection,
 )
@@ -46,6 +47,7 @@ class Settings(BaseSettings):
     security: SecuritySection = SecuritySection()
     store: StoreSection = StoreSection()
     limits: LimitsSection = LimitsSection()
+    subagents: SubagentsSection = SubagentsSection()
     http: HttpSection = HttpSection()
     access: AccessSection = AccessSection()
     agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)

@@ -163,6 +163,12 @@ class LimitsSection(Section):
     tokens_per_turn: Whole | None = None
 
 
+class SubagentsSection(Section):
+    max_depth: Annotated[int, Strict(), Field(ge=0, le=3)] = 1
+    max_parallel: Annotated[Whole, Field(le=16)] = 4
+    max_cost_usd: Number | None = None
+
+
 class HttpSection(Section):
     """Port 0 takes any free one."""
 

@@ -52,6 +52,7 @@ SEALED = (
     Sealed("approval", ("nonce",), ("question",)),
     Sealed("standing", ("principal", "session", "grant_hash"), ("title", "folder")),
     Sealed("summary", ("session", "upto"), ("content",)),
+    Sealed("task", ("turn_id", "step"), ("definition", "title", "result")),
     Sealed("step", ("turn_id", "n"), ("args", "result")),
     Sealed("change", ("step", "n"), ("entry",)),
     Sealed("undoing", ("name",), ("plan", "report")),

@@ -108,6 +108,7 @@ def claim(
     (seq, message), *_ = waiting
     if is_command(message):
         return CommandClaim(seq, message, session)
+    bound, session = session, _told(message) or session
     if session is None:
         session = sessions.create_session(connection, message.principal, now, lane=lane)
     busy = connection.execute(
@@ -115,7 +116,12 @@ def claim(
     ).fetchone()
     if busy:
         return Busy(busy[0], bool(busy[1]))
-    joined = list(takewhile(lambda row: not is_command(row[1]), waiting))
+    belong = {session} if _told(message) else {session, bound}
+    joined = list(
+        takewhile(
+            lambda row: not is_command(row[1]) and (_told(row[1]) or bound) in belong, waiting
+        )
+    )
     messages = [message for _, message in joined]
     turn = connection.execute(
         "INSERT INTO turn (session, lane, state, progress, created_at)"
@@ -229,7 +235,12 @@ def steer(
         (claim.turn,),
     ).fetchone()
     waiting = _waiting(connection, lane, together=True) if runs else []
-    rows = list(takewhile(lambda row: not joining.is_command(row[1]), waiting))
+    rows = list(
+        takewhile(
+            lambda row: not joining.is_command(row[1]) and _told(row[1]) in (None, claim.session),
+            waiting,
+        )
+    )
     if not rows:
         return None
     messages = [message for _, message in rows]
@@ -241,6 +252,11 @@ def steer(
     taint = joining.taint(messages)
     sessions.add_taint(connection, claim.session, taint)
     return Steered(messages, said, taint)
+
+
+def _told(message: InboundMessage) -> str | None:
+    """The conversation that a sub-agent's report belongs to, wherever its chat is by now."""
+    return str(message.options["session"]) if message.is_report else None
 
 
 def _mode(connection: Connection, session: str | None) -> str:

@@ -88,6 +88,21 @@ def cursor(connection: Connection, channel: str, account: str, not_before: float
     return row[0] if row else None
 
 
+def of_turn(connection: Connection, turn: int) -> list[InboundMessage]:
+    """The messages that a turn answers, oldest first."""
+    rows = connection.execute(
+        f"SELECT {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
+    )
+    return [InboundMessage.from_json(payload) for (payload,) in rows]
+
+
+def withdraw(connection: Connection, lane: str, reason: str) -> None:
+    """What waits in the lane is not to be done any more."""
+    connection.execute(
+        f"UPDATE inbox SET dead_reason = ? WHERE lane = ? AND {WAITING}", (reason, lane)
+    )
+
+
 def waiting_count(connection: Connection) -> int:
     row = connection.execute(f"SELECT count(*) FROM inbox WHERE {WAITING}").fetchone()
     return int(row[0])

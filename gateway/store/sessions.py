@@ -213,8 +213,10 @@ def recent(
         " (SELECT coalesce(max(m.n), 0) FROM message m WHERE m.session = s.id), s.created_at,"
         " s.last_active_at, s.taint, s.parent, s.status"
         f" FROM session s WHERE {where} AND s.id = coalesce(?, s.id)"
+        # Those of sub-agents are shown to whoever asks for one.
+        " AND (s.principal NOT GLOB 'agent:*' OR ? IS NOT NULL)"
         " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
-        (*values, session, limit),
+        (*values, session, session, limit),
     )
     return [
         SessionInfo(id_, _title(name), _state(status, running=bool(running)), *rest)

@@ -21,6 +21,8 @@ class Payer:
     lane: str
     chat: str
     principal: str
+    # The turn that makes the calls: a sub-agent's are made for the turn that answers a person.
+    by: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,9 @@ class Totals:
     day: Spent
 
 
-def payer(turn: int, session: str, message: InboundMessage) -> Payer:
-    return Payer(turn, session, message.session_key, chat_of(message), message.principal)
+def payer(turn: int, session: str, message: InboundMessage, by: int | None = None) -> Payer:
+    lane = message.route.lane
+    return Payer(turn, session, lane, chat_of(message), message.principal, by or turn)
 
 
 def chat_of(message: InboundMessage) -> str:
@@ -47,9 +50,9 @@ def record(connection: Connection, payer: Payer, charge: Charge, now: float) -> 
     usage = charge.usage
     connection.execute(
         "INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input, output,"
-        " cached, cost_nusd, estimated, at) SELECT :turn, coalesce(max(n), 0) + 1, :session,"
-        " :lane, :chat, :principal, :model, :input, :output, :cached, :cost, :estimated, :at"
-        " FROM usage WHERE turn_id = :turn",
+        " cached, cost_nusd, estimated, at, by_turn)"
+        " SELECT :turn, coalesce(max(n), 0) + 1, :session, :lane, :chat, :principal, :model,"
+        " :input, :output, :cached, :cost, :estimated, :at, :by FROM usage WHERE turn_id = :turn",
         {
             "turn": payer.turn,
             "session": payer.session,
@@ -63,6 +66,7 @@ def record(connection: Connection, payer: Payer, charge: Charge, now: float) -> 
             "cost": charge.nano,
             "estimated": charge.estimated,
             "at": now,
+            "by": payer.by,
         },
     )
 
@@ -79,6 +83,11 @@ def totals(connection: Connection, payer: Payer, since: float | None) -> Totals:
 
 def of_turn(connection: Connection, turn: int) -> Spent:
     return _sum(connection, "turn_id = ?", turn)
+
+
+def of_errand(connection: Connection, turn: int) -> Spent:
+    """What one sub-agent's turn has spent, as a part of what it was sent out for."""
+    return _sum(connection, "by_turn = ?", turn)
 
 
 def of_last_turn(connection: Connection, session: str) -> Spent:

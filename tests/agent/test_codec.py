@@ -66,6 +66,7 @@ EVENTS: list[events.Event] = [
     events.Notice("info", "x"),
     events.Error("rejected", "no", None),
     events.Done(RESULT),
+    events.FromAgent("explore", "3", "look", {"type": "notice", "level": "info", "text": "x"}),
 ]
 
 

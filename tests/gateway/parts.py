@@ -15,6 +15,7 @@ from agent.providers.base import Provider
 from agent.providers.models import Models
 from agent.providers.scripted import Scripted, Step
 from agent.security.modes import Mode
+from agent.subagents.catalogue import Catalogue, Places
 from gateway.access import Access
 from gateway.approvals import Approvals
 from gateway.audit.log import AuditLog
@@ -116,7 +117,8 @@ async def opened(
     workspace.mkdir(exist_ok=True)
     database = Database.open(folder / "kore.db")
     audit = AuditLog(folder / "audit")
-    agent = Agent(models, workspace=workspace)
+    agents = Catalogue(Places(folder / "nobody", folder / "kore"))
+    agent = Agent(models, workspace=workspace, subagents=agents)
     try:
         await database.run(outbox.recover)
         agent.changes = changes_in(database, folder / "undo", None)

@@ -1,0 +1,46 @@
+"""Permissions of somebody who acts for somebody else: theirs, and never more than a mode."""
+
+from dataclasses import dataclass, replace
+
+from agent.security.modes import Mode
+from agent.security.policy import (
+    Answer,
+    Answered,
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Narrows,
+    Policy,
+    ToolRequest,
+    tightest_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tightened:
+    """The policy, and beside it what `mode` says of the call: the tighter of both counts."""
+
+    policy: Policy
+    mode: Mode
+
+    def decide(self, request: ToolRequest) -> Decision:
+        from agent.security.mode_rules import weigh
+        from agent.security.reach import reach_of
+
+        # Channel and sandbox are the policy's to judge: here the mode alone speaks.
+        said = weigh(self.mode, reach_of(request), "local", confined=True)
+        return tightest_of([self.policy.decide(request), said])
+
+    def hosts(self, tool: str) -> tuple[str, ...] | None:
+        return self.policy.hosts(tool) if isinstance(self.policy, Narrows) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Asks whoever is asked otherwise, and says who wants it."""
+
+    approver: Approver
+    who: str
+
+    async def ask(self, request: ApprovalRequest) -> Answer | Answered:
+        return await self.approver.ask(replace(request, reason=f"{self.who}: {request.reason}"))

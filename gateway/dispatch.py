@@ -1,0 +1,155 @@
+"""Dispatch: what is stored when a sub-agent is sent out, and when it has come back.
+
+Each function is a part of one transaction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from sqlite3 import Connection
+
+from agent.errors import ToolError
+from agent.prompts import fill
+from agent.subagents import outfit
+from agent.subagents.definition import Definition
+from agent.tools import base
+from agent.tools.base import CallContext
+from gateway.messages import ONCE, InboundMessage
+from gateway.store import approvals, inbox, sessions, tasks
+from gateway.store.claims import Claim
+from gateway.store.inbox import Arrival, Entry
+from gateway.store.tasks import Errand, Outcome
+
+RUNNING_MOST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is stored of an errand that is new."""
+
+    claim: Claim
+    errand: Errand | None
+    call: CallContext
+    wanted: base.Errand
+    definition: Definition
+    model: str | None
+
+
+def get_all(connection: Connection, numbers: Sequence[int]) -> list[Errand]:
+    return [tasks.get(connection, number) for number in numbers]
+
+
+def known(connection: Connection, claim: Claim, call: CallContext) -> Errand | None:
+    """The errand that this call has sent out before; its turn waits while that works."""
+    _, errand = tasks.of_call(connection, claim.turn, call.call.id)
+    if errand is not None and errand.state == "running" and not errand.background:
+        approvals.wait(connection, claim.turn)
+    return errand
+
+
+def begin(connection: Connection, order: Order, now: float) -> Errand:
+    """The errand, its session, and the message that asks for it. Raises `ToolError`."""
+    claim, caller, wanted = order.claim, order.errand, order.wanted
+    if approvals.is_stopping(connection, claim.turn):
+        raise ToolError("Not sent out: the turn is to stop.")
+    step, known = tasks.of_call(connection, claim.turn, order.call.call.id)
+    assert known is None, "a turn makes each call once at a time"
+    root_session = caller.root_session if caller else claim.session
+    working = len(tasks.running(connection, root_session))
+    if working >= RUNNING_MOST:
+        raise ToolError(f"{working} sub-agents work for this conversation already: wait for them.")
+    lane = caller.lane if caller else claim.messages[-1].session_key
+    background = order.definition.background if wanted.background is None else wanted.background
+    session, definition = "", order.definition
+    if wanted.resume is not None:
+        earlier = tasks.find(connection, wanted.resume, root_session)
+        if earlier is None or earlier.caller != claim.session:
+            raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
+        session, definition = earlier.session, earlier.definition
+    session = session or sessions.create_session(connection, f"agent:{definition.name}", now)
+    errand = tasks.put(
+        connection,
+        Errand(
+            id=0,
+            turn_id=claim.turn,
+            step=step,
+            caller=claim.session,
+            caller_lane=lane,
+            root_turn=caller.root_turn if caller else claim.turn,
+            root_session=root_session,
+            root_lane=caller.root_lane if caller else lane,
+            depth=(caller.depth if caller else 0) + 1,
+            session=session,
+            lane=f"task:{session}",
+            agent=definition.name,
+            definition=definition,
+            title=wanted.title,
+            model=order.model,
+            # Who looks for the result of a one-shot run is gone when the run is; and a sub-agent's
+            # own turn ends with its result.
+            background=background and caller is None and not lane.startswith(ONCE),
+            state="running",
+            result=None,
+            taint=frozenset(),
+            asked_at=now,
+            ended_at=None,
+        ),
+    )
+    sessions.bind(connection, errand.lane, session)
+    sessions.add_taint(connection, session, order.call.taint | outfit.taint_of(definition))
+    _post(connection, claim.messages[-1], errand, wanted.prompt, now)
+    if not errand.background:
+        approvals.wait(connection, claim.turn)
+    return errand
+
+
+def _post(
+    connection: Connection, asked: InboundMessage, errand: Errand, prompt: str, now: float
+) -> None:
+    """The message that the sub-agent's turn answers."""
+    message = replace(
+        asked,
+        event_id=f"task:{errand.id}",
+        content=prompt,
+        received_at=now,
+        message_id=None,
+        quoted=None,
+        edited=False,
+        task=errand.id,
+        lane=errand.lane,
+    )
+    arrival = Arrival(message.channel, message.account, now)
+    inbox.accept(connection, arrival, [Entry(message)])
+
+
+def report(connection: Connection, errand: Errand, outcome: Outcome, now: float) -> None:
+    """The message that tells the caller's conversation; its key is the errand's."""
+    asked = inbox.of_turn(connection, errand.root_turn)[-1]
+    text = fill(
+        "subagent_report",
+        agent=errand.agent,
+        number=errand.id,
+        title=errand.title,
+        outcome="has finished" if outcome.state == "done" else "has failed",
+        text=outfit.cut(outcome.text),
+    )
+    message = replace(
+        asked,
+        event_id=f"report:{errand.id}",
+        content=text,
+        received_at=now,
+        message_id=None,
+        quoted=None,
+        edited=False,
+        task=errand.id,
+        lane=None,
+        options={**asked.options, "session": errand.caller, "taint": sorted(outcome.taint)},
+    )
+    arrival = Arrival(message.channel, message.account, now)
+    inbox.accept(connection, arrival, [Entry(message)])
+
+
+def speakers(connection: Connection, errand: Errand) -> tuple[list[InboundMessage], str | None]:
+    """Whose turn it is all for, and the mode of their conversation as it is now."""
+    asked = inbox.of_turn(connection, errand.root_turn)
+    mode = sessions.chosen_mode(connection, errand.root_session)
+    return [replace(one, lane=errand.lane) for one in asked], mode

@@ -1,0 +1,175 @@
+"""Errands: sub-agents that work as turns of their own, on lanes of their own, for another turn.
+
+A call that sends one out stores the errand, keyed by the call, and lets its turn wait; the end of
+the errand lets it go on, makes the call again and finds the result. A restart in between changes
+nothing about that. In the background the call returns at once, and the end puts a message into the
+caller's chat, in the same transaction: it is told once.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from sqlite3 import Connection
+
+from agent.agent import Agent
+from agent.prompts import fill
+from agent.security.taint import Exposure
+from agent.subagents import outfit
+from agent.subagents.definition import Definition
+from agent.tools import base
+from agent.tools.base import CallContext
+from agent.turn import Task
+from agent.types import ToolResult
+from gateway import dispatch
+from gateway.journal import Waiting
+from gateway.rules import Rules
+from gateway.store import tasks
+from gateway.store.claims import Claim
+from gateway.store.database import Database
+from gateway.store.tasks import Errand, Outcome
+
+
+class Errands:
+    """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on."""
+
+    def __init__(self, database: Database, agent: Agent, rules: Rules) -> None:
+        self.wake: Callable[[str], None] = lambda lane: None
+        self._database = database
+        self._agent = agent
+        self._rules = rules
+        self._limits = agent.settings.subagents
+        self._slots: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    async def of(self, claim: Claim) -> list[Errand]:
+        """The errands that a turn works on; none for a turn that answers a person."""
+        numbers = [one.task for one in claim.messages if one.task is not None and one.lane]
+        if not numbers:
+            return []
+        return await self._database.run(dispatch.get_all, numbers)
+
+    def slot(self, errands: Sequence[Errand]) -> AbstractAsyncContextManager[object]:
+        """Room to work: only so many of one conversation do at a time."""
+        return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel) if errands \
+            else nullcontext()  # fmt: skip
+
+    def sending(self, claim: Claim, task: Task) -> Task:
+        """A person's turn, able to send out sub-agents."""
+        if self._limits.max_depth < 1:
+            return task
+        return replace(task, spawn=_Spawner(self, claim, None, task))
+
+    async def dressed(self, claim: Claim, task: Task, errand: Errand) -> Task:
+        """A sub-agent's turn: as its definition says, and never more than its caller may."""
+        speakers, mode = await self._database.run(dispatch.speakers, errand)
+        given = self._rules.permissions(speakers, errand.root_session, mode, turn=claim.turn)
+        who = f"sub-agent {errand.agent} ({errand.id})"
+        definition, may_send = errand.definition, errand.depth < self._limits.max_depth
+        most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]
+        task = replace(
+            task,
+            permissions=outfit.permissions_of(given, definition, who),
+            character=outfit.character_of(definition, self._agent.toolbox, may_send=may_send),
+            model=errand.model,
+            max_iterations=min(most, default=None),
+            exposure=Exposure(claim.taint, heard=False),
+            recording=replace(
+                task.recording,
+                turn=errand.root_turn,
+                session=errand.root_session,
+                prefix=f"{errand.id}:",
+            ),
+        )
+        return replace(task, spawn=_Spawner(self, claim, errand, task) if may_send else None)
+
+    def end(
+        self, connection: Connection, errands: Sequence[Errand], outcome: Outcome, now: float
+    ) -> list[str]:
+        """Store what they came to, and what tells of it; returns the lanes to wake."""
+        lanes = []
+        for errand in errands:
+            if tasks.end(connection, errand.id, outcome, now):
+                lanes.append(errand.caller_lane)
+                if errand.background and outcome.state != "stopped":
+                    dispatch.report(connection, errand, outcome, now)
+        return lanes
+
+    async def send(self, claim: Claim, errand: Errand | None, order: "_Sent") -> ToolResult:
+        """The result of an errand. Raises `Waiting` while there is none, and `ToolError`."""
+        call, wanted = order.call, order.wanted
+        known = await self._database.run(dispatch.known, claim, call)
+        if known is None:
+            definition = await self._definition(wanted, order.root)
+            model, note = outfit.model_for(
+                self._agent.models, wanted.model, definition, order.model
+            )
+            new = dispatch.Order(claim, errand, call, wanted, definition, model)
+            known = await self._database.run(dispatch.begin, new, time.time())
+            self.wake(known.lane)
+        else:
+            note = None
+        if known.state != "running":
+            text = outfit.result_text(known.agent, known.id, known.result or "")
+            return ToolResult(text, is_error=known.state != "done", taint=known.taint)
+        if known.background:
+            text = fill("subagent_begun", agent=known.agent, number=known.id)
+            return ToolResult(f"{text}\n{note}" if note else text)
+        raise Waiting(f"sub-agent {known.agent} ({known.id}) works")
+
+    async def _definition(self, wanted: base.Errand, root: Path) -> Definition:
+        catalogue = self._agent.subagents
+        found = await asyncio.to_thread(catalogue.load, root)
+        return outfit.find(found, wanted.agent, lambda name: catalogue.find(name, root))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A call that sends somebody out; `model` is its turn's."""
+
+    wanted: base.Errand
+    call: CallContext
+    root: Path
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Spawner:
+    """Implements `agent.tools.base.Spawn` for one turn."""
+
+    errands: Errands
+    claim: Claim
+    errand: Errand | None
+    task: Task
+
+    async def __call__(self, wanted: base.Errand, call: CallContext) -> ToolResult:
+        sent = _Sent(wanted, call, self.task.root, self.task.model)
+        return await self.errands.send(self.claim, self.errand, sent)
+
+
+class _Slot:
+    """A semaphore for each conversation that needs one just now."""
+
+    def __init__(
+        self, slots: dict[str, tuple[asyncio.Semaphore, int]], name: str, most: int
+    ) -> None:
+        self._slots, self._name, self._most = slots, name, most
+
+    async def __aenter__(self) -> None:
+        semaphore, users = self._slots.get(self._name, (asyncio.Semaphore(self._most), 0))
+        self._slots[self._name] = semaphore, users + 1
+        try:
+            await semaphore.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._slots[self._name][0].release()
+        self._leave()
+
+    def _leave(self) -> None:
+        semaphore, users = self._slots.pop(self._name)
+        if users > 1:
+            self._slots[self._name] = semaphore, users - 1

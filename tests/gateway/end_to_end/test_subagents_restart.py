@@ -1,0 +1,85 @@
+"""Sub-agents across kills of the whole gateway."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.fakes.model_mind import Mind, echo, said
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.asking import asked, button, push, questions, run
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+
+def send_out(prompt: str, *, background: bool = False) -> Call:
+    return Call("task", {"description": "work", "prompt": prompt, "background": background})
+
+
+async def test_a_kill_while_a_sub_agent_waits_for_an_answer_costs_nothing(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    (alone.workspace / "effects").mkdir()
+    alone.model.script(
+        ReplyScript(tool_calls=(send_out("run it"),)),
+        ReplyScript(tool_calls=(run("echo once >> effects/ran"),)),
+        "I ran it.",
+        "The sub-agent ran it.",
+    )
+    await alone.api.user_says(OWNER, "have it run")
+    (question,) = await asked(alone)
+    assert "sub-agent general (1)" in question.text
+    await alone.idle()
+    for _ in range(2):
+        await alone.kill()
+        await alone.start()
+    assert "Allowed once" in await push(alone, question, button(question, "Allow once"))
+    await alone.until(lambda: alone.api.answers(OWNER)[-1] == "The sub-agent ran it.")
+    await alone.idle()
+    assert (alone.workspace / "effects" / "ran").read_text() == "once\n"
+    assert len(alone.model.requests) == 4
+    assert "I ran it." in json.dumps(alone.model.requests[-1].body)
+    assert not questions(alone)
+
+
+def busy(latency_s: float) -> Mind:
+    """A model that sends somebody out in the background; that one takes so long."""
+
+    def mind(body: Mapping[str, Any]) -> ReplyScript:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return ReplyScript(text="It works on it.")
+        if "Not from the person" in last["content"]:
+            return ReplyScript(text="The sub-agent looked.")
+        match said(last):
+            case "look in the background":
+                return ReplyScript(tool_calls=(send_out("look", background=True),))
+            case "look":
+                return ReplyScript(text="I looked.", latency_s=latency_s)
+        return echo(body)
+
+    return mind
+
+
+async def test_a_kill_while_background_work_runs_loses_and_repeats_nothing(
+    alone: GatewayProcess,
+) -> None:
+    alone.model.mind = busy(60)
+    await alone.start()
+    await alone.api.user_says(OWNER, "look in the background")
+    await alone.until(lambda: len(alone.model.requests) == 3)
+    await alone.until(lambda: "It works on it." in alone.api.answers(OWNER))
+    await alone.kill()
+    alone.model.mind = busy(0)
+    await alone.start()
+    await alone.until(lambda: "The sub-agent looked." in alone.api.answers(OWNER))
+    await alone.idle()
+    await alone.kill()
+    await alone.start()
+    await alone.api.user_says(OWNER, "and now?")
+    await alone.until(lambda: "echo: and now?" in alone.api.answers(OWNER))
+    await alone.idle()
+    # The kill may have come between the platform's effect and our note of it.
+    answers = [text for text in alone.api.answers(OWNER) if not text.startswith("↻")]
+    assert answers == ["It works on it.", "The sub-agent looked.", "echo: and now?"]
+    last = json.dumps(alone.model.requests[-1].body)
+    assert last.count("I looked.") == 1
