@@ -38,6 +38,7 @@ class ModelCall:
     tools: Sequence[ToolSpec]
     temperature: float | None = None
     max_tokens: int | None = None
+    thinking: bool | None = None
     redactor: Redactor = field(default_factory=Redactor)
     tariff: Tariff | None = None
     fallback_tariffs: Sequence[Tariff] = ()
@@ -182,6 +183,7 @@ class Loop:
             call.tools,
             call.temperature,
             call.max_tokens,
+            {} if call.thinking is None else {"thinking": call.thinking},
         )
 
     async def _execute(self) -> None:

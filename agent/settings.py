@@ -40,12 +40,14 @@ class SubagentLimits:
 class AgentSettings:
     """Limits and defaults. `call_timeout_s` bounds one tool call, `max_iterations` model calls.
 
+    `thinking` asks models to think, or not to; None leaves it to them.
     `secrets` are values that leave in no event, result or message, beside the models' keys.
     """
 
     max_iterations: int = 50
     temperature: float | None = None
     max_tokens: int | None = None
+    thinking: bool | None = None
     call_timeout_s: float = 900
     tools: ToolSettings = field(default_factory=ToolSettings)
     subagents: SubagentLimits = field(default_factory=SubagentLimits)

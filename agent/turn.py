@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from agent import events
 from agent.changes.recorder import Recording
@@ -34,6 +34,8 @@ from agent.tools.base import Spawn
 from agent.tools.runner import Permissions, Runner
 from agent.tools.toolbox import Toolbox
 from agent.types import Message, Result, Stopping, ToolResult, assistant
+
+T = TypeVar("T")
 
 
 class Equipment(Protocol):
@@ -83,6 +85,7 @@ class Task:
     root: Path
     owner: bool = False
     model: str | None = None
+    thinking: bool | None = None
     max_iterations: int | None = None
     known: Mapping[str, ToolResult] = field(default_factory=dict)
     trimmed: bool = False
@@ -175,6 +178,7 @@ class Turn:
             tools=toolbox.specs(),
             temperature=_first(opened.temperature, agent.settings.temperature),
             max_tokens=opened.max_tokens or agent.settings.max_tokens,
+            thinking=_first(task.thinking, agent.settings.thinking),
             redactor=agent.redactor,
             tariff=opened.tariff,
             fallback_tariffs=opened.fallback_tariffs,
@@ -234,5 +238,5 @@ class Turn:
         )
 
 
-def _first(chosen: float | None, general: float | None) -> float | None:
+def _first(chosen: T | None, general: T | None) -> T | None:
     return general if chosen is None else chosen

@@ -269,6 +269,7 @@ async def open_agent(
             max_iterations=settings.agent.max_iterations,
             temperature=settings.agent.temperature,
             max_tokens=settings.agent.max_tokens,
+            thinking=settings.agent.thinking,
             tools=tools,
             subagents=limits_of(settings),
             secrets=secret_values(settings, os.environ),

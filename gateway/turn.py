@@ -157,6 +157,7 @@ class Turns:
             root=speaking.root,
             owner=speaking.owner,
             model=model if isinstance(model, str) else claim.model,
+            thinking=True if message.options.get("thinking") is True else claim.thinking.wanted,
             max_iterations=limit if isinstance(limit, int) else None,
             known=known,
             trimmed=window.trimmed,
@@ -214,7 +215,8 @@ class Turns:
                 found.note(event)
                 if preview is not None:
                     preview.feed(event)
-                self._watchers.publish(lane, event)
+                if not claim.thinking.hides(event):
+                    self._watchers.publish(lane, event)
         return found
 
     def _preview(self, claim: Claim, task: Task) -> Preview | None:

@@ -43,7 +43,7 @@ _NO_TOOLS = re.compile(
 )
 # Ollama, Anthropic, OpenAI and those that repeat its words.
 _NO_THINKING = re.compile(
-    r"does(n't| not) support (thinking|reasoning)"
+    r"does(n't| not) support (parameter )?(thinking|reasoning)"
     r"|(thinking|reasoning)[\w.`'\"]* (is|are) not supported"
     r"|(unsupported|unrecognized|unknown)[\w ]* (parameter|argument)[\w: ]*[`'\"]?"
     r"(reasoning|thinking|enable_thinking)",

@@ -30,7 +30,12 @@ class Vendor:
 
 
 _EFFORT = {"reasoning_effort": "high"}
-_THINKING = {"thinking": {"type": "enabled"}}
+_EFFORTS = Dialect(thinking=_EFFORT)
+_THINKING = Dialect(
+    replay_reasoning=True,
+    thinking={"thinking": {"type": "enabled"}},
+    no_thinking={"thinking": {"type": "disabled"}},
+)
 
 # In the order in which a key in the environment is taken as the user's choice.
 _TABLE = (
@@ -68,14 +73,17 @@ _TABLE = (
         "https://api.deepseek.com/v1",
         ("DEEPSEEK_API_KEY",),
         "deepseek-flash",
-        dialect=Dialect(replay_reasoning=True, thinking=_THINKING),
+        dialect=_THINKING,
     ),
     Vendor(
         "openrouter",
         "https://openrouter.ai/api/v1",
         ("OPENROUTER_API_KEY",),
         "openrouter/auto",
-        dialect=Dialect(thinking={"reasoning": {"effort": "high"}}),
+        dialect=Dialect(
+            thinking={"reasoning": {"effort": "high"}},
+            no_thinking={"reasoning": {"enabled": False}},
+        ),
     ),
     # https://platform.kimi.ai/docs/models
     Vendor(
@@ -84,7 +92,7 @@ _TABLE = (
         ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
         "kimi-k2.6",
         256_000,
-        dialect=Dialect(replay_reasoning=True, thinking=_THINKING),
+        dialect=_THINKING,
     ),
     Vendor(
         "zhipu",
@@ -92,14 +100,14 @@ _TABLE = (
         ("ZHIPU_API_KEY", "ZHIPUAI_API_KEY"),
         "glm-5.2",
         version=None,
-        dialect=Dialect(replay_reasoning=True, thinking=_THINKING),
+        dialect=_THINKING,
     ),
     Vendor(
         "qwen",
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
         ("DASHSCOPE_API_KEY", "QWEN_API_KEY"),
         "qwen-plus",
-        dialect=Dialect(thinking={"enable_thinking": True}),
+        dialect=Dialect(thinking={"enable_thinking": True}, no_thinking={"enable_thinking": False}),
     ),
     Vendor(
         "mistral",
@@ -108,14 +116,27 @@ _TABLE = (
         "mistral-small-latest",
         dialect=Dialect(stream_usage=False),
     ),
-    Vendor("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), "openai/gpt-oss-120b"),
-    Vendor("xai", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4.3"),
-    Vendor("together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), "openai/gpt-oss-120b"),
+    Vendor(
+        "groq",
+        "https://api.groq.com/openai/v1",
+        ("GROQ_API_KEY",),
+        "openai/gpt-oss-120b",
+        dialect=_EFFORTS,
+    ),
+    Vendor("xai", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4.3", dialect=_EFFORTS),
+    Vendor(
+        "together",
+        "https://api.together.xyz/v1",
+        ("TOGETHER_API_KEY",),
+        "openai/gpt-oss-120b",
+        dialect=_EFFORTS,
+    ),
     Vendor(
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
         ("FIREWORKS_API_KEY",),
         "accounts/fireworks/models/gpt-oss-120b",
+        dialect=_EFFORTS,
     ),
     # Its window is memory of the machine, which a model's whole one would seldom fit.
     # https://docs.ollama.com/context-length
@@ -126,7 +147,15 @@ _TABLE = (
         version=None,
         protocol="ollama",
     ),
-    Vendor("vllm", "http://localhost:8000/v1"),
+    # https://docs.vllm.ai/en/latest/features/reasoning_outputs/
+    Vendor(
+        "vllm",
+        "http://localhost:8000/v1",
+        dialect=Dialect(
+            thinking={"chat_template_kwargs": {"enable_thinking": True}},
+            no_thinking={"chat_template_kwargs": {"enable_thinking": False}},
+        ),
+    ),
     Vendor("lmstudio", "http://localhost:1234/v1"),
 )
 

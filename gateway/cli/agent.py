@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--fork-session", action="store_true", help="go on in a copy; the session stays as it is")
     add("--model", metavar="NAME", help="a name from model_list, or vendor/model")
+    add("--thinking", action="store_true", help="ask the model to think before it answers")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")
     how.add_argument(
@@ -137,6 +138,8 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if args.model:
         options["model"] = args.model
+    if args.thinking:
+        options["thinking"] = True
     if args.auto:
         options["auto"] = True
     if args.permission_mode:

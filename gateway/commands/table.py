@@ -33,6 +33,7 @@ COMMANDS = {
     "rename": Command("give this conversation a name", "rename"),
     "status": Command("model, conversation and connection", "status", at_once=True),
     "model": Command("show or choose the model of this conversation", "model"),
+    "thinking": Command("whether the model thinks first, and whether you see it", "thinking"),
     "mode": Command("how much runs without a question: plan, ask, accept-edits, auto", "mode"),
     "plan": Command("look and answer only, change nothing", "mode"),
     "auto": Command("run without asking (the owner only)", "mode"),

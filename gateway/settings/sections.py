@@ -34,14 +34,17 @@ class Section(BaseModel):
 
 
 class AgentSection(Section):
-    """`model` is a `model_name` of model_list or vendor/model, `fallback` one or several."""
+    """`model` is a `model_name` of model_list or vendor/model, `fallback` one or several.
+
+    Without `thinking` each model does as it does by itself.
+    """
 
     model: Word = "default"
     workspace: Path = Path("~/.kore/workspace")
     max_iterations: Whole = 50
     temperature: Temperature | None = None
     max_tokens: Whole | None = None
-    thinking: Flag = False
+    thinking: Flag | None = None
     fallback: Names | None = None
 
 

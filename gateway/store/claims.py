@@ -1,14 +1,15 @@
 """What a lane does next: an unfinished turn, a command, or a new turn for what waits there."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from sqlite3 import Connection
 
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
-from gateway.store import approvals, archive, sessions
+from gateway.store import approvals, archive, sessions, thinking
 from gateway.store.inbox import LIVE, PAYLOAD, WAITING
+from gateway.store.thinking import Thinking
 
 # More than this many waiting messages of one lane are joined into its next turn.
 LANE_LIMIT = 50
@@ -36,6 +37,7 @@ class Claim:
     exhausted: bool = False
     model: str | None = None
     mode: str | None = None
+    thinking: Thinking = field(default_factory=Thinking)
     taint: frozenset[Taint] = frozenset()
     stored: int = 1
     asked: Message | None = None
@@ -144,6 +146,7 @@ def claim(
         asked=asked,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
+        thinking=thinking.of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 
@@ -187,6 +190,7 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         stored=stored,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
+        thinking=thinking.of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 

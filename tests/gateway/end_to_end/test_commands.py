@@ -115,6 +115,51 @@ async def test_a_chosen_model_is_asked(gateway: GatewayProcess, chat: int) -> No
     assert gateway.model.requests[-1].body["model"] == "fake"
 
 
+async def test_a_conversation_chooses_whether_the_model_thinks(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    async def effort() -> object:
+        await gateway.told(chat, "hi")
+        return gateway.model.requests[-1].body.get("reasoning_effort")
+
+    assert await effort() is None
+    assert "on, shown" in (await gateway.told(chat, "/thinking on"))[-1]
+    assert await effort() == "high"
+    assert "on, hidden" in (await gateway.told(chat, "/thinking hide"))[-1]
+    assert "takes" in (await gateway.told(chat, "/thinking a lot"))[-1]
+    assert "off, hidden" in (await gateway.told(chat, "/thinking OFF"))[-1]
+    assert await effort() is None
+    await gateway.told(chat, "/new")
+    assert "by itself, shown" in (await gateway.told(chat, "/thinking"))[-1]
+
+
+async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
+    client = await Client.connect(gateway.home / "kore.sock")
+    assert client is not None
+    first = InboundMessage(*("cli", "local", "thinks", Sender("0")), "think-1", "hi", 0.0)
+    gateway.model.script(*(ReplyScript(reasoning="hm", text=f"Yes {n}") for n in range(2)))
+
+    async def told(message: InboundMessage) -> list[str]:
+        seen: list[str] = []
+        async with client.watch(message.session_key) as watched:
+            await client.submit(message)
+            async for event in watched:
+                seen.append(event.type)
+                if event.type == "done":
+                    break
+            await gateway.idle()
+        return seen
+
+    assert "thinking_end" in await told(first)
+    async with client.watch(first.session_key) as watched:
+        await client.submit(replace(first, event_id="think-2", content="/thinking hide"))
+        await anext(watched)
+        await gateway.idle()
+    seen = await told(replace(first, event_id="think-3"))
+    assert "text_delta" in seen
+    assert not {"thinking_delta", "thinking_end"} & set(seen)
+
+
 async def test_a_model_that_does_not_exist_changes_nothing(gateway: GatewayProcess) -> None:
     answer = (await gateway.told(OWNER, "/model nonsense"))[-1]
     assert "nonsense" in answer

@@ -1,0 +1,40 @@
+"""`/thinking`: whether the model thinks before it answers, and whether screens show it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from sqlite3 import Connection
+from typing import Any
+
+from gateway.commands.call import CommandCall
+from gateway.store import thinking
+from gateway.store.thinking import Thinking
+
+_CHOICES: Mapping[str, Mapping[str, Any]] = {
+    "on": {"wanted": True},
+    "off": {"wanted": False},
+    "default": {"wanted": None},
+    "show": {"shown": True},
+    "hide": {"shown": False},
+}
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    """Show or choose it for this conversation."""
+    now = thinking.of_session(connection, call.session) if call.session else Thinking()
+    settings = call.office.agent.settings
+    word = call.argument.casefold()
+    if not word:
+        known = ", ".join(f"`{choice}`" for choice in _CHOICES)
+        return f"{_told(now, settings.thinking)} `/thinking` takes {known}."
+    if word not in _CHOICES:
+        known = ", ".join(f"`{choice}`" for choice in _CHOICES)
+        return f"`/thinking` takes {known}. {_told(now, settings.thinking)}"
+    chosen = replace(now, **_CHOICES[word])
+    thinking.choose(connection, call.begun_session(connection), chosen)
+    return _told(chosen, settings.thinking)
+
+
+def _told(now: Thinking, general: bool | None) -> str:
+    wanted = general if now.wanted is None else now.wanted
+    word = {True: "on", False: "off", None: "as the model does by itself"}[wanted]
+    return f"Thinking in this conversation: {word}, {'shown' if now.shown else 'hidden'}."
