@@ -226,7 +226,7 @@ class Turns:
             return None
         every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
         letter = Letter(
-            f"t{claim.turn}", message.route, (), "final", _reply_to(claim), message.event_id
+            f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id
         )
         pace = Pace(FIRST_AFTER_S, every_s, lambda text: ending.harmless(text, task.exposure))
         said = ending.said_before(task.messages, claim.stored - 1)
@@ -283,7 +283,7 @@ class Turns:
             delivery_id=f"t{claim.turn}",
             route=message.route,
             parts=self._delivery.render(message.route, markdown),
-            reply_to=_reply_to(claim),
+            reply_to=claim.reply_to,
             event_id=message.event_id,
         )
 
@@ -294,9 +294,3 @@ def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
     return cause
-
-
-def _reply_to(claim: Claim) -> str | None:
-    """In a group the answer points at its question."""
-    message = claim.messages[-1]
-    return None if message.private else message.message_id

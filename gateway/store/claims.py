@@ -42,6 +42,12 @@ class Claim:
     stored: int = 1
     asked: Message | None = None
 
+    @property
+    def reply_to(self) -> str | None:
+        """In a group the answer points at its question."""
+        message = self.messages[-1]
+        return None if message.private else message.message_id
+
 
 @dataclass(frozen=True, slots=True)
 class CommandClaim:
