@@ -28,6 +28,7 @@ PARTS = (
     "policy",
     "agents",
     "sandbox",
+    "undo",
 )
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0

@@ -40,6 +40,7 @@ class Blobs:
         self.limit_bytes = limit_bytes
         self._seal = seal
         self._size_bytes: int | None = None
+        self._eased_at: float | None = None
 
     def name(self, data: bytes) -> str:
         """The fingerprint of these bytes."""
@@ -104,10 +105,42 @@ class Blobs:
                 total -= size
         self._size_bytes = total
 
+    def ease_sometimes(self) -> None:
+        """Give up what is old, once an hour."""
+        now = time.monotonic()
+        if self._eased_at is None or now > self._eased_at + 3600:
+            self._eased_at = now
+            self.ease(())
+
+    def names(self) -> set[str]:
+        """All that is kept."""
+        try:
+            shelves = os.listdir(self.folder / "blobs")
+        except FileNotFoundError:
+            return set()
+        root = str(self.folder / "blobs")
+        return {shelf + name for shelf in shelves for name in os.listdir(f"{root}/{shelf}")}
+
+    def memo(self, name: str) -> bytes | None:
+        """What was noted under this name; None when it is not there or not unharmed."""
+        try:
+            packed = (self.folder / "memos" / name).read_bytes()
+            return zlib.decompress(self._seal.open(packed, name) if self._seal else packed)
+        except (OSError, ValueError, zlib.error):
+            return None
+
+    def note(self, name: str, data: bytes) -> None:
+        """Note something that can be worked out anew. Raises OSError."""
+        packed = zlib.compress(data, 1)
+        sealed = self._seal.shut(packed, name) if self._seal else packed
+        write_whole(self.folder / "memos" / name, sealed)
+
     def clear(self) -> None:
         """Give up everything."""
         for path, _, _ in self._stored():
             path.unlink(missing_ok=True)
+        for memo in self.folder.glob("memos/*"):
+            memo.unlink(missing_ok=True)
         self._size_bytes = 0
 
     def _stored(self) -> Iterator[tuple[Path, float, int]]:

@@ -1,6 +1,7 @@
 """One path as it is now, and made into what it was: never through a link, all or nothing."""
 
 import os
+import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -70,7 +71,7 @@ def restore(path: Path, now: State | None, wanted: State | None, blobs: Blobs, r
             if wanted.kind == "folder":
                 _make_folder(path.name, folder, wanted.mode)
             else:
-                os.symlink(wanted.value, path.name, dir_fd=folder)
+                _make_link(path.name, folder, wanted.value)
 
 
 def _write(path: Path, now: State | None, wanted: State, blobs: Blobs, root: Path) -> None:
@@ -88,6 +89,16 @@ def _remove(path: Path, now: State) -> None:
             os.rmdir(path.name, dir_fd=folder)
         else:
             os.unlink(path.name, dir_fd=folder)
+
+
+def _make_link(name: str, folder: int, target: str) -> None:
+    new = f".{secrets.token_hex(8)}.kore-new"
+    os.symlink(target, new, dir_fd=folder)
+    try:
+        os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(new, dir_fd=folder)
+        raise
 
 
 def _make_folder(name: str, folder: int, mode: int | None) -> None:

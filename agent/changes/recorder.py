@@ -1,7 +1,7 @@
 """What a tool is given to record its changes with; without a journal it records nothing."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +48,39 @@ class Recorder:
             note = self.opens().file(self.origin, path, data)
             self.notes += [note] if note else []
         yield
+
+    @asynccontextmanager
+    async def command(self, closed: Collection[Path]) -> AsyncIterator[None]:
+        """Around a command that works in the folder: what it changes there can be undone.
+
+        `closed` are paths that are not looked at.
+        """
+        if self.opens is None or self.origin is None:
+            yield
+            return
+        from agent.changes.command import Command
+        from agent.tools.disk import in_thread
+
+        command = Command(self, self.opens(), closed)
+        try:
+            await in_thread(command.begin)
+            yield
+        finally:
+            await in_thread(command.end)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Around a command that runs beside the conversation: it is not recorded, and what others
+        change meanwhile may be its work."""
+        if self.opens is None or self.origin is None:
+            yield
+            return
+        changes = self.opens()
+        window = changes.open(self.origin)
+        try:
+            yield
+        finally:
+            changes.close(window)
 
     def told(self, result: ToolResult) -> ToolResult:
         """The result, with what a person has to be told."""

@@ -4,7 +4,7 @@ What somebody else has changed since is left alone unless it is forced, and even
 brings it back. An act that was cut off is done to its end by whoever repeats it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -96,7 +96,7 @@ class Reversal:
         if not self._is_open(change.path):
             return Move(step.id, step.root, change, "closed")
         source, target = _ends(change, wish.direction)
-        now = seen[change.path] if change.path in seen else self._look(change.path)
+        now = seen[change.path] if change.path in seen else self._look(change.path, seen.keys())
         verdict = self._verdict(step, change, (now, source, target))
         if wish.force and verdict in ("changed", "shared") and _can_follow(now, target):
             # What is overwritten is what redoing (or undoing again) will bring back.
@@ -129,10 +129,12 @@ class Reversal:
             return False
         return True
 
-    def _look(self, path: Path) -> State | None:
+    def _look(self, path: Path, planned: KeysView[Path]) -> State | None:
         try:
             return look(path, self._blobs)[0]
         except ToolError:
+            if not planned.isdisjoint(path.parents):
+                return None  # what is in the way now will be a folder by then
             # Something that nobody recorded, or behind a link: not what was there.
             return State("file")
 

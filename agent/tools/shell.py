@@ -2,7 +2,9 @@
 
 import codecs
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,7 +79,8 @@ class Exec:
                     call.output(text, "stdout")
 
             cleaner = call.redactor.stream()
-            ended = await self._commands.run(line, timeout_s, on_output)
+            async with self._recorded(line):
+                ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
         shown = f"{text}\n{ended.refused}{_ending(ended.exit, timeout_s)}".lstrip("\n")
@@ -108,6 +111,14 @@ class Exec:
     def lingering(self, workspace: Path) -> frozenset[Taint]:
         return self.processes.lingering(workspace)
 
+    def _recorded(self, line: Line) -> AbstractAsyncContextManager[None]:
+        """What only looks need not be looked after."""
+        if line.only_looks():
+            return nullcontext()
+        closed = [Path(os.path.realpath(path)) for path in self._settings.off_limits]
+        blocked = [line.call.workspace.resolve() / name for name in self._settings.blocked_paths]
+        return line.call.changes.command([*closed, *blocked])
+
     async def _begin(self, line: Line, timeout_s: float | None) -> ToolResult:
         """Leave it running; what it says at once is told at once."""
         call = line.call
@@ -115,9 +126,10 @@ class Exec:
         async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
             cleaner = call.redactor.stream()
             try:
-                ended = await self._commands.run(
-                    replace(line, stdin=stdin), timeout_s, lambda data: say(cleaner.feed(data))
-                )
+                with call.changes.beside():
+                    ended = await self._commands.run(
+                        replace(line, stdin=stdin), timeout_s, lambda data: say(cleaner.feed(data))
+                    )
             finally:
                 say(cleaner.end().encode("latin-1"))
             return ended.exit
@@ -130,6 +142,8 @@ class Exec:
             self._commands.taint(line),
             line.heard(),
         )
+        if not line.only_looks():
+            call.changes.notes.append("what this changes in the background cannot be undone")
         process = await self.processes.start(call.session, origin, work)
         if process.failure is not None:
             raise ToolError(process.failure)

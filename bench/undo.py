@@ -1,0 +1,65 @@
+"""A snapshot of 10,000 files before and after a command, beside a bare walk of the same files."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agent.changes.blobs import Blobs
+from agent.changes.changes import Changes
+from agent.changes.command import Command
+from agent.changes.folder_ledger import FolderLedger
+from agent.changes.recorder import Recording
+from bench.figure import Figure, sampled
+
+FILES = 10_000
+ROUNDS = 7
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        root, store = Path(folder, "workspace"), Path(folder, "undo")
+        _fill(root)
+        changes = Changes(FolderLedger(store), Blobs(store))
+        recording = Recording(lambda: changes, 1)
+
+        def around() -> None:
+            work = Command(recording.recorder("s", "c", "exec", root), changes)
+            work.begin()
+            work.end()
+
+        bare = [_ms(lambda: _walk(root)) for _ in range(ROUNDS)]
+        cold = _ms(around)
+        warm = [_ms(around) for _ in range(ROUNDS)]
+    walked = sorted(bare)[len(bare) // 2]
+    note = f"before and after a command, {FILES:,} files; bare is two walks with stat()"
+    return [
+        sampled("first snapshot of a workspace", "ms", [cold], bare=2 * walked, note=note),
+        sampled("snapshot, nothing changed", "ms", warm, bare=2 * walked, goal=500, note=note),
+    ]
+
+
+def _fill(root: Path) -> None:
+    """Files as of a project: 2 KB on average, 50 in a folder, changed a day ago."""
+    yesterday = time.time() - 86_400
+    for number in range(FILES):
+        path = root / f"package{number // 500}" / f"part{number // 50 % 10}" / f"file{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {number}\n" + "value = compute(other, 12)\n" * (number % 150))
+        os.utime(path, (yesterday, yesterday))
+    (root / ".gitignore").write_text("*.pyc\n__pycache__/\nbuild/\n/dist\n*.log\n.venv\n")
+    # What has just been written may still change unnoticed and is read again.
+    time.sleep(1.5)
+
+
+def _walk(root: Path) -> None:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            os.lstat(f"{folder}/{name}")
+
+
+def _ms(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
