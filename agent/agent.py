@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agent import events
 from agent.changes.recorder import OpenChanges, Recording
 from agent.context.gauge import Gauge
+from agent.context.mark import Mark, MarkKeeper, Marks
 from agent.context.moment import moment
 from agent.context.system import Workspace
 from agent.errors import of_code
@@ -30,7 +31,7 @@ from agent.tools.base import Tool
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox, default_tools
 from agent.turn import Task, Turn
-from agent.types import Result, user
+from agent.types import Message, Result, user
 
 if TYPE_CHECKING:
     from agent.changes.changes import Changes
@@ -101,11 +102,15 @@ class Agent:
         asked = user(prompt, moment(datetime.now(), *self.toolbox.facts(session)))
         self.toolbox.told(session)
         messages = await self._history.load(session)
+        mark = await self._history.mark(session) if isinstance(self._history, Marks) else Mark()
+        shown, keeper = mark.conversation(messages), MarkKeeper(mark)
         memory = self.workspace.owner_memory
         known = PRIVATE if self.workspace.is_personal(memory) else NOTHING
         task = Task(
             session=session,
-            messages=[*messages, asked],
+            messages=[*shown.messages, asked],
+            summary=shown.summary,
+            keeper=keeper,
             permissions=_permissions(self._approve),
             memory=memory,
             root=self.workspace.folder,
@@ -119,9 +124,17 @@ class Agent:
                 async for event in stream:
                     yield event
         finally:
-            await asyncio.shield(self._history.append(session, [asked, *turn.settled()]))
+            await asyncio.shield(self._store(session, [asked, *turn.settled()], mark, keeper))
             if once:
                 await self.toolbox.end(session)
+
+    async def _store(
+        self, session: str, messages: list[Message], before: Mark, keeper: MarkKeeper
+    ) -> None:
+        """First what a mark counts, then the mark."""
+        await self._history.append(session, messages)
+        if isinstance(self._history, Marks) and keeper.mark != before:
+            await self._history.set_mark(session, keeper.mark)
 
     def turn(self, task: Task) -> AsyncGenerator[Event]:
         """The events of a turn whose history and durability are the caller's."""

@@ -5,12 +5,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.prompts import load
 from agent.types import Message, Text, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from agent.context.mark import Mark
+
+
+_MARK = b'{"_type":"summary"'
 
 
 class History(Protocol):
@@ -26,6 +32,7 @@ class MemoryHistory:
 
     def __init__(self) -> None:
         self._sessions: dict[str, list[Message]] = {}
+        self._marks: dict[str, Mark] = {}
 
     async def load(self, session: str) -> list[Message]:
         return list(self._sessions.get(session, ()))
@@ -33,9 +40,17 @@ class MemoryHistory:
     async def append(self, session: str, messages: Sequence[Message]) -> None:
         self._sessions.setdefault(session, []).extend(messages)
 
+    async def mark(self, session: str) -> "Mark":
+        from agent.context.mark import Mark
+
+        return self._marks.get(session) or Mark()
+
+    async def set_mark(self, session: str, mark: "Mark") -> None:
+        self._marks[session] = mark
+
 
 class JsonlHistory:
-    """One `SESSION.jsonl` per session: a meta line, then a message a line.
+    """One `SESSION.jsonl` per session: a meta line, then a message a line, and summary lines.
 
     A line that a crash cut short at the end of the file is dropped when the file is read.
     """
@@ -71,6 +86,23 @@ class JsonlHistory:
         records += [message_to_json(message) for message in messages]
         with path.open("ab") as file:
             file.write("".join(dumps(record) + "\n" for record in records).encode())
+
+    async def mark(self, session: str) -> "Mark":
+        from agent.context.mark import Mark, mark_from_json
+
+        path = self._path(session)
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        told = next((line for line in reversed(lines) if line.startswith(_MARK)), None)
+        try:
+            return mark_from_json(json.loads(told)) if told else Mark()
+        except (ValueError, KeyError, TypeError) as exc:
+            raise KoreError(f"{path}: a summary is damaged ({exc!r}). Delete that line.") from exc
+
+    async def set_mark(self, session: str, mark: "Mark") -> None:
+        from agent.context.mark import mark_to_json
+
+        with self._path(session).open("ab") as file:
+            file.write((dumps({"_type": "summary", **mark_to_json(mark)}) + "\n").encode())
 
     def _path(self, session: str) -> Path:
         if not session or set(session) & set("/\\\0") or session.startswith("."):

@@ -1,6 +1,7 @@
 """`read_file`, `write_file` and `append_file`."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,16 @@ from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.scope import Scope
-from agent.tools.text import LIMIT_BYTES, Document, Form, decode, diff, lines_of, refuse_binary
+from agent.tools.text import (
+    LIMIT_BYTES,
+    Document,
+    Form,
+    decode,
+    diff,
+    is_latin,
+    lines_of,
+    refuse_binary,
+)
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 LINE_LIMIT = 2_000
@@ -43,6 +53,8 @@ class ReadFile:
         form = Form.of(data)
         refuse_binary(data, form, path)
         text = data[len(form.mark) :].decode(form.encoding, "replace")
+        if "\ufffd" in text and not form.mark and is_latin(data):
+            text = data.decode("latin-1")
         lines = lines_of(text)
         if not lines:
             return ToolResult(f"{path} is empty.")
@@ -105,7 +117,7 @@ class WriteFile:
 
         def work() -> tuple[str, int]:
             old = _existing(path)
-            data = Document(content, old.form if old else Form()).encode()
+            data = _encoded(content, old.form if old else Form())
             with call.changes.file(path, data), carried(path, call.workspace, call.taint):
                 disk.replace(path, data)
             return diff(args["path"], old.text if old else "", content), len(data)
@@ -167,6 +179,15 @@ def _existing(path: Path) -> Document | None:
         return decode(disk.read(path, LIMIT_BYTES), path)
     except ToolError:
         return Document("", Form())
+
+
+def _encoded(content: str, form: Form) -> bytes:
+    """In the file's encoding; what its old one has no characters for becomes UTF-8 as a whole."""
+    if form.encoding == "latin-1":
+        with suppress(ToolError):
+            return form.encode(content)
+        form = Form()
+    return Document(content, form).encode()
 
 
 def _appendable(path: Path) -> Document | None:

@@ -7,6 +7,7 @@ All text outside of the matches stays as it is, character for character.
 
 import difflib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,12 @@ _PLAIN = str.maketrans(
 )
 
 Key = Callable[[str], str]
+
+# How much of a file a refusal quotes.
+_SHOWN_LINES = 10
+_SHOWN_CHARS = 200
+_TELLING_CHARS = 4
+_MOST_PLACES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +186,38 @@ def _indent(line: str) -> str:
 
 
 def _closest(plain: str, old: str) -> str:
-    wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")
-    lines = [line.strip() for line in plain.split("\n")[:5000]]
-    close = difflib.get_close_matches(wanted[:200], [line[:200] for line in lines], 1, 0.7)
-    if not close:
+    """Where the file is most like what was looked for, quoted with line numbers."""
+    lines = plain.split("\n")
+    wanted = old.removesuffix("\n").split("\n")
+    start = _by_votes(lines, wanted)
+    if start is None:
+        start = _by_likeness(lines, wanted)
+    if start is None:
         return " Read the file again and quote it exactly."
-    number = next(i for i, line in enumerate(lines, 1) if line[:200] == close[0])
-    return f" The closest line is {number}: {close[0]!r}."
+    end = min(start + min(len(wanted), _SHOWN_LINES), len(lines))
+    shown = "\n".join(f"{n + 1}\t{lines[n][:_SHOWN_CHARS]}" for n in range(start, end))
+    return f" Similar text is at line {start + 1}:\n{shown}"
+
+
+def _by_votes(lines: list[str], wanted: list[str]) -> int | None:
+    """The line from which on most of the wanted lines stand at their places, blanks aside."""
+    places: dict[str, list[int]] = {}
+    for n, line in enumerate(lines):
+        places.setdefault(line.strip(), []).append(n)
+    votes: Counter[int] = Counter()
+    for offset, line in enumerate(wanted):
+        key = line.strip()
+        # A lone bracket stands anywhere and tells nothing.
+        if len(key) >= _TELLING_CHARS:
+            votes.update(max(0, n - offset) for n in places.get(key, ())[:_MOST_PLACES])
+    return max(votes, key=lambda n: (votes[n], -n), default=None)
+
+
+def _by_likeness(lines: list[str], wanted: list[str]) -> int | None:
+    """The line that is most like the longest of those that were looked for."""
+    offset, told = max(enumerate(wanted), key=lambda one: len(one[1].strip()))
+    if len(told.strip()) < _TELLING_CHARS:
+        return None
+    searched = [line.strip()[:_SHOWN_CHARS] for line in lines[:5000]]
+    close = difflib.get_close_matches(told.strip()[:_SHOWN_CHARS], searched, 1, 0.7)
+    return max(0, searched.index(close[0]) - offset) if close else None

@@ -2,6 +2,7 @@
 
 import codecs
 import difflib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +21,20 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
+# Controls; and of the upper half all but letters, the hard blank and § © « ° ´ ».
+_NOT_LATIN = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f-\x9f\xd7\xf7]|[\xa1-\xbf]"
+                        rb"(?<![\xa7\xa9\xab\xb0\xb4\xbb])")  # fmt: skip
+_LATIN_RUN = re.compile(rb"[\x80-\xff]{3}")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_LETTERS = re.compile(rb"[A-Za-z]")
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a text is stored: its encoding and the byte order mark before it."""
+    """How a text is stored: its encoding and the byte order mark before it.
+
+    "latin-1" stands for every encoding of single bytes that is like it in what the file holds.
+    """
 
     encoding: str = "utf-8"
     mark: bytes = b""
@@ -37,11 +48,16 @@ class Form:
         return Form()
 
     def encode(self, text: str) -> bytes:
-        """Bytes without the mark. Raises ToolError for what no encoding can hold."""
+        """Bytes without the mark. Raises ToolError for what the encoding cannot hold."""
         try:
             return text.encode(self.encoding)
         except UnicodeEncodeError as exc:
             found = hex(ord(text[exc.start]))
+            if self.encoding == "latin-1":
+                raise ToolError(
+                    f"The file is in latin-1, which has no {text[exc.start]!r}; leave it out, or "
+                    "write the whole file anew by write_file, which makes it UTF-8 then."
+                ) from exc
             raise ToolError(
                 f"Character {exc.start + 1} of the text ({found}) is half a pair; write it whole."
             ) from exc
@@ -66,12 +82,25 @@ def decode(data: bytes, path: Path) -> Document:
     try:
         text = data[len(form.mark) :].decode(form.encoding)
     except UnicodeDecodeError as exc:
+        if not form.mark and is_latin(data):
+            return Document(data.decode("latin-1"), Form("latin-1"))
         line = data.count(b"\n", 0, exc.start) + 1
         raise ToolError(
             f"{path} is not valid {form.encoding} (line {line}); it is left untouched, because a "
             "change would damage it."
         ) from exc
     return Document(text, form)
+
+
+def is_latin(data: bytes) -> bool:
+    """Whether bytes that are no UTF-8 are surely latin-1, or so alike that nothing is damaged.
+
+    All beyond ASCII are its letters and a few common signs, few, and never many in a row: texts in
+    other alphabets, and those whose characters take two bytes, look different.
+    """
+    return not (_NOT_LATIN.search(data) or _LATIN_RUN.search(data)) and (
+        len(_BEYOND_ASCII.findall(data)) * 3 <= len(_LETTERS.findall(data))
+    )
 
 
 def refuse_binary(data: bytes, form: Form, path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -56,7 +56,14 @@ async def test_untouched_bytes_stay_identical(
 
 
 @pytest.mark.parametrize(
-    "data", [b"caf\xe9 old", b"old\0old", codecs.BOM_UTF16_LE + b"o\0l\0d\0\0\xd8", b"\xff\xfe\xff"]
+    "data",
+    [
+        b"\xe9\xe9 old",
+        b"\xb3aaaaaaaaaa old",
+        b"old\0old",
+        codecs.BOM_UTF16_LE + b"o\0l\0d\0\0\xd8",
+        b"\xff\xfe\xff",
+    ],
 )
 async def test_what_cannot_be_decoded_is_left_untouched(
     call: CallContext, workspace: Path, data: bytes
@@ -130,3 +137,107 @@ async def test_mode_and_link_survive_an_edit(call: CallContext, workspace: Path)
     assert path.stat().st_mode & 0o777 == 0o750
     assert (workspace / "link").is_symlink()
     assert sorted(os.listdir(workspace)) == ["link", "run.sh"]
+
+
+# Pieces of files: text, broken text, text of other encodings, both line ends.
+PIECES = st.lists(
+    st.sampled_from(
+        [b"word ", b"\n", b"\r\n", b"\r", b"\t", "é".encode(), "漢😀".encode(), b"caf\xe9 au lait ",
+         b"\xff", b"\x81", b"\0", b"na\xefve reader ", "語".encode("shift_jis"), b"\xef\xbb\xbf"]
+    )
+    | st.binary(max_size=4),
+    max_size=8,
+).map(b"".join)  # fmt: skip
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(PIECES, PIECES, st.sampled_from(["new", "", "a b", "#old##old#"]))
+async def test_an_edit_changes_its_span_and_no_other_byte_or_nothing(
+    call: CallContext, workspace: Path, head: bytes, tail: bytes, new: str
+) -> None:
+    assume(b"#old#" not in head and b"#old#" not in tail)
+    assume(not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)))
+    path = workspace / "f.txt"
+    path.write_bytes(head + b"#old#" + tail)
+    try:
+        await edit(call, path="f.txt", old_string="#old#", new_string=new)
+    except ToolError:
+        assert path.read_bytes() == head + b"#old#" + tail
+    else:
+        assert path.read_bytes() == head + new.encode() + tail
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@given(PIECES, PIECES, st.lists(st.sampled_from(["#a#", "#b#", "#c#", "zzz"]), max_size=4))
+async def test_several_edits_are_made_or_none_of_them(
+    call: CallContext, workspace: Path, head: bytes, tail: bytes, olds: list[str]
+) -> None:
+    assume(b"#" not in head + tail)
+    assume(not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)))
+    path = workspace / "f.txt"
+    before = head + b"#a# #b# #c#" + tail
+    path.write_bytes(before)
+    expected = before
+    for old in olds:
+        expected = expected.replace(old.encode(), old[1].encode() * 2)
+    edits = [{"old_string": old, "new_string": old[1] * 2} for old in olds]
+    try:
+        await edit(call, path="f.txt", edits=edits)
+    except ToolError:
+        assert path.read_bytes() == before
+    else:
+        assert path.read_bytes() == expected
+        assert len(set(olds)) == len(olds)
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    st.lists(st.sampled_from(["x y", "  deep", "\tdeep", "“q” — ü", ""]), max_size=6),
+    st.lists(st.sampled_from(["\n", "\r\n"]), min_size=6, max_size=6),
+    st.sampled_from(sorted(FORMS)),
+)
+async def test_an_edit_and_its_reverse_come_to_the_same_file(
+    call: CallContext, workspace: Path, lines: list[str], ends: list[str], form: str
+) -> None:
+    text = "".join(a + b for a, b in zip(lines, ends, strict=False)) + "the end"
+    path = workspace / "f.txt"
+    path.write_bytes(stored(text, form))
+    await edit(call, path="f.txt", old_string="the end", new_string="§")
+    await edit(call, path="f.txt", old_string="§", new_string="the end")
+    assert path.read_bytes() == stored(text, form)
+
+
+async def test_what_is_surely_latin_1_is_edited_and_stays_so(
+    call: CallContext, workspace: Path
+) -> None:
+    path = workspace / "f.txt"
+    path.write_bytes("Ein Café für Gäste\r\nund Freunde\r\n".encode("latin-1"))
+    await edit(call, path="f.txt", old_string="Café für", new_string="Bär ohne")
+    assert path.read_bytes() == "Ein Bär ohne Gäste\r\nund Freunde\r\n".encode("latin-1")
+    with pytest.raises(ToolError, match="latin-1, which has no '漢'"):
+        await edit(call, path="f.txt", old_string="Bär", new_string="漢")
+    assert path.read_bytes() == "Ein Bär ohne Gäste\r\nund Freunde\r\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Привет, как дела у вас сегодня", "cp1251"),
+        ("Привет, как дела у вас сегодня", "koi8-r"),
+        ("これはテストです and some English words beside it", "shift_jis"),
+        ("これはテストです and some English words beside it", "euc_jp"),
+        ("許功蓋 and some English words beside it", "big5"),
+        ("这是一个测试 and some English words beside it", "gb18030"),
+        ("Zażółć gęślą jaźń, with English words", "iso-8859-2"),
+        ("“quoted” by Windows – with a dash", "cp1252"),
+        ("éèêëàâ", "latin-1"),
+    ],
+)
+async def test_what_may_be_another_encoding_is_refused(
+    call: CallContext, workspace: Path, text: str, encoding: str
+) -> None:
+    path = workspace / "f.txt"
+    path.write_bytes(f"{text}\nold\n".encode(encoding))
+    with pytest.raises(ToolError, match="not valid utf-8"):
+        await edit(call, path="f.txt", old_string="old", new_string="new")
+    assert path.read_bytes() == f"{text}\nold\n".encode(encoding)

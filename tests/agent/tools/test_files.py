@@ -76,7 +76,7 @@ async def test_many_short_lines_stop_at_the_line_limit(call: CallContext, worksp
 async def test_marks_are_not_shown_and_odd_bytes_are(call: CallContext, workspace: Path) -> None:
     (workspace / "utf16").write_text("hé\nyou\n", "utf-16")
     (workspace / "sig").write_text("hé", "utf-8-sig")
-    (workspace / "latin").write_bytes(b"caf\xe9")
+    (workspace / "latin").write_bytes(b"caf\x81")
     assert await read(call, "utf16") == "1\thé\n2\tyou"
     assert await read(call, "sig") == "1\thé"
     assert "not valid utf-8" in await read(call, "latin")
@@ -267,3 +267,22 @@ async def test_the_owner_sees_everything_in_any_folder(call: CallContext, worksp
 def _touched(path: Path) -> Path:
     path.touch()
     return path
+
+
+async def test_latin_1_is_shown_as_what_it_says(
+    call: CallContext, workspace: Path, settings: ToolSettings
+) -> None:
+    (workspace / "f.txt").write_bytes("Ein Café für Gäste\n".encode("latin-1"))
+    result = await ReadFile(settings).run({"path": "f.txt"}, call)
+    assert result.for_model == "1\tEin Café für Gäste"
+
+
+async def test_latin_1_stays_so_until_it_cannot_hold_the_new_text(
+    call: CallContext, workspace: Path, settings: ToolSettings
+) -> None:
+    path = workspace / "f.txt"
+    path.write_bytes("Ein Café für Gäste\n".encode("latin-1"))
+    await WriteFile(settings).run({"path": "f.txt", "content": "Bär und Gäste"}, call)
+    assert path.read_bytes() == "Bär und Gäste".encode("latin-1")
+    await WriteFile(settings).run({"path": "f.txt", "content": "Bär 熊"}, call)
+    assert path.read_bytes() == "Bär 熊".encode()

@@ -55,9 +55,37 @@ def test_replace_all_changes_every_match() -> None:
     assert change("a\r\nb\r\na", "a", "x\ny", every=True) == "x\r\ny\r\nb\r\nx\r\ny"
 
 
-def test_missing_text_names_the_closest_line() -> None:
-    with pytest.raises(ToolError, match="closest line is 2: 'def total"):
+def test_missing_text_is_told_where_similar_text_is() -> None:
+    with pytest.raises(ToolError, match=r"Similar text is at line 2:\n2\tdef total\(items\):$"):
         change("x\ndef total(items):\n", "def total(item):", "y")
+
+
+def test_similar_text_is_where_most_of_the_lines_are() -> None:
+    text = "return one\n\ndef two():\n    first = 1\n    second = 2\n    return one\n"
+    wanted = "def two():\n    first = 1\n    second = 3\n    return one\n"
+    with pytest.raises(ToolError) as caught:
+        change(text, wanted, "y")
+    told = str(caught.value).split("\n")
+    assert told[0].endswith("Similar text is at line 3:")
+    assert told[1:] == [
+        "3\tdef two():",
+        "4\t    first = 1",
+        "5\t    second = 2",
+        "6\t    return one",
+    ]
+
+
+def test_similar_text_is_quoted_in_bounds() -> None:
+    text = "".join(f"line number {n} {'x' * 5000}\n" for n in range(200))
+    with pytest.raises(ToolError) as caught:
+        change(text, text.replace("number 7 ", "number seven "), "y")
+    assert len(str(caught.value)) < 3_000
+
+
+@pytest.mark.parametrize("old", ["nothing like it at all", "}\n}", "\n\nzzz"])
+def test_text_like_none_in_the_file_gets_no_hint(old: str) -> None:
+    with pytest.raises(ToolError, match="Read the file again"):
+        change("x\n}\ndef total(items):\n", old, "y")
 
 
 @pytest.mark.parametrize(("old", "new"), [("", "x"), ("a", "a"), ("\n \n", "x"), ("a\r\n", "a\n")])

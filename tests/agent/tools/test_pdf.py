@@ -55,7 +55,7 @@ async def test_a_file_that_takes_all_memory_is_given_up() -> None:
     page = bomb.pages[0]
     contents = page.get_contents()
     assert contents is not None
-    contents.set_data(b"BT " + b"(x) Tj " * 6_000_000 + b"ET")
+    contents.set_data(b"BT " + b"(x) Tj " * 12_000_000 + b"ET")
     page.replace_contents(contents)
     page.compress_content_streams()
     out = io.BytesIO()
