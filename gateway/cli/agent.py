@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-r", "--resume", nargs="?", const="", metavar="ID", help="the same, or choose from a list"
     )
     add("--fork-session", action="store_true", help="go on in a copy; the session stays as it is")
-    add("--model", metavar="NAME", help="a name from model_list, or vendor/model")
+    add("--model", metavar="NAME", help="a name from model_list, vendor/model, or a profile")
     add("--thinking", action="store_true", help="ask the model to think before it answers")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")

@@ -42,6 +42,11 @@ VERBS = (
         ("kore doctor", "kore doctor --live"),
     ),
     Verb(
+        "models",
+        "which models there are, and whether they answer",
+        ("kore models list", "kore models test", "kore models test quick"),
+    ),
+    Verb(
         "sessions",
         "list, show or export conversations",
         (

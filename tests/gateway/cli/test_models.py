@@ -1,0 +1,107 @@
+"""`kore models`, run as people run it, against a stand-in server."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript, refusal
+from tests.gateway.cli.kore import kore
+
+
+def obliging(body: Mapping[str, Any]) -> ReplyScript:
+    """Calls the tool with the word it was told, then says that it worked."""
+    if body["messages"][-1]["role"] == "tool":
+        return ReplyScript(text="worked")
+    return ReplyScript(tool_calls=(Call("ping", {"word": "Zürich"}),))
+
+
+def configured(home: Path, server: ModelServer, **more: Any) -> None:
+    home.mkdir()
+    entry = {"api_base": server.base_url, "api_keys": ["first-key", "second-key"]}
+    config = {
+        "agent": {"model": "big", "fallback": ["offline/echo"]},
+        "model_list": [
+            {"model_name": "big", "model": "openai/gpt-5", **entry},
+            {"model_name": "lost", "model": "openai/x", "api_key": "${NOT_SET}"},
+        ],
+        "profiles": {"quick": "lost"},
+        **more,
+    }
+    (home / "config.json").write_text(json.dumps(config))
+
+
+async def test_the_list_tells_use_window_price_and_what_is_wrong(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    home = tmp_path / "h"
+    configured(home, model_server)
+    environ = {"MISTRAL_API_KEY": "m"}
+    done = await asyncio.to_thread(kore, "models", "list", "--json", home=home, environ=environ)
+    found = {one["name"]: one for one in json.loads(done.stdout)}
+    assert found["big"]["marks"] == ["default"]
+    assert (found["big"]["keys"], found["big"]["context_tokens"]) == (2, 400_000)
+    assert found["big"]["price_input_usd"] > 0
+    assert found["lost"]["marks"] == ["quick"]
+    assert "NOT_SET" in found["lost"]["problem"]
+    assert found["offline/echo"]["marks"] == ["fallback 1"]
+    assert found["mistral/mistral-small-latest"]["source"] == "environment"
+    table = await asyncio.to_thread(kore, "models", "list", home=home)
+    assert table.returncode == 0
+    assert "big " in table.stdout
+    assert "first-key" not in done.stdout + table.stdout + table.stderr
+
+
+async def test_a_test_tries_each_key_and_says_why_one_fails(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    home = tmp_path / "h"
+    configured(home, model_server)
+    model_server.script(refusal(401, "first-key is wrong"))
+    model_server.mind = obliging
+    done = await asyncio.to_thread(kore, "models", "test", "big", home=home)
+    first, hint, second = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert first.startswith("fails big = openai/gpt-5 (key 1 of 2): ")
+    assert first.endswith("[key-refused]")
+    assert "first-key" not in done.stdout
+    assert hint.strip()
+    assert second.startswith("ok    big = openai/gpt-5 (key 2 of 2): first token after ")
+
+
+async def test_without_a_name_all_models_in_use_are_tested(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    home = tmp_path / "h"
+    configured(home, model_server)
+    model_server.mind = obliging
+    done = await asyncio.to_thread(kore, "models", "test", "--json", home=home)
+    found = [(one["name"], one["ok"], one["code"]) for one in json.loads(done.stdout)]
+    assert found == [
+        ("big", True, None),
+        ("big", True, None),
+        ("lost", False, "config"),
+        ("offline/echo", True, None),
+    ]
+
+
+async def test_a_model_that_calls_no_tool_or_mangles_its_argument_fails(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    home = tmp_path / "h"
+    configured(home, model_server)
+    model_server.script("I cannot", ReplyScript(tool_calls=(Call("ping", {"word": "Z"}),)), "ok")
+    done = await asyncio.to_thread(kore, "models", "test", "big", "--json", home=home)
+    assert [one["code"] for one in json.loads(done.stdout)] == ["no-tool-call", "bad-tool-call"]
+
+
+def test_a_profile_is_tested_by_its_name_and_an_unknown_one_is_one_line(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    done = kore("models", "test", "quick", home=home)
+    assert done.returncode == 0
+    assert done.stdout.startswith("ok    offline/echo: ")
+    done = kore("models", "test", "fast", home=home)
+    assert done.returncode == 2
+    assert done.stderr.startswith("kore: there is no model 'fast'")
