@@ -1,0 +1,120 @@
+"""Every format against a server that we did not write: npm `@copilotkit/aimock`.
+
+It answers by `aimock.json`. Its command is `llmock`; without it these tests skip.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from agent.errors import RateLimited, Unavailable
+from agent.events import Reply, TextDelta
+from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.providers.transport import Deadlines
+from agent.types import Message, Text, Thinking, user
+from tests.contracts.formats import FORMATS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+NATIVE = ("openai", "openai by sdk", "anthropic", "ollama")
+IN_WORDS = ("xml", "xml in ollama")
+TOOL = ToolSpec("exec", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
+WANTED: list[Mapping[str, Any]] = [
+    {"command": "Zürich"},
+    {"command": "say \"hi\" and 'bye'"},
+    {"command": "C:\\new\\table\\"},
+    {"command": "👋🏽 👩‍👩‍👧 🇨🇭"},
+    {"command": "你好，世界 こんにちは 안녕"},
+    {"command": "line\nline\ttab", "deep": {"list": [1, 2.5, None, True]}},
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(unused_tcp_port_factory: Any) -> AsyncIterator[str]:
+    command = shutil.which("llmock")
+    if command is None:
+        pytest.skip("aimock is not installed (npm install @copilotkit/aimock)")
+    port = str(unused_tcp_port_factory())
+    fixtures = str(Path(__file__).parent / "aimock.json")
+    process = await asyncio.create_subprocess_exec(
+        *(command, "-p", port, "-f", fixtures, "--strict"), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        while b"listening" not in (line := await process.stdout.readline()):
+            assert line, "aimock ended by itself"
+    yield f"http://127.0.0.1:{port}"
+    with suppress(ProcessLookupError):
+        process.terminate()
+    # It may be talking still: what nobody reads would keep it from ending.
+    await process.communicate()
+
+
+@pytest_asyncio.fixture(params=NATIVE, loop_scope="module")
+async def native(request: pytest.FixtureRequest, server: str) -> AsyncIterator[Provider]:
+    provider = FORMATS[request.param].open(server, Deadlines(), "k")
+    yield provider
+    await provider.aclose()
+
+
+async def said(provider: Provider, *messages: Message) -> Reply:
+    model = "claude-opus-5" if provider.name == "anthropic" else "gpt-5"
+    request = ModelRequest(model, "Be brief.", messages, (TOOL,))
+    events = [event async for event in provider.stream(request)]
+    reply = events[-1]
+    assert isinstance(reply, Reply)
+    shown = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert shown == reply.message.text
+    return reply
+
+
+async def test_text_arrives_as_it_was_meant(native: Provider) -> None:
+    reply = await said(native, user("say something"))
+    assert reply.message.text == 'Grüße aus Zürich, "你好" 👋🏽 — C:\\new\n'
+    assert reply.finish_reason == "stop"
+    assert reply.usage is not None
+
+
+async def test_parallel_calls_arrive_identical_and_their_results_are_taken(
+    native: Provider,
+) -> None:
+    first = await said(native, user("call them all"))
+    calls = first.message.tool_calls
+    assert [call.arguments for call in calls] == WANTED
+    assert len({call.id for call in calls}) == len(WANTED)
+    results = [Message("tool", (Text("ok"),), (), call.id) for call in calls]
+    last = await said(native, user("call them all"), first.message, *results)
+    assert last.message.text == "All done."
+
+
+async def test_thinking_is_told_apart(native: Provider) -> None:
+    reply = await said(native, user("think first"))
+    assert reply.message.text == "Yes."
+    thoughts = [part.text for part in reply.message.content if isinstance(part, Thinking)]
+    # This server has no thinking in Ollama's format.
+    assert thoughts == ([] if native.name == "ollama" else ["hm, well"])
+
+
+async def test_a_stream_that_breaks_off_is_no_reply(native: Provider) -> None:
+    with pytest.raises(Unavailable):
+        await said(native, user("break off"))
+
+
+async def test_too_many_requests_are_told_apart(native: Provider) -> None:
+    with pytest.raises(RateLimited):
+        await said(native, user("too fast"))
+
+
+@pytest.mark.parametrize("name", IN_WORDS)
+async def test_calls_in_words_are_found(server: str, name: str) -> None:
+    provider = FORMATS[name].open(server, Deadlines(), "k")
+    reply = await said(provider, user("in words"))
+    await provider.aclose()
+    assert reply.message.text == "Look: "
+    wanted = {"command": 'Zürich "</tool>" 你好'}
+    assert [call.arguments for call in reply.message.tool_calls] == [wanted]
