@@ -17,7 +17,7 @@ from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage
 from gateway.question import Question
-from gateway.service import Found, Opened, SessionInfo, WatchEvent
+from gateway.service import Found, Opened, QueueMode, SessionInfo, WatchEvent
 from gateway.wire import (
     LINE_LIMIT_BYTES,
     PROTOCOL,
@@ -94,6 +94,10 @@ class Client:
             while (line := await _line(reader)).get("type") != "end":
                 found.append(message_from_json(line))
         return found
+
+    async def queue_mode(self, lane: str) -> QueueMode:
+        mode: QueueMode = await self._call("queue_mode", lane=lane)
+        return mode
 
     async def bind(self, lane: str, session: str | None) -> str:
         return str(await self._call("bind", lane=lane, session=session))

@@ -71,6 +71,7 @@ class ControlServer:
             "stop": lambda a: service.stop(a["lane"]),
             "open_console": self._open_console,
             "sessions": self._sessions,
+            "queue_mode": lambda a: service.queue_mode(a["lane"]),
             "bind": lambda a: service.bind(a["lane"], a["session"]),
             "search": self._search,
             "fork": lambda a: service.fork(a["session"]),

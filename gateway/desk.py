@@ -23,7 +23,7 @@ from gateway.delivery import Delivery
 from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
 from gateway.question import Question
-from gateway.service import Found, Opened, SessionInfo, WatchEvent
+from gateway.service import Found, Opened, QueueMode, SessionInfo, WatchEvent
 from gateway.store import grants, inbox, outbox, sessions, spending, turns
 from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
@@ -98,6 +98,9 @@ class Desk:
 
     async def messages(self, session: str) -> Sequence[Message]:
         return await self._database.run(sessions.load_all, session)
+
+    async def queue_mode(self, lane: str) -> QueueMode:
+        return await self._database.run(sessions.queue_mode_of_lane, lane)
 
     async def bind(self, lane: str, session: str | None) -> str:
         bound = await self._database.run(_bind, lane, session)

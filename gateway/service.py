@@ -36,6 +36,8 @@ class Delivered:
 WatchEvent = Event | Delivered
 
 
+# Its own turn afterwards; one turn with all that waits; or into the turn that runs.
+QueueMode = Literal["queue", "join", "steer"]
 SessionState = Literal["idle", "running", "paused", "closed"]
 
 
@@ -121,6 +123,10 @@ class Records(Protocol):
         """The whole session, or that of an unambiguous prefix. Raises `KoreError`."""
         ...
 
+    async def queue_mode(self, lane: str) -> QueueMode:
+        """What becomes of a message that is sent on the lane while a turn runs there."""
+        ...
+
     async def bind(self, lane: str, session: str | None) -> str:
         """Put a lane into a session (None: a new one); returns the session's id."""
         ...
@@ -142,16 +148,20 @@ class Archive(Protocol):
         """'' gives it its automatic name back; returns a sentence."""
         ...
 
+    async def set_status(self, session: str, status: Literal["open", "paused", "closed"]) -> str:
+        """Returns a sentence. A session at work cannot be closed."""
+        ...
+
+
+class Exchange(Protocol):
+    """Conversations in files."""
+
     async def lines(self, session: str) -> Sequence[str]:
         """The whole session as JSON lines, the first with its facts."""
         ...
 
     async def take_in(self, file: Path) -> str:
         """A new session made of such a file, or of KodaX's; returns its id. Raises `KoreError`."""
-        ...
-
-    async def set_status(self, session: str, status: Literal["open", "paused", "closed"]) -> str:
-        """Returns a sentence. A session at work cannot be closed."""
         ...
 
 
@@ -200,5 +210,5 @@ class Consents(Protocol):
         ...
 
 
-class Service(Talk, Records, Archive, Upkeep, Doorkeeping, Consents, Protocol):
+class Service(Talk, Records, Archive, Exchange, Upkeep, Doorkeeping, Consents, Protocol):
     """All of it."""

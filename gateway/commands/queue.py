@@ -5,8 +5,8 @@ from typing import get_args
 
 from gateway.commands import is_command
 from gateway.commands.call import CommandCall
+from gateway.service import QueueMode
 from gateway.store import claims, sessions
-from gateway.store.sessions import QueueMode
 
 _MEANING: dict[QueueMode, str] = {
     "queue": "each message gets an answer of its own, one after the other",

@@ -58,6 +58,8 @@ def side_line(event: events.Event) -> str | None:
             return visible(text)
         case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
             return f"asking again ({attempt} of {most}): {visible(reason)}"
+        case events.Steered(text=text):
+            return f"↪ heard: {visible(cut(text))}"
         case events.Compacted(summarised=summarised) if summarised:
             return f"{summarised:,} older messages are a summary now (/context)"
         case events.Compacted(dropped=0):

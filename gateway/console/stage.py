@@ -14,6 +14,7 @@ from agent import events
 from agent.errors import KoreError
 from agent.security.modes import is_mode
 from agent.security.policy import Answer
+from gateway.commands.table import COMMANDS
 from gateway.console.choice import Choice
 from gateway.console.commands import CONSOLE_WORDS
 from gateway.console.keys import TypeAhead
@@ -56,6 +57,7 @@ class Stage:
         self._on_stage = False
         self._stop_early = False
         self._settled = asyncio.Event()
+        self._sending = asyncio.Lock()
         self._choice = Choice(self._decide)
         self.heard = False
         # Commands of the console itself that were typed while a turn ran.
@@ -144,14 +146,26 @@ class Stage:
         if text.strip() == "/stop":
             await self._stop()
             return
-        self._view.say(f"› {visible(text)}  (queued)")
-        if text.split()[0] in CONSOLE_WORDS:
-            self.later.append(text)
-            return
-        try:
-            await self.submit(text)
-        except KoreError as exc:
-            self._refused(exc)
+        # In the order in which they were typed.
+        async with self._sending:
+            try:
+                self._view.say(f"› {visible(text)}{await self._fate(text)}")
+                if text.split()[0] in CONSOLE_WORDS:
+                    self.later.append(text)
+                    return
+                await self.submit(text)
+            except KoreError as exc:
+                self._refused(exc)
+
+    async def _fate(self, text: str) -> str:
+        """What becomes of a message that is typed while a turn runs."""
+        word = text.split()[0]
+        command = COMMANDS.get(word.removeprefix("/")) if word.startswith("/") else None
+        if command is not None and command.at_once and word not in CONSOLE_WORDS:
+            return ""
+        if command is None and await self._service.queue_mode(self.lane) == "steer":
+            return "  (steering)"
+        return "  (queued)"
 
     async def _stop(self) -> None:
         if await self._service.stop(self.lane):

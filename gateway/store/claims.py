@@ -110,7 +110,8 @@ def claim(
             return claim_at_once(connection, lane, is_command)
         sessions.unbind(connection, lane)
         session = None
-    waiting = _waiting(connection, lane, together=_mode(connection, session) != "queue")
+    mode = sessions.queue_mode_of_lane(connection, lane)
+    waiting = _waiting(connection, lane, together=mode != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
@@ -267,10 +268,6 @@ def steer(
 def _told(message: InboundMessage) -> str | None:
     """The conversation that a sub-agent's report belongs to, wherever its chat is by now."""
     return str(message.options["session"]) if message.is_report else None
-
-
-def _mode(connection: Connection, session: str | None) -> str:
-    return sessions.queue_mode(connection, session) if session else "queue"
 
 
 def _waiting(

@@ -4,18 +4,15 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from sqlite3 import Connection
-from typing import Literal, get_args
+from typing import get_args
 
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.types import Message, Taint
 from gateway.messages import ONCE
-from gateway.service import SessionInfo, SessionState
+from gateway.service import QueueMode, SessionInfo, SessionState
 from gateway.store import search
 from gateway.store.search import Scope
-
-# Its own turn afterwards; one turn with all that waits; or into the turn that runs.
-QueueMode = Literal["queue", "join", "steer"]
 
 _TITLE_CHARS = 50
 CONTENT = "unseal(content, 'message.content', session, n)"
@@ -136,6 +133,11 @@ def queue_mode(connection: Connection, session: str) -> QueueMode:
         "SELECT metadata ->> 'queue' FROM session WHERE id = ?", (session,)
     ).fetchone()
     return next((known for known in get_args(QueueMode) if known == mode), "queue")
+
+
+def queue_mode_of_lane(connection: Connection, lane: str) -> QueueMode:
+    session = bound_session(connection, lane)
+    return queue_mode(connection, session) if session else "queue"
 
 
 def choose_queue_mode(connection: Connection, session: str, mode: QueueMode) -> None:

@@ -34,7 +34,15 @@ from agent.security.policy import Answer
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.messages import InboundMessage
 from gateway.question import Question
-from gateway.service import Delivered, Found, Opened, SessionInfo, SessionState, WatchEvent
+from gateway.service import (
+    Delivered,
+    Found,
+    Opened,
+    QueueMode,
+    SessionInfo,
+    SessionState,
+    WatchEvent,
+)
 
 
 @dataclass
@@ -52,6 +60,7 @@ class MemoryService:
     """
 
     def __init__(self) -> None:
+        self.mode: QueueMode = "queue"
         self.submitted: list[InboundMessage] = []
         self.answers: list[tuple[str, Answer, str]] = []
         self.sessions_by_id: dict[str, Stored] = {}
@@ -129,6 +138,9 @@ class MemoryService:
 
     async def messages(self, session: str) -> Sequence[Message]:
         return list(self._find(session).messages)
+
+    async def queue_mode(self, lane: str) -> QueueMode:
+        return self.mode
 
     async def bind(self, lane: str, session: str | None) -> str:
         if session is None:

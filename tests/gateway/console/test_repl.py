@@ -162,6 +162,20 @@ async def test_a_word_typed_at_a_question_approves_nothing(
         await terminal.see("Stopped.")
 
 
+async def test_what_steers_is_shown_as_such_and_a_look_does_not_queue(
+    owner: MemoryService, home: Path
+) -> None:
+    owner.mode = "steer"
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("rather green\r/status\r/new\r")
+        await terminal.see("rather green  (steering)")
+        await terminal.see("/new  (queued)")
+        assert "/status  (queued)" not in terminal.text
+
+
 async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)

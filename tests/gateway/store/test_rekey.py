@@ -135,7 +135,8 @@ def test_kill_9_leaves_the_old_or_the_new_whole(tmp_path: Path) -> None:
         seen.add(left == new)
         current = left
         discard_copies(path)
-        assert [file.name for file in tmp_path.iterdir()] == ["kore.db"]
+        # A kill may leave a journal that had not begun: SQLite takes an empty one for none.
+        assert [file.name for file in tmp_path.iterdir() if file.stat().st_size] == ["kore.db"]
     assert False in seen, "no kill came in the middle"
 
 
