@@ -18,6 +18,7 @@ from gateway.cli.ahead import import_ahead
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.once import DONE, INTERRUPTED, Ask, OneTurn, Order
 from gateway.home import Home
+from gateway.shield import shield
 
 if TYPE_CHECKING:
     from gateway.service import Service
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
     if args.fork_session and not (args.latest or args.session or args.resume):
         raise ConfigError("--fork-session needs a session", hint="add -c, -s ID or -r ID")
+    shield()
     text, options = _text(args), _options(args)
     home = home_of(args)
     if home.config.exists():

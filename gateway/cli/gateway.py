@@ -25,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     from gateway.logs import open_logs
     from gateway.settings import require_model, require_telegram
     from gateway.settings.models import check_models
+    from gateway.shield import shield
 
+    shield()
     home, settings = home_of(args), settings_of(args)
     require_model(settings)
     # A model that cannot be asked is told here, once, and not to everybody who writes.
