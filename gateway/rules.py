@@ -146,6 +146,16 @@ class SpeakersPolicy:
                 found = own if found is None else shared_hosts(found, own)
         return found
 
+    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
+        """The scopes of all who speak; a file that a tool shows fits each of them."""
+        from agent.security.engine import RolePolicy
+
+        found: list[tuple[str, ...]] = []
+        for message in self.messages:
+            standing = self.rules.standing(message, self.mode)
+            found += [()] if standing is None else RolePolicy(standing).paths(tool)
+        return tuple(dict.fromkeys(found))
+
 
 def _tools(message: InboundMessage, option: str) -> frozenset[str] | None:
     """The tools that an option names; what is no list of names allows none."""

@@ -64,14 +64,16 @@ class RolePolicy:
         rule = self.standing.role.rule(tool)
         return () if rule is None else rule.hosts
 
-    def paths(self, tool: str) -> tuple[str, ...] | None:
+    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
         """The files that the role lets a tool show: its own scope, or else that of reading."""
         role = self.standing.role
         rule = role.rule(tool)
-        if rule is None or rule.paths is not None:
-            return () if rule is None else rule.paths
-        reading = role.rule("read_file")
-        return None if reading is None else reading.paths
+        if rule is None:
+            return ((),)
+        scope = rule.paths
+        if scope is None and (reading := role.rule("read_file")) is not None:
+            scope = reading.paths
+        return () if scope is None else (scope,)
 
     def _hard(self, request: ToolRequest, reach: Reach) -> Iterator[Decision]:
         """What no role and no mode makes good."""

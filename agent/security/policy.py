@@ -67,10 +67,12 @@ class Narrows(Protocol):
 
 @runtime_checkable
 class Shows(Protocol):
-    """Optional ability of a policy: say which files (globs from the workspace on) a tool may show
-    that goes through folders; None sets no limit."""
+    """Optional ability of a policy: say which files a tool may show that goes through folders.
 
-    def paths(self, tool: str) -> tuple[str, ...] | None: ...
+    A file must fit each of the scopes, which are globs from the workspace on.
+    """
+
+    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]: ...
 
 
 @dataclass(frozen=True, slots=True)

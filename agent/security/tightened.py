@@ -11,6 +11,7 @@ from agent.security.policy import (
     Decision,
     Narrows,
     Policy,
+    Shows,
     ToolRequest,
     tightest_of,
 )
@@ -33,6 +34,9 @@ class Tightened:
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:
         return self.policy.hosts(tool) if isinstance(self.policy, Narrows) else None
+
+    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
+        return self.policy.paths(tool) if isinstance(self.policy, Shows) else ()
 
 
 @dataclass(frozen=True, slots=True)

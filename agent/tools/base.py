@@ -45,8 +45,9 @@ class CallContext:
     the session has taken in before the call. `owner` says that the owner speaks and nobody else
     can read along: only then are other people's memories shown. `redactor` is for what a tool
     writes down of its output: the result is cleaned anyway. `hosts` are those that the policy lets
-    the tool reach, `paths` the globs of the files that it may show, None without a limit; `record`
-    is for what a call reaches on its way, and raises `KoreError` when that cannot be kept.
+    the tool reach, None without a limit; a file that it shows must fit each of `paths`, which are
+    globs; `record` is for what a call reaches on its way, and raises `KoreError` when that cannot
+    be kept.
     `changes` records what happens to files, so that it can be undone.
     `spawn` sends out sub-agents; None where none may be sent.
     """
@@ -60,7 +61,7 @@ class CallContext:
     owner: bool = False
     redactor: Redactor = field(default_factory=Redactor)
     hosts: tuple[str, ...] | None = None
-    paths: tuple[str, ...] | None = None
+    paths: tuple[tuple[str, ...], ...] = ()
     record: Record = _nowhere
     changes: Recorder = field(default_factory=Recorder)
     spawn: Spawn | None = None

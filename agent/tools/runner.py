@@ -151,7 +151,7 @@ class Runner:
         """The call with what it may reach, and with a record of what it does."""
         policy = self._permissions.policy
         hosts = policy.hosts(tool.name) if isinstance(policy, Narrows) else None
-        paths = policy.paths(tool.name) if isinstance(policy, Shows) else None
+        paths = policy.paths(tool.name) if isinstance(policy, Shows) else ()
 
         async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
             await self._record(tool, what, context, allowed=allowed, reason=reason)

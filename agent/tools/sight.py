@@ -46,9 +46,8 @@ class Sight:
             return None
         if self._own is not None and folded_path(path).is_relative_to(self._own):
             return None
-        if self._paths is not None and not in_paths(path, self.root, self._paths):
-            return None
-        return path
+        fits = all(in_paths(path, self.root, scope) for scope in self._paths)
+        return path if fits else None
 
     def told(self, path: Path) -> str:
         """The path as other tools take it: from the workspace on, if it is in there."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from agent.security.modes import Mode
-from agent.security.policy import ToolRequest
+from agent.security.policy import Shows, ToolRequest
 from gateway.access import Access
 from gateway.approvals import Approvals
 from gateway.clerk import Asking
@@ -161,3 +161,29 @@ def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:
 def test_memory_is_that_of_whoever_speaks() -> None:
     assert rules().memory(said("x")) == HERE / "memory" / "MEMORY.md"
     assert rules().memory(said("x", "-5", private=False)) == HERE / "memory/chat/-5/MEMORY.md"
+
+
+def test_what_a_search_shows_is_in_the_scope_of_everybody_who_speaks(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "roles:\n"
+        "  reader: {tools: {read_file: {paths: ['docs/**']}, grep: {}}}\n"
+        "  finder: {tools: {grep: {paths: ['**/*.md']}}}\n"
+        "  writer: {tools: {write_file: {}}}\n"
+    )
+    roles = {"chat:8": "reader", "chat:9": "finder", "chat:10": "writer", "chat:11": "unknown"}
+    access = Access("chat:7", {("chat", "bot"): ("8", "9", "10", "11")}, roles)
+    policies = Policies(PolicySettings(file))
+    by = Rules(access, cast(Approvals, Nobody()), tmp_path, policies, True)
+
+    def paths(*senders: str) -> Any:
+        messages = [said("x", sender=Sender(sender)) for sender in senders]
+        policy = by.permissions(messages, "s", None, turn=1).policy
+        assert isinstance(policy, Shows)
+        return policy.paths("grep")
+
+    assert paths("7") == ()
+    assert paths("8") == (("docs/**",),)
+    assert paths("8", "9", "8", "7") == (("docs/**",), ("**/*.md",))
+    assert paths("10") == ((),)
+    assert paths("7", "11") == ((),)

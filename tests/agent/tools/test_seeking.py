@@ -271,7 +271,7 @@ async def test_other_peoples_files_are_not_shown(
 async def test_the_scope_of_a_role_holds_for_every_file(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
-    scoped = replace(call, paths=("src/**", "a.txt"))
+    scoped = replace(call, paths=(("src/**", "*.txt"), ("src/**", "a.*")))
     result = await grep(scoped, program, pattern="needle")
     assert list(found(result)) == ["a.txt", "src/deep/b.py"]
     names = (await glob(scoped, program, pattern="**/*")).for_model.split("\n")
