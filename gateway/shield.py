@@ -19,7 +19,8 @@ def shield() -> bool:
     except ImportError:
         return False
     try:
-        prctl = dlsym(dlopen(None, 0), "prctl")
+        # None is the program itself, as in ctypes.CDLL(None); the stubs do not know.
+        prctl = dlsym(dlopen(None, 0), "prctl")  # type: ignore[arg-type]
     except OSError:
         return False
-    return call_function(prctl, (_SET_DUMPABLE, 0, 0, 0, 0)) == 0
+    return int(call_function(prctl, (_SET_DUMPABLE, 0, 0, 0, 0))) == 0
