@@ -144,6 +144,15 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """So many files that somebody pointed at were not shown to the model."""
+
+    type: ClassVar[str] = "evicted"
+    files: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Retry:
     """The last model stream failed; what it had said since `iteration_start` is void.
 
@@ -253,6 +262,7 @@ Event = (
     | StreamEnd
     | State
     | Compacted
+    | Evicted
     | Retry
     | UsageReport
     | FileChanged

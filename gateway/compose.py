@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from agent.context.moment import moment
-from agent.types import Context, Message, Text
+from agent.context.project import News
+from agent.events import Evicted
+from agent.types import Context, Message, Taint, Text
 from gateway.messages import InboundMessage
 
 _QUOTE_LIMIT = 500
@@ -29,4 +31,26 @@ def compose(messages: Sequence[InboundMessage], *, steering: bool = False) -> Me
     when = Context(moment(datetime.fromtimestamp(last.received_at), *facts))
     # Nobody has said these, so nothing in them counts as a person's word.
     reports = (Context(message.content) for message in messages if message.is_report)
-    return Message("user", (*([Text(text)] if text else ()), *reports, when))
+    shown = (Context(news.text) for news in _news(messages))
+    return Message("user", (*([Text(text)] if text else ()), *reports, when, *shown))
+
+
+def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+    """What the terminal's folder and files bring along."""
+    return frozenset().union(*(news.taint for news in _news(messages)))
+
+
+def evicted(messages: Sequence[InboundMessage]) -> list[Evicted]:
+    """What watchers are told of files that did not fit."""
+    counts = [news.evicted for news in _news(messages) if news.evicted]
+    return [Evicted(count, f"Context full, {count} files evicted") for count in counts]
+
+
+def _news(messages: Sequence[InboundMessage]) -> list[News]:
+    """What the terminal told of its folder with these messages."""
+    told = [one.options.get("project") for one in messages if one.channel == "cli"]
+    return [
+        News(str(one["text"]), frozenset(one["taint"]), int(one["evicted"]))
+        for one in told
+        if isinstance(one, dict)
+    ]

@@ -8,7 +8,7 @@ from functools import partial
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
 from agent.types import Message, Taint
 from gateway.commands import is_command
-from gateway.compose import compose
+from gateway.compose import compose, shown_taint
 from gateway.messages import InboundMessage
 from gateway.store import claims
 from gateway.store.claims import Claim, Joining
@@ -45,4 +45,4 @@ class Steering:
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
         taint = UNTRUSTED if any(map(self.is_stranger, messages)) else NOTHING
         told = [name for one in messages if one.is_report for name in one.options["taint"]]
-        return taint | taint_of_text(",".join(told))
+        return taint | taint_of_text(",".join(told)) | shown_taint(messages)

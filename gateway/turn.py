@@ -18,7 +18,7 @@ from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
 from agent.turn import Task
 from gateway import ending
 from gateway.compaction import Compactions
-from gateway.compose import compose
+from gateway.compose import compose, evicted, shown_taint
 from gateway.delivery import Delivery
 from gateway.ending import Ending
 from gateway.errands import Errands
@@ -143,6 +143,7 @@ class Turns:
         if message.task is not None and message.lane:
             # It reads no file of the workspace unasked; what it was told is in its taint already.
             taint = NOTHING
+        taint |= shown_taint(claim.messages)
         if not taint <= claim.taint:
             await self._database.run(sessions.add_taint, claim.session, taint)
         limit = message.options.get("max_iterations")
@@ -210,6 +211,8 @@ class Turns:
     async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
         lane = claim.messages[-1].session_key
         found = Ending()
+        for told in evicted(claim.messages):
+            self._watchers.publish(lane, told)
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:
                 found.note(event)

@@ -21,6 +21,7 @@ from gateway.home import Home
 from gateway.shield import shield
 
 if TYPE_CHECKING:
+    from agent.context.project import Project
     from gateway.service import Service
     from gateway.settings import Settings
 
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allowed-tools", metavar="A,B", help="use these tools only")
     add("--disallowed-tools", metavar="A,B", help="use all tools but these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    add("-f", "--file", action="append", type=Path, metavar="PATH", help="show the model this file")
     add("--sandbox", choices=SANDBOXES, help="what commands run in (default: security.sandbox)")
     add("--max-cost", type=_dollars, metavar="USD", help="stop a turn before it costs more")
     add("--max-iter", type=whole, metavar="N", help="at most N model calls in a turn")
@@ -78,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
         if text is None:
             return asyncio.run(_talk(args, options, settings, home))
         session = args.session or args.resume
-        order = Order(text, args.output_format, session, args.latest, options)
+        project = _project(args, options, settings)
+        order = Order(text, args.output_format, session, args.latest, options, project)
         return asyncio.run(_once(order, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
         return INTERRUPTED
@@ -161,6 +164,31 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
+def _project(
+    args: argparse.Namespace, options: dict[str, Any], settings: "Settings"
+) -> "Project | None":
+    """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
+    if "cwd" not in options and not args.file:
+        return None
+    from agent.context.project import FILE_SHARE, Project
+    from agent.context.tree import Shape
+    from agent.security.paths import blocked_entry
+    from gateway.secrets import redactor_of
+
+    folder = Path(options.get("cwd") or Path.cwd())
+    files = [(folder / given.expanduser()).resolve() for given in args.file or ()]
+    for file in files:
+        if not file.is_file():
+            raise ConfigError(f"--file {file}: no such file")
+        if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
+            raise ConfigError(f"--file {file}: security.blocked_paths keeps it from the model")
+    context = settings.context
+    shape = Shape(context.max_tree_depth, context.max_files_per_dir)
+    root = folder if "cwd" in options else None
+    clean = redactor_of(settings, os.environ).clean
+    return Project(root, files, shape, int(context.max_tokens * FILE_SHARE), clean)
+
+
 def _tools(names: str, flag: str) -> list[str]:
     """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
     from agent.security.policy_file import TOOLS
@@ -223,7 +251,8 @@ async def _talk(
     if args.fork_session:
         async with _service(settings, home) as service:
             session = await _fork(service, session or None)
-    start = Start(session or None, fresh, args.resume == "", options)
+    project = _project(args, options, settings)
+    start = Start(session or None, fresh, args.resume == "", options, project)
     await converse(lambda: _service(settings, home), start, home.root)
     return DONE
 

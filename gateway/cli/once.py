@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from agent import events
 from agent.codec import dumps
@@ -15,6 +15,9 @@ from gateway.console.lines import call_line, outcome, side_line, visible
 from gateway.console.speaker import Speaker, principal
 from gateway.service import Delivered, Service, WatchEvent
 from gateway.wire import OwnerLost, watch_event_to_json
+
+if TYPE_CHECKING:
+    from agent.context.project import Project
 
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
@@ -32,6 +35,7 @@ class Order:
     session: str | None = None
     latest: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    project: "Project | None" = None
 
 
 class OneTurn:
@@ -48,7 +52,7 @@ class OneTurn:
         self._out = out
         self._err = err
         self._ask = ask
-        self._speaker = Speaker(f"once-{os.urandom(4).hex()}", order.options)
+        self._speaker = Speaker(f"once-{os.urandom(4).hex()}", order.options, order.project)
         self._message = self._speaker.say(order.text)
         self._answer: list[str] = []
         self._result: Result | None = None

@@ -66,6 +66,8 @@ def side_line(event: events.Event) -> str | None:
             return "old results of tools were shortened to make room"
         case events.Compacted(dropped=dropped):
             return f"{dropped} older messages have left the model's window"
+        case events.Evicted(reason=reason):
+            return reason
         case events.Signalled(signal=signal, reason=reason):
             return visible(f"{signal}: {reason}" if reason else signal)
         case events.Error(code=code, message=message, hint=hint):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -22,6 +22,9 @@ from gateway.console.speaker import Speaker
 from gateway.console.stage import Stage
 from gateway.service import Opened, Service
 from gateway.wire import OwnerLost
+
+if TYPE_CHECKING:
+    from agent.context.project import Project
 
 _LOCKED_S = 30.0
 _TRIES = 4
@@ -38,6 +41,7 @@ class Start:
     fresh: bool = True
     choose: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    project: "Project | None" = None
 
 
 async def converse(connect: Connect, start: Start, folder: Path) -> None:
@@ -119,7 +123,7 @@ class Repl:
         self._screen = screen
         self._prompt = prompt
         self._session = opened.session
-        speaker = Speaker(opened.chat_id, start.options)
+        speaker = Speaker(opened.chat_id, start.options, start.project)
         self._stage = Stage(service, speaker, screen, prompt)
         self._sessions = Sessions(service, screen, prompt.read)
 

@@ -3,17 +3,19 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from agent import events
 from agent.errors import Rejected
 from agent.events import Done, Event, ModelEvent, Reply, TextDelta
 from agent.history import is_valid
 from agent.providers.base import ModelRequest
-from agent.types import Message, ToolCall, assistant
+from agent.providers.scripted import Scripted
+from agent.types import Context, Message, ToolCall, assistant
 from gateway.channels.base import Ambiguous, Batch
 from gateway.messages import InboundMessage
 from gateway.store import sessions
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
-from tests.gateway.parts import Parts, at_work, opened, running, said
+from tests.gateway.parts import Parts, at_work, opened, running, said, typed
 
 
 async def take(parts: Parts, *messages: InboundMessage) -> None:
@@ -253,3 +255,24 @@ async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_p
         refused = [message for message in await history(parts) if message.role == "tool"][-1]
         assert refused.is_error
         assert "approval" in refused.text
+
+
+async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_session_private(
+    tmp_path: Path,
+) -> None:
+    told = {"text": "[The folder /w]\na.py", "taint": ["private"], "evicted": 3}
+    model = Scripted(["seen", "no"])
+    async with running(tmp_path, model) as parts:
+        with parts.watchers.watch("cli:local:main") as seen:
+            await parts.bus.submit(typed("look", options={"project": told}))
+            async for event in seen:
+                if isinstance(event, events.Evicted):
+                    break
+        assert event.reason == "Context full, 3 files evicted"
+        await parts.until("SELECT 1 FROM session WHERE taint = 'private'")
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        assert Context("[The folder /w]\na.py") in model.requests[0].messages[0].content
+        # Only the terminal's own options count.
+        await parts.bus.submit(said("look", chat="9", options={"project": told}))
+        await parts.platform.until(lambda: parts.platform.texts("9"))
+        assert not any("/w" in str(part) for part in model.requests[1].messages[0].content)

@@ -1,0 +1,91 @@
+"""What the model is shown of the folder that somebody works in, and of files they point at.
+
+It travels with the user message that brought it, and only what has changed since is told again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from agent.context.budget import estimate_text
+from agent.context.tree import Shape, tree
+from agent.prompts import fill
+from agent.security.marks import is_marked
+from agent.types import Taint
+
+FILE_LIMIT_BYTES = 1_000_000
+# Of the window, for all files that somebody points at.
+FILE_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is new: a text for the model, what it brings, and how many files did not fit."""
+
+    text: str
+    taint: frozenset[Taint] = frozenset({"private"})
+    evicted: int = 0
+
+
+@dataclass(slots=True)
+class Project:
+    """`root` is the folder, or None without one; `focus` are files, the most wanted first, which
+    together may have `limit` tokens; `clean` takes secrets out."""
+
+    root: Path | None
+    focus: Sequence[Path] = ()
+    shape: Shape = field(default_factory=Shape)
+    limit: int = 20_000
+    clean: Callable[[str], str] = str
+    _told: dict[str, str] = field(default_factory=dict)
+    _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
+
+    def news(self) -> News | None:
+        """What was not told yet, or has changed since; None when that is nothing."""
+        texts: list[str] = []
+        if self.root is not None:
+            shown = tree(self.root, self.shape)
+            if self._is_new("", shown):
+                texts.append(fill("project_tree", root=self.root, tree=shown or "(empty)"))
+        taint: set[Taint] = {"private"}
+        room, evicted = self.limit, 0
+        for path in self.focus:
+            text = self._read(path)
+            size = estimate_text(text)
+            if size > room:
+                evicted += 1
+                continue
+            room -= size
+            if self._is_new(str(path), text):
+                texts.append(fill("project_file", path=path, text=text))
+                if is_marked(path):
+                    taint.add("untrusted")
+        if not texts:
+            return None
+        return News(self.clean("\n\n".join(texts)), frozenset(taint), evicted)
+
+    def forget(self) -> None:
+        """Whoever was told does not know it any more."""
+        self._told.clear()
+
+    def _is_new(self, name: str, text: str) -> bool:
+        fingerprint = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        if self._told.get(name) == fingerprint:
+            return False
+        self._told[name] = fingerprint
+        return True
+
+    def _read(self, path: Path) -> str:
+        """The file's text, read again only when it has changed; a lost one is empty."""
+        try:
+            found = path.stat()
+            mark = (found.st_mtime_ns, found.st_size)
+            seen = self._stats.get(path)
+            if seen is None or seen[0] != mark:
+                with path.open("rb") as file:
+                    text = file.read(FILE_LIMIT_BYTES).decode("utf-8", "replace")
+                seen = self._stats[path] = (mark, text)
+        except OSError:
+            return ""
+        return seen[1]

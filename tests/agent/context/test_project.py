@@ -1,0 +1,53 @@
+"""What the model is told of a folder and of files that somebody points at."""
+
+from pathlib import Path
+
+from agent.context.project import Project
+
+
+def test_a_folder_and_files_are_told_once_until_they_change(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("print(1)")
+    project = Project(tmp_path, [file])
+    first = project.news()
+    assert first is not None
+    assert "print(1)" in first.text
+    assert "a.py (8 B)" in first.text
+    assert first.taint == {"private"}
+    assert project.news() is None
+    file.write_text("print(2)")
+    second = project.news()
+    assert second is not None
+    assert "print(2)" in second.text
+    assert "a.py (8 B)" not in second.text, "the tree is the same"
+
+
+def test_who_has_forgotten_is_told_again(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    assert project.news() is not None
+    project.forget()
+    assert project.news() is not None
+
+
+def test_files_that_do_not_fit_are_counted(tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.txt" for n in range(4)]
+    for file in files:
+        file.write_text("word " * 200)
+    news = Project(None, files, limit=300).news()
+    assert news is not None
+    assert news.evicted == 3
+    assert "0.txt" in news.text
+    assert "1.txt" not in news.text
+
+
+def test_secrets_are_taken_out(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("key hunter2")
+    news = Project(None, [file], clean=lambda text: text.replace("hunter2", "***")).news()
+    assert news is not None
+    assert "hunter2" not in news.text
+
+
+def test_a_lost_file_is_no_error(tmp_path: Path) -> None:
+    assert Project(None, [tmp_path / "gone"]).news() is not None
+    assert Project(None).news() is None
