@@ -43,6 +43,7 @@ COMMANDS = {
     "queue": Command("what waits here: queue, join or steer", "queue", at_once=True),
     "undo": Command("take back what was done to files", "undo", takes_time=True),
     "redo": Command("do again what was taken back", "undo", takes_time=True),
+    "rewind": Command("go back to before a message", "rewind", takes_time=True),
     "diff": Command("what this conversation has changed", "diff", takes_time=True),
     "agents": Command("who can be sent out to do a piece of work", "agents", takes_time=True),
     "tools": Command("what I can do here", "tools"),

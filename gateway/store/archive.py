@@ -21,19 +21,23 @@ class Owner:
     home: str = ""
 
 
-def fork(connection: Connection, session: str, owner: Owner, now: float) -> str:
-    """A new session that begins with all of this one, but for the turn that runs in it.
+def fork(
+    connection: Connection, session: str, owner: Owner, now: float, *, last: int | None = None
+) -> str:
+    """A new session that begins with all of this one, but for the turn that runs in it, or with
+    its messages up to the `last`.
 
     It keeps the model, the mode and what was taken in. What was spent stays where it was spent,
     and what was allowed "for this session" is not allowed in the new one.
     """
     fork = sessions.create_session(connection, owner.principal, now)
-    (last,) = connection.execute(
+    (whole,) = connection.execute(
         "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = :session AND turn_id ="
         f" (SELECT id FROM turn WHERE session = :session AND {LIVE})),"
         " (SELECT max(n) FROM message WHERE session = :session), 0)",
         {"session": session},
     ).fetchone()
+    last = whole if last is None else last
     connection.execute(
         "INSERT INTO message (session, n, turn_id, role, content, created_at)"
         " SELECT :fork, n, NULL, role, seal(unseal(content, 'message.content', session, n),"

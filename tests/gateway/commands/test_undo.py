@@ -112,3 +112,48 @@ async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: P
     async with running(tmp_path, Scripted([]), **OWNER) as parts:
         for command in ("/undo", "/redo", "/diff"):
             assert "nothing was changed" in await told(parts, said(command))
+
+
+async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None:
+    provider = Scripted([*writing("one"), *writing("two"), *writing("new", "b.txt")])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        file = await written(parts, "one", "two", "new")
+        listed = await told(parts, said("/rewind"))
+        assert listed.count("1 file changed: write") == 3
+        preview = await told(parts, said("/rewind 2"))
+        assert "Would restore a.txt." in preview
+        assert "Would remove b.txt." in preview
+        assert file.read_text() == "two"
+        assert "Restored a.txt." in await told(parts, said("/rewind 2 files"))
+        assert file.read_text() == "one"
+        assert not (parts.workspace / "b.txt").exists()
+
+
+async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None:
+    provider = Scripted([*writing("one"), *writing("two"), "After it."])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        file = await written(parts, "one", "two")
+        ((session,),) = await parts.rows("SELECT session FROM binding")
+        answer = await told(parts, said("/rewind 2 both"))
+        assert f"/resume {session}" in answer
+        (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
+        lane = await parts.database.run(turns.replay, seq)
+        before = len(parts.platform.chats["1"])
+        parts.bus.wake(lane)
+        await parts.platform.until(lambda: len(parts.platform.chats["1"]) > before)
+        ((fork,),) = await parts.rows("SELECT session FROM binding")
+        assert fork != session
+        assert fork in parts.platform.chats["1"][-1].text
+        assert await parts.rows("SELECT count(*) FROM session") == [(2,)]
+        # Up to its answer the first turn is there, and what it changed can still be undone.
+        assert await parts.rows("SELECT count(*) FROM message WHERE session = ?", fork) == [(4,)]
+        assert await told(parts, said("and now?")) == "After it."
+        assert file.read_text() == "one"
+        assert await told(parts, said("/undo")) == "Removed a.txt."
+
+
+async def test_a_rewind_to_nowhere_says_what_is_expected(tmp_path: Path) -> None:
+    async with running(tmp_path, Scripted(writing("one")), **OWNER) as parts:
+        await written(parts, "one")
+        assert "expected the number of a message, 1 to 1" in await told(parts, said("/rewind 7"))
+        assert "expected `files` or `both`" in await told(parts, said("/rewind 1 all"))

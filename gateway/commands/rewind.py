@@ -1,0 +1,113 @@
+"""`/rewind`: files as they were before a message, and if asked the conversation too."""
+
+import time
+from typing import TYPE_CHECKING
+
+from agent.errors import KoreError
+from gateway.commands.call import CommandCall
+from gateway.store import rewinding
+from gateway.store.archive import Owner
+from gateway.store.rewinding import Asked
+
+if TYPE_CHECKING:
+    from agent.changes.ledger import Move
+    from gateway.undoing import Undoing
+
+_SHOWN = 10
+_WORDS = frozenset({"files", "both", "force"})
+
+
+async def answer(call: CommandCall) -> str:
+    """`/rewind` lists, `/rewind N` shows what would happen, `/rewind N files` or `both` does it."""
+    from gateway.undoing import Undoing
+
+    key = f"command:{call.claim.seq}"
+    # A repetition finds the chat in its new conversation, which knows no such message.
+    if (fork := await call.office.database.run(rewinding.done, key)) is not None:
+        return _forked(fork)
+    undoing = Undoing(call)
+    asked = await call.office.database.run(rewinding.asked, undoing.session)
+    words = call.argument.lower().split()
+    if not words:
+        return await undoing.run(lambda: _list(undoing, asked))
+    since = _chosen(words, asked)
+    wanted = frozenset(words[1:])
+    moves = await undoing.run(lambda: _plan(undoing, since, force="force" in wanted))
+    if not wanted & {"files", "both"}:
+        return _preview(undoing, moves, words[0], since)
+    undoing.require(moves, "undo")
+    done = await undoing.carry_out(moves, "undo")
+    told = undoing.told(done, "undo") or "No file had to be changed back."
+    if "both" not in wanted:
+        return told
+    owner = Owner(call.message.principal, call.message.session_key)
+    fork = await call.office.database.run(
+        rewinding.rewind, key, undoing.session, since.turn, owner, call.now
+    )
+    return f"{told}\n{_forked(fork)} `/resume {undoing.session}` goes back."
+
+
+def _chosen(words: list[str], asked: list[Asked]) -> Asked:
+    """The message that is named. Raises `KoreError`."""
+    if not words[0].isdecimal() or not 1 <= int(words[0][:9]) <= len(asked):
+        raise KoreError(
+            f"found {words[0][:20]!r}, expected the number of a message, 1 to {len(asked)}",
+            hint="/rewind lists them.",
+        )
+    if unknown := set(words[1:]) - _WORDS:
+        raise KoreError(
+            f"found {min(unknown)[:20]!r}, expected `files` or `both`, and perhaps `force`"
+        )
+    return asked[int(words[0]) - 1]
+
+
+def _plan(undoing: "Undoing", since: Asked, *, force: bool) -> "tuple[Move, ...]":
+    from agent.changes.reversal import Wish
+
+    return undoing.reversal.plan(Wish(since=since.turn, force=force))
+
+
+def _list(undoing: "Undoing", asked: list[Asked]) -> str:
+    from gateway.undoing import escaped
+
+    paths: dict[int, set[object]] = {}
+    for step in undoing.changes.ledger.steps(undoing.session):
+        done = {c.path for c in step.changes if c.standing == "done" and _is_file(c)}
+        paths.setdefault(step.turn, set()).update(done)
+    lines = []
+    for number, one in list(enumerate(asked, 1))[-_SHOWN:]:
+        count = len(paths.get(one.turn, ()))
+        files = f", {count} {'file' if count == 1 else 'files'} changed" if count else ""
+        at = time.strftime("%H:%M", time.localtime(one.at))
+        lines.append(f"`{number}` {at}{files}: {escaped(one.title)}")
+    lines.append("`/rewind N` shows what going back to before a message would change.")
+    return "\n".join(lines)
+
+
+def _preview(undoing: "Undoing", moves: "tuple[Move, ...]", number: str, since: Asked) -> str:
+    from agent.changes import report
+    from agent.changes.reversal import Done
+    from gateway.undoing import escaped
+
+    would = report.told(Done(moves), "undo", undoing.root) or "No file would change."
+    would = would.replace("Restored ", "Would restore ").replace("Removed ", "Would remove ")
+    would = would.replace("Left alone ", "Would leave alone ")
+    lines = [f"Back to before message {number}: {escaped(since.title)}"]
+    lines += [escaped(line) for line in would.splitlines()]
+    lines.append(
+        f"`/rewind {number} files` does it; `/rewind {number} both` also takes the conversation "
+        "back. With `force` behind it also what others have changed since is overwritten."
+    )
+    return "\n".join(lines)
+
+
+def _forked(fork: str) -> str:
+    return f"This is conversation `{fork}` now, which ends before that message."
+
+
+def _is_file(change: "object") -> bool:
+    from agent.changes.state import Change
+
+    assert isinstance(change, Change), "steps hold changes"
+    state = change.before or change.after
+    return state is not None and state.kind != "folder"
