@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,13 +66,18 @@ class Agent:
         self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
         self.gauge = Gauge()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
-        self.toolbox = Toolbox([*default_tools(self.settings.tools, self._roster), *tools])
+        self._tools = tuple(tools)
         self.workspace = Workspace(Path(workspace).expanduser().resolve())
         found = subagents if isinstance(subagents, Catalogue) else Catalogue(given=subagents)
         self.subagents = found
         self._history = history or MemoryHistory()
         self.changes = changes or _changes_of(self._history)
         self._approve = approve
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The built-in tools and the given ones, made when a first turn needs them."""
+        return Toolbox([*default_tools(self.settings.tools, self._roster), *self._tools])
 
     def _roster(self) -> str:
         from agent.subagents.outfit import roster
@@ -142,7 +147,8 @@ class Agent:
 
     async def aclose(self) -> None:
         """End what the tools left running, and close the connections to the models."""
-        await self.toolbox.aclose()
+        if "toolbox" in self.__dict__:
+            await self.toolbox.aclose()
         await self.models.aclose()
 
 

@@ -45,8 +45,10 @@ class Equipment(Protocol):
     models: Models
     redactor: Redactor
     settings: AgentSettings
-    toolbox: Toolbox
     workspace: Workspace
+
+    @property
+    def toolbox(self) -> Toolbox: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from types import ModuleType
 
 from gateway.access import CONSOLE, Access
 from gateway.channels.base import Channel
@@ -21,7 +22,7 @@ async def open_channels(
     """The channels that the configuration names; only these are imported."""
     if not settings.telegram.enabled:
         return []
-    with _hidden("cryptography"):
+    with _hidden("cryptography"), _without_httpx():
         from gateway.channels.telegram.channel import TelegramChannel
     from gateway.channels.telegram.poll import OFFSET_LIFE_S
     from gateway.channels.telegram.settings import TelegramSettings
@@ -41,6 +42,23 @@ async def open_channels(
         stack.push_async_callback(channel.aclose)
         opened.append(channel)
     return opened
+
+
+@contextmanager
+def _without_httpx() -> Iterator[None]:
+    """python-telegram-bot imports its own HTTP client, and httpx with it: 6 MB that nothing here
+    uses, since every bot is given a request class over aiohttp."""
+    name = "telegram.request._httpxrequest"
+    if name not in sys.modules:
+        unused = ModuleType(name)
+        unused.__dict__["HTTPXRequest"] = _NotUsed
+        sys.modules[name] = unused
+    yield
+
+
+class _NotUsed:
+    def __init__(self, *args: object, **more: object) -> None:
+        raise RuntimeError("a bot was made without its request class")
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agent import frontmatter
 from agent.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
 
@@ -94,3 +97,21 @@ def test_bytes_that_are_no_text_and_too_many_of_them_are_said() -> None:
     text, remarks = decode(b"x" * (SIZE_LIMIT_BYTES + 1))
     assert len(text) == SIZE_LIMIT_BYTES
     assert "only its beginning" in remarks[0]
+
+
+_NAMES = st.sampled_from(["name", "tools", "model", "x-y", "on"])
+_PLAIN_VALUES = st.text("ab Z09_,.;()/'-: #", max_size=12) | st.sampled_from(["true", "null", "No"])
+
+
+@given(st.lists(st.tuples(_NAMES, _PLAIN_VALUES), min_size=1, max_size=4))
+def test_the_short_way_says_what_yaml_says(fields: list[tuple[str, str]]) -> None:
+    block = "\n".join(f"{name}: {value}" for name, value in fields)
+    simple = frontmatter._simple(block)
+    if simple is not None:
+        assert simple == frontmatter._yaml(block)
+
+
+def test_files_as_most_are_written_take_the_short_way() -> None:
+    block = "name: explore\ndescription: Find, read; where it is.\ntools: read_file, grep"
+    assert frontmatter._simple(block) is not None
+    assert frontmatter._simple("name: a\ndescription: what: is this") is None
