@@ -31,7 +31,7 @@ from agent.tools.base import Tool
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox, default_tools
 from agent.turn import Task, Turn
-from agent.types import Message, Result, user
+from agent.types import Context, Message, Result, Text
 
 if TYPE_CHECKING:
     from agent.changes.changes import Changes
@@ -84,7 +84,7 @@ class Agent:
 
         return roster(self.subagents.load())
 
-    async def run(self, prompt: str, *, session: str | None = None) -> Result:
+    async def run(self, prompt: str | Message, *, session: str | None = None) -> Result:
         """`stream`, collected. Raises the `KoreError` that ended the turn, if one did."""
         error: events.Error | None = None
         async with aclosing(self.stream(prompt, session=session)) as stream:
@@ -96,15 +96,19 @@ class Agent:
         assert error is not None, "a turn ends with Done"
         raise of_code(error.code, error.message, error.hint)
 
-    async def stream(self, prompt: str, *, session: str | None = None) -> AsyncGenerator[Event]:
-        """The events of one turn; the last is `Done`.
+    async def stream(
+        self, prompt: str | Message, *, session: str | None = None
+    ) -> AsyncGenerator[Event]:
+        """The events of one turn; the last is `Done`. A `Message` may hold pictures.
 
         Closing the iterator or cancelling the task stops the turn; the history stays valid.
         Without `session`, the turn is the first and only one of a new session.
         """
         once = session is None
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
-        asked = user(prompt, moment(datetime.now(), *self.toolbox.facts(session)))
+        said = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
+        context = Context(moment(datetime.now(), *self.toolbox.facts(session)))
+        asked = Message("user", (*said, context))
         self.toolbox.told(session)
         messages = await self._history.load(session)
         mark = await self._history.mark(session) if isinstance(self._history, Marks) else Mark()

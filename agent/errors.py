@@ -11,7 +11,8 @@
     │   └── Rejected           4xx: model name or request refused; a retry will not help
     │       ├── KeyRefused     401, 402, 403: the key, its account or its credit
     │       ├── NoTools        the model cannot be given tools the way it was asked
-    │       └── NoThinking     the model does not think, or not when it is asked to
+    │       ├── NoThinking     the model does not think, or not when it is asked to
+    │       └── NoImages       the model sees no pictures
     ├── LimitReached           the next model call would go beyond a limit that somebody set
     ├── ToolError              the model reads it as the tool's result
     ├── PolicyDenied           a rule or a person said no; the model reads it too
@@ -110,6 +111,10 @@ class KeyRefused(Rejected):
     def __init__(self, message: str, *, hint: str | None = None, every_model: bool = True) -> None:
         super().__init__(message, hint=hint)
         self.every_model = every_model
+
+
+class NoImages(Rejected):
+    """The model sees no pictures; it can be asked without."""
 
 
 class LimitReached(KoreError):

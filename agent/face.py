@@ -14,7 +14,7 @@ from agent.security.policy import Approver
 from agent.settings import AgentSettings
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions
-from agent.types import Result
+from agent.types import Message, Result
 
 
 class Options(TypedDict, total=False):
@@ -28,7 +28,7 @@ class Options(TypedDict, total=False):
 
 
 async def run(
-    prompt: str,
+    prompt: str | Message,
     *,
     model: str | Provider | None = None,
     session: str | None = None,
@@ -36,6 +36,7 @@ async def run(
 ) -> Result:
     """One turn, to its end. Raises the `KoreError` that ended it, if one did.
 
+    `prompt` is text, or a user `Message` with pictures.
     With `session` the turn goes on with that conversation; without `history` it is kept in
     `~/.kore/chats` (`KORE_HOME` moves it). The other options are those of `Agent`.
     """
@@ -44,7 +45,7 @@ async def run(
 
 
 async def stream(
-    prompt: str,
+    prompt: str | Message,
     *,
     model: str | Provider | None = None,
     session: str | None = None,

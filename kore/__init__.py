@@ -18,7 +18,7 @@ from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.function import tool
 from agent.tools.runner import Permissions
-from agent.types import Message, Result, Text, ToolCall, ToolResult, Usage
+from agent.types import Image, Message, Result, Text, ToolCall, ToolResult, Usage
 from agent.version import VERSION as __version__
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Decision",
     "Event",
     "History",
+    "Image",
     "JsonlHistory",
     "KoreError",
     "MemoryHistory",

@@ -13,6 +13,7 @@ from typing import Any
 from agent.errors import (
     ContextTooLong,
     KeyRefused,
+    NoImages,
     NoThinking,
     NoTools,
     ProviderError,
@@ -47,6 +48,13 @@ _NO_THINKING = re.compile(
     r"|(thinking|reasoning)[\w.`'\"]* (is|are) not supported"
     r"|(unsupported|unrecognized|unknown)[\w ]* (parameter|argument)[\w: ]*[`'\"]?"
     r"(reasoning|thinking|enable_thinking)",
+    re.IGNORECASE,
+)
+# OpenRouter, Ollama, llama.cpp, vLLM, OpenAI, DeepSeek.
+_NO_IMAGES = re.compile(
+    r"support (image|vision)|(image|vision)[\w ]* (is|are) not supported|image input is not"
+    r"|not a multimodal model|invalid content type.*image_url|unknown variant [`'\"]?image_url"
+    r"|missing data required for image input",
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(
@@ -202,6 +210,8 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
 def _refused(said: str) -> type[Rejected]:
     if _NO_TOOLS.search(said):
         return NoTools
+    if _NO_IMAGES.search(said):
+        return NoImages
     return NoThinking if _NO_THINKING.search(said) else Rejected
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
-from agent.history import MemoryHistory, is_valid
+from agent.history import JsonlHistory, MemoryHistory, is_valid
 from agent.outlet import SIZE
 from agent.progress import Stop
 from agent.prompts import fill, load
@@ -28,7 +28,7 @@ from agent.security.taint import UNTRUSTED
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Plan
 from agent.tools.runner import Permissions
-from agent.types import Message, Taint, ToolCall, ToolResult, assistant, user
+from agent.types import Context, Image, Message, Taint, Text, ToolCall, ToolResult, assistant, user
 from tests.agent.props import (
     Handmade,
     Hanging,
@@ -616,3 +616,16 @@ async def test_closing_the_agent_closes_its_models(tmp_path: Path) -> None:
     await agent.run("hi")
     await agent.aclose()
     assert model.closed
+
+
+async def test_a_picture_goes_to_the_model_and_into_the_history(tmp_path: Path) -> None:
+    model = Scripted(["a dot", "still a dot"])
+    history = JsonlHistory(tmp_path / "chats")
+    agent = Agent(model, workspace=tmp_path, history=history)
+    picture = Image("image/png", b"\x89PNG")
+    await agent.run(Message("user", (picture, Text("what is it?"))), session="s")
+    await agent.run("and now?", session="s")
+    for request in model.requests:
+        assert request.messages[0].content[:2] == (picture, Text("what is it?"))
+        assert isinstance(request.messages[0].content[-1], Context)
+    await agent.aclose()

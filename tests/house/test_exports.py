@@ -16,6 +16,7 @@ EXPORTS = [
     "Decision",
     "Event",
     "History",
+    "Image",
     "JsonlHistory",
     "KoreError",
     "MemoryHistory",

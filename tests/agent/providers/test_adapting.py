@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from agent.errors import NoThinking, NoTools, Rejected
+from agent.errors import NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice, Reply
 from agent.providers.adapting import Adapting
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.scripted import Scripted
-from agent.types import user
+from agent.types import Image, Message, Text, user
 
 TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
 ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,), options={"thinking": True})
@@ -61,3 +61,18 @@ async def test_words_can_be_chosen_for_good() -> None:
     assert isinstance(reply, Reply)
     assert reply.message.tool_calls
     assert model.requests[0].tools == ()
+
+
+async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> None:
+    picture = Message("user", (Image("image/png", b"x"), Text("what is it?")))
+    asked = replace(ASKED, messages=(user("hi"), picture), options={})
+    model = Scripted([NoImages("no"), "one", "two"])
+    provider = Adapting(model)
+    events = await events_of(provider, asked)
+    await events_of(provider, asked)
+    assert isinstance(events[0], Notice)
+    assert model.requests[0].messages[1] is picture
+    for request in model.requests[1:]:
+        assert request.messages[0] is asked.messages[0]
+        assert not any(isinstance(part, Image) for part in request.messages[1].content)
+        assert request.messages[1].text.endswith("what is it?")
