@@ -58,6 +58,7 @@ class OneTurn:
         self._result: Result | None = None
         self._error: events.Error | None = None
         self._stopping = False
+        self._started: set[str] = set()
 
     async def run(self, interrupted: asyncio.Event) -> int:
         """Returns the exit code once the turn is stored. `interrupted` stops the turn.
@@ -110,9 +111,10 @@ class OneTurn:
         if self._order.output == "stream-json":
             print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
         match event:
-            case events.ToolStart(name=name, arguments=arguments):
-                self._note(f"⏺ {call_line(name, arguments)}")
-            case events.ToolResulted():
+            case events.ToolStart():
+                self._start(event)
+            case events.ToolResulted(id=id_):
+                self._started.discard(id_)
                 self._note("\n".join(f"  ⎿ {line}" for line in outcome(event)))
             case events.ApprovalAsked():
                 await self._approve(event)
@@ -126,6 +128,12 @@ class OneTurn:
                 elif line := side_line(event):
                     self._note(line)
         return False
+
+    def _start(self, event: events.ToolStart) -> None:
+        # A call that waited for somebody starts once more when it goes on.
+        if event.id not in self._started:
+            self._started.add(event.id)
+            self._note(f"⏺ {call_line(event.name, event.arguments)}")
 
     async def _approve(self, asked: events.ApprovalAsked) -> None:
         if self._ask is None:

@@ -1,8 +1,12 @@
 """`/tasks`: what goes on in the background of a conversation, and how to end it."""
 
+from collections.abc import Iterator
 from sqlite3 import Connection
 
 from gateway.commands.call import CommandCall
+from gateway.store import tasks as store
+
+_ERRANDS = 10
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -11,12 +15,23 @@ def answer(call: CommandCall, connection: Connection) -> str:
     if action and (action.casefold() != "kill" or not name.strip()):
         return "`/tasks` lists what runs in the background, `/tasks kill ID` ends one of it."
     tasks = toolbox.tasks(session) if session else []
-    if not tasks:
-        return "Nothing runs in the background of this conversation."
     if action:
         return _kill(call, session or "", name.strip())
-    lines = [f"- `{task.id}` {_plain(task.title)}: {task.state}" for task in tasks]
+    errands = list(_errands(call, connection))
+    if not tasks:
+        nothing = "Nothing runs in the background of this conversation."
+        return "\n".join(errands) or nothing
+    lines = [*errands, *(f"- `{task.id}` {_plain(task.title)}: {task.state}" for task in tasks)]
     return "\n".join([*lines, "`/tasks kill ID` ends one (the owner only)."])
+
+
+def _errands(call: CommandCall, connection: Connection) -> Iterator[str]:
+    """The sub-agents of this chat: those that work, and the latest that have ended."""
+    for one in store.latest(connection, call.message.session_key, _ERRANDS):
+        took = (one.ended_at or call.now) - one.asked_at
+        state = "works" if one.state == "running" else one.state
+        where = " in the background" if one.background else ""
+        yield f"- {one.agent} ({one.id}) {_plain(one.title)}: {state}{where}, {took:.0f} s"
 
 
 def _kill(call: CommandCall, session: str, name: str) -> str:

@@ -28,6 +28,9 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
     """A tool call in one line: its name and what tells it apart."""
     if name in _BARE:
         return name
+    if name == "task":
+        who = arguments.get("subagent_type") or "general"
+        return visible(cut(f"{name} {who}: {arguments.get('description', '')}"))
     told = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
     if told is None and arguments:
         told = json.dumps(dict(arguments), ensure_ascii=False, default=str)
@@ -56,6 +59,8 @@ def side_line(event: events.Event) -> str | None:
     match event:
         case events.Notice(text=text):
             return visible(text)
+        case events.FromAgent():
+            return _step(event)
         case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
             return f"asking again ({attempt} of {most}): {visible(reason)}"
         case events.Steered(text=text):
@@ -74,6 +79,18 @@ def side_line(event: events.Event) -> str | None:
             return visible(f"{message} ({code})" + (f"\n  {hint}" if hint else ""))
         case _:
             return None
+
+
+def _step(told: events.FromAgent) -> str | None:
+    """A step of a sub-agent in one line, for whoever has no place that changes."""
+    event = told.event
+    name = visible(f"{told.agent} ({told.number})")
+    match event.get("type"):
+        case "tool_start":
+            return f"{name} ⏺ {call_line(str(event.get('name')), event.get('arguments') or {})}"
+        case "done":
+            return f"{name} has ended"
+    return None
 
 
 def complaint(error: KoreError) -> str:

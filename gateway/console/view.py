@@ -13,6 +13,7 @@ from agent import events
 from gateway.console import shapes
 from gateway.console.approvals import CHOICES, verdict
 from gateway.console.blocks import Blocks
+from gateway.console.crew import Crew
 from gateway.console.lines import call_line, seconds, side_line, visible, without_ansi
 from gateway.console.screen import Screen
 from gateway.service import Delivered, WatchEvent
@@ -39,6 +40,7 @@ class View:
         self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
         self._said_before = ""
         self._errors: deque[str] = deque(maxlen=_TURNS_KEPT)
+        self._crew = Crew()
         self._reset()
 
     def _reset(self) -> None:
@@ -87,6 +89,8 @@ class View:
                 self.say(f"  {verdict(answer)}")
             case Delivered():
                 self._deliver(event)
+            case events.FromAgent():
+                self._crew.take(event)
             case events.Done():
                 self._close_turn(event)
             case _:
@@ -207,6 +211,8 @@ class View:
             lines += self._screen.render(shapes.tool_call(started.name, call))[:2]
             for line in self._output.get(started.id, ()):
                 lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
+        for member in self._crew.lines(_frame()) if self.asked is None else ():
+            lines += self._screen.render(member)[:1]
         room = max(1, self._screen.rows - 4)
         return [*lines[-room:], *self._foot()]
 
@@ -219,7 +225,7 @@ class View:
             style, note = ("bold", f"{seconds(left)} left") if self._is_armed() else ("dim", "…")
             text = Text.assemble(choices, (CHOICES, style), (f"  ({note})", "dim"))
         else:
-            frame = _SPINNER[int(now * _FRAMES_A_SECOND) % len(_SPINNER)]
+            frame = _frame()
             word = "thinking" if self._thinking else "working"
             took = seconds(int(now - self._since)).replace(".0", "")
             text = Text.assemble((frame, "cyan"), (f" {word} {took} · Ctrl-C stops", "dim"))
@@ -235,6 +241,10 @@ class View:
         if opening is not None and (len(lines) > _TAIL_LINES or len(tail) == _TAIL_CHARS):
             return "\n".join([opening, *lines[-_TAIL_LINES:]])
         return tail
+
+
+def _frame() -> str:
+    return _SPINNER[int(time.monotonic() * _FRAMES_A_SECOND) % len(_SPINNER)]
 
 
 def _bare(text: str) -> str:

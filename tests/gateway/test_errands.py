@@ -12,6 +12,7 @@ from agent.providers.models import Models
 from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Echo
 from agent.types import Usage, assistant
+from gateway.service import Delivered
 from tests.gateway.parts import Parts, running, settled, typed
 
 LANE = "cli:local:main"
@@ -330,3 +331,19 @@ async def test_one_sub_agent_has_a_limit_of_its_own(tmp_path: Path) -> None:
         (answer,) = await answered(parts)
         assert "for one sub-agent is reached" in answer
         assert await states(parts) == ["failed"]
+
+
+async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
+    async with running(tmp_path, Meeting()) as parts:
+        await parts.bus.submit(typed(task("hello")))
+        await answered(parts)
+        await parts.bus.submit(typed(task("meet", "explore", background=True)))
+        await parts.until("SELECT 1 FROM task WHERE id = 2")
+        with parts.watchers.watch(LANE) as seen:
+            await parts.bus.submit(typed("/tasks"))
+            async for event in seen:
+                if isinstance(event, Delivered) and "do meet" in event.text:
+                    break
+        lines = event.text.splitlines()
+        assert lines[0].startswith("- explore (2) do meet: works in the background, ")
+        assert lines[1].startswith("- general (1) do hello: done, ")
