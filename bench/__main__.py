@@ -23,6 +23,7 @@ PARTS = (
     "library",
     "history",
     "burst",
+    "sessions",
     "tokens",
     "journal",
     "policy",
