@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +13,11 @@ from gateway.console import shapes
 from gateway.console.lines import visible
 from gateway.console.screen import Screen
 from gateway.service import Service, SessionInfo
+
+if TYPE_CHECKING:
+    from gateway.console.picker import Choice, Preview
+
+    Pick = Callable[[Sequence[Choice], Preview], Awaitable[str | None]]
 
 # Those of every chat are listed for completion; the gateway answers them.
 CONSOLE_COMMANDS = (
@@ -36,6 +42,8 @@ _SHOWN_SESSIONS = 20
 _SHOWN_MESSAGES = 2
 # Columns that a terminal needs to show more of a session than what it is called.
 _WIDE = 72
+_PICKED_SESSIONS = 500
+_PREVIEWED = 6
 Choose = Callable[[str], Awaitable[str | None]]
 
 
@@ -49,7 +57,10 @@ def help_table() -> Table:
 class Sessions:
     """`/sessions` and `/resume` on one lane."""
 
-    def __init__(self, service: Service, screen: Screen, choose: Choose) -> None:
+    def __init__(
+        self, service: Service, screen: Screen, choose: Choose, pick: "Pick | None" = None
+    ) -> None:
+        self._pick = pick
         self._service = service
         self._screen = screen
         self._choose = choose
@@ -78,7 +89,9 @@ class Sessions:
         Raises `KoreError` for one that does not exist.
         """
         found: Sequence[SessionInfo] = ()
-        if not wanted:
+        if not wanted and self._pick is not None:
+            wanted = await self._picked(self._pick) or ""
+        elif not wanted:
             found = await self.show()
             if not found:
                 return None
@@ -93,6 +106,31 @@ class Sessions:
         session = await self._service.bind(lane, wanted)
         await self._recall(session)
         return session
+
+    async def _picked(self, pick: "Pick") -> str | None:
+        from gateway.console.picker import Choice
+
+        now = time.time()
+        found = await self._service.sessions(_PICKED_SESSIONS)
+        if not found:
+            self._screen.print(Text("There are no sessions yet.", "dim"))
+            return None
+        choices = [
+            Choice(info.id, info.name, f"{_ago(now - info.last_active_at):>10}") for info in found
+        ]
+        return await pick(choices, self._first_and_last)
+
+    async def _first_and_last(self, session: str) -> Sequence[str]:
+        """How a session began and where it stands."""
+        said = [
+            f"{'›' if message.role == 'user' else ' '} {message.text}"
+            for message in await self._service.messages(session)
+            if message.role in ("user", "assistant") and message.text.strip()
+        ]
+        if len(said) <= _PREVIEWED:
+            return said
+        half = _PREVIEWED // 2
+        return [*said[:half], f"  … {len(said) - 2 * half:,} more", *said[-half:]]
 
     async def _recall(self, session: str) -> None:
         """The last words of a session, so that one knows where one is."""

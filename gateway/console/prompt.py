@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -16,6 +17,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from gateway.console.keys import Key, OnKey
+
+if TYPE_CHECKING:
+    from gateway.console.picker import Choice, Preview
 
 _KEYS: dict[str, Key] = {
     Keys.ControlM: "enter",
@@ -66,6 +70,12 @@ class Prompt:
             )
         finally:
             self._leaving = False
+
+    async def pick(self, choices: Sequence["Choice"], preview: "Preview") -> str | None:
+        """Choose one on the whole screen; None when nobody wanted to."""
+        from gateway.console.picker import Picker
+
+        return await Picker(choices, preview).run(self._input, self._session.output)
 
     def leave(self) -> None:
         """End `read`; what was typed so far becomes the draft."""

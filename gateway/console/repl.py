@@ -125,7 +125,8 @@ class Repl:
         self._session = opened.session
         speaker = Speaker(opened.chat_id, start.options, start.project)
         self._stage = Stage(service, speaker, screen, prompt)
-        self._sessions = Sessions(service, screen, prompt.read)
+        pick = prompt.pick if isinstance(prompt, Prompt) else None
+        self._sessions = Sessions(service, screen, prompt.read, pick)
 
     @property
     def session(self) -> str | None:

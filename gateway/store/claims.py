@@ -240,6 +240,7 @@ def steer(
     if sessions.queue_mode(connection, claim.session) != "steer":
         return None
     lane = claim.messages[0].session_key
+    bound = sessions.bound_session(connection, lane)
     (runs,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
         " AND NOT stop_requested)",
@@ -248,7 +249,9 @@ def steer(
     waiting = _waiting(connection, lane, together=True) if runs else []
     rows = list(
         takewhile(
-            lambda row: not joining.is_command(row[1]) and _told(row[1]) in (None, claim.session),
+            lambda row: (
+                not joining.is_command(row[1]) and (_told(row[1]) or bound) == claim.session
+            ),
             waiting,
         )
     )

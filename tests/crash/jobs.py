@@ -37,7 +37,8 @@ def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
     while. The owner begins, so that it is known where to ask."""
     jobs = []
     for n in range(1, count + 1):
-        chat = chance.randint(1, chats) if n > 1 else OWNER
+        same = n > 1 and chance.random() < 0.5
+        chat = jobs[-1].chat if same else chance.randint(1, chats) if n > 1 else OWNER
         tool, slow = chance.random() < 0.35, chance.random() < 0.04
         jobs.append(Job(n, chat, tool, slow, asks=tool and n > 1 and chance.random() < 0.3))
     return jobs
@@ -62,11 +63,12 @@ class Ledger:
 
 @dataclass(slots=True)
 class Account:
-    """What the crash loop found. Everything but `questions`, `marked`, `unknown` and `kills`
-    must be empty."""
+    """What the crash loop found. Everything but `questions`, `steered`, `marked`, `unknown` and
+    `kills` must be empty."""
 
     jobs: int
     questions: int = 0
+    steered: int = 0
     kills: int = 0
     kills_at: dict[str, int] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
@@ -94,6 +96,7 @@ class Account:
         rows = {
             "messages": self.jobs,
             "approvals pressed": self.questions,
+            "turns steered": self.steered,
             "kills": f"{self.kills} ({points})",
             "lost": self.lost or 0,
             "unsafe effects twice": self.repeated_effects or 0,

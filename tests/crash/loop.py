@@ -11,10 +11,11 @@ The named moments are seen from outside, by the stand-in servers that the gatewa
     sent        the gateway has heard that its answer arrived
     questioned  the owner is asked and has not answered
     pressed     a button was pressed, and perhaps nobody has heard of it
+    steered     a message has joined a running turn, and the model is asked with it
     early       the process has only just begun to work
 
 What asks first (a change of a file that is there) is allowed by an owner who takes a moment to
-press, whether the gateway lives or not.
+press, whether the gateway lives or not. In every other chat messages steer the turn that runs.
 
 A turn that is cut off three times without a step is given up, as it should be: so every second
 life at least is left to work before it is killed.
@@ -25,11 +26,14 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gateway.client import Client
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
@@ -40,9 +44,21 @@ from tests.fakes.model_mind import worker
 
 PATIENCE_S = 60.0
 _LOOK_S = 0.003
-POINTS = ("random", "polled", "confirmed", "asked", "reasked", "effect", "sending", "sent")
+POINTS = (
+    "random",
+    "polled",
+    "confirmed",
+    "asked",
+    "reasked",
+    "effect",
+    "sending",
+    "sent",
+    "steered",
+)
 _OF_QUESTIONS = ("questioned", "pressed")
 _EARLY_SHARE = 0.2
+# Messages that are to meet a running turn come one after the other.
+_APART_S = 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +95,8 @@ class CrashLoop:
             self._ledger = Ledger(self._api)
             self._configure()
             self._spare = await self._prepare()
+            for chat in range(1, self._order.chats + 1, 2):
+                await self._api.user_says(chat, "/queue steer")
             try:
                 async with asyncio.TaskGroup() as group:
                     owner = group.create_task(self._press(), name="the owner presses")
@@ -90,6 +108,7 @@ class CrashLoop:
                 await self._spare.wait()
             answers = {chat: self._api.answers(chat) for chat in range(1, self._order.chats + 1)}
         self._account.questions = len(self._pressed)
+        self._account.steered = self._steered()
         settle(self._account, self._jobs, answers, self._effects)
         return self._account
 
@@ -136,11 +155,22 @@ class CrashLoop:
         quota = self._order.messages * (self._account.kills + share) / max(self._order.kills, 1)
         return self._jobs[self._asked : round(quota)]
 
-    async def _ask(self, share: float) -> None:
-        """Send them."""
+    async def _ask(self, share: float, *, over_s: float = 0.0) -> None:
+        """Send them, with pauses of up to `over_s` in between."""
         for job in self._next(share):
             await self._api.user_says(job.chat, job.text)
             self._asked += 1
+            if over_s:
+                await asyncio.sleep(self._chance.uniform(0.0, over_s))
+
+    def _steered(self) -> int:
+        """How many turns took in a message while they ran."""
+        with closing(sqlite3.connect(self._home / "kore.db")) as connection:
+            (count,) = connection.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM message WHERE role = 'user' AND turn_id IS"
+                " NOT NULL GROUP BY turn_id HAVING count(*) > 1)"
+            ).fetchone()
+        return int(count)
 
     def _unpressed(self) -> list[Shown]:
         """Questions that the owner sees and has not answered."""
@@ -220,7 +250,7 @@ class CrashLoop:
         asks = any(job.asks for job in self._next(1.0))
         point = self._chance.choice([*POINTS, *(_OF_QUESTIONS * 3 if asks else ())])
         reached = self._watch(point)
-        await self._ask(1.0)
+        await self._ask(1.0, over_s=_APART_S if point == "steered" else 0.0)
         wait_s = self._chance.uniform(0.0, 0.4) if point == "random" else 1.0
         deadline = time.monotonic() + wait_s
         while not reached():
@@ -243,6 +273,7 @@ class CrashLoop:
             "reasked": lambda: any(
                 request.body["messages"][-1]["role"] == "tool" for request in model.requests[asked:]
             ),
+            "steered": lambda: any(map(_is_steered, model.requests[asked:])),
             "effect": lambda: self._effect_bytes() > effects,
             "sending": lambda: len(api.sends) > sends,
             "sent": lambda: len(api.sends) > sends and len(api.calls) > calls + 1,
@@ -270,6 +301,12 @@ class CrashLoop:
             if time.monotonic() - at > PATIENCE_S:
                 return  # The account will tell what is missing.
             await asyncio.sleep(_LOOK_S)
+
+
+def _is_steered(request: Any) -> bool:
+    """Whether somebody spoke behind the results of the last calls."""
+    roles = [message["role"] for message in request.body["messages"][-2:]]
+    return roles == ["tool", "user"]
 
 
 async def _is_busy(client: Client) -> bool:

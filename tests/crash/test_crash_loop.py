@@ -15,3 +15,4 @@ async def test_fifty_kills_lose_nothing_and_repeat_nothing_unmarked(tmp_path: Pa
     assert account.is_clean, account.report()
     assert account.kills == 50
     assert account.questions > 10
+    assert account.steered > 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.types import assistant, user
 from gateway.console.speaker import Speaker
 from gateway.control import ControlServer
 from tests.fakes.memory_service import MemoryService
@@ -217,6 +218,30 @@ async def test_sessions_are_listed_and_resumed_by_number(owner: MemoryService, h
         await terminal.see("› first words")
         terminal.type("/resume 77\r")
         await terminal.see("expected 1 to 1")
+
+
+async def test_a_session_is_picked_by_what_is_typed_and_its_preview(
+    owner: MemoryService, home: Path
+) -> None:
+    made = {}
+    for name in ("about apples", "über 東京タワー", "about pears"):
+        session = made[name] = await owner.bind("", None)
+        await owner.rename(session, name)
+        owner.sessions_by_id[session].messages += [user(f"{name}?"), assistant(f"{name} it was")]
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/resume\r")
+        await terminal.see("about apples")
+        terminal.type("東京")
+        await terminal.see("über 東京タワー it was")
+        terminal.type("\r")
+        await terminal.see(f"Session {made['über 東京タワー']}")
+        terminal.type("/resume\r")
+        await terminal.see("session ›")
+        terminal.type("\x03")
+        terminal.type("here\r")
+        await terminal.see("echo: here")
+        assert len(owner.sessions_by_id[made["über 東京タワー"]].messages) == 4
 
 
 async def test_help_lists_the_commands_of_console_and_chat(
