@@ -35,6 +35,7 @@ from agent.types import Context, Message, Result, Text
 
 if TYPE_CHECKING:
     from agent.changes.changes import Changes
+    from agent.subagents.local import LocalErrands
 
 
 class Agent:
@@ -78,6 +79,12 @@ class Agent:
     def toolbox(self) -> Toolbox:
         """The built-in tools and the given ones, made when a first turn needs them."""
         return Toolbox([*default_tools(self.settings.tools, self._roster), *self._tools])
+
+    @cached_property
+    def _errands(self) -> "LocalErrands":
+        from agent.subagents.local import LocalErrands
+
+        return LocalErrands(self, self.subagents)
 
     def _roster(self) -> str:
         from agent.subagents.outfit import roster
@@ -127,7 +134,7 @@ class Agent:
             exposure=Exposure(known),
             recording=Recording(self.changes, time.time_ns()),
         )
-        turn = Turn(self, task)
+        turn = Turn(self, self._errands.sending(task))
         try:
             async with aclosing(turn.events()) as stream:
                 async for event in stream:

@@ -169,6 +169,7 @@ class Executor:
             redactor=self._runner.redactor,
             changes=place.recording.recorder(place.session, call.id, call.name, place.workspace),
             spawn=place.spawn,
+            tell=self._outlet.offer,
         )
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:

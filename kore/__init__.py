@@ -15,6 +15,7 @@ from agent.providers.base import ModelRequest, Provider
 from agent.providers.routing import register_provider
 from agent.security.policy import ApprovalRequest, Approver, Decision, Policy, ToolRequest
 from agent.settings import AgentSettings
+from agent.subagents.definition import Definition
 from agent.tools.base import CallContext, Tool
 from agent.tools.function import tool
 from agent.tools.runner import Permissions
@@ -29,6 +30,7 @@ __all__ = [
     "CallContext",
     "ConfigError",
     "Decision",
+    "Definition",
     "Event",
     "History",
     "Image",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.changes.recorder import Recorder
+from agent.events import Event
 from agent.security.redaction import Redactor
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
@@ -15,6 +16,10 @@ Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
 
 async def _nowhere(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
     """For a call that nobody keeps a record of."""
+
+
+def _to_nobody(event: Event) -> None:
+    """For a call that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,8 @@ class CallContext:
     globs; `record` is for what a call reaches on its way, and raises `KoreError` when that cannot
     be kept.
     `changes` records what happens to files, so that it can be undone.
-    `spawn` sends out sub-agents; None where none may be sent.
+    `spawn` sends out sub-agents, None where none may be sent; `tell` shows an event to whoever
+    watches, who may miss it.
     """
 
     call: ToolCall
@@ -65,6 +71,7 @@ class CallContext:
     record: Record = _nowhere
     changes: Recorder = field(default_factory=Recorder)
     spawn: Spawn | None = None
+    tell: Callable[[Event], None] = _to_nobody
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ EXPORTS = [
     "CallContext",
     "ConfigError",
     "Decision",
+    "Definition",
     "Event",
     "History",
     "Image",
