@@ -79,4 +79,11 @@ def _add(path: Path, text: str, changes: Recorder) -> bool:
 def _stored(path: Path) -> Document:
     if disk.kind(path) is None:
         return Document("", Form())
-    return decode(disk.read(path, LIMIT_BYTES), path)
+    stored = decode(disk.read(path, LIMIT_BYTES), path)
+    if stored.form.encoding != Form().encoding:
+        # The prompt reads memories as UTF-8: what was added otherwise would be read back torn.
+        raise ToolError(
+            f"{path.name} is in {stored.form.encoding}, but memories are read as UTF-8; nothing "
+            "was added. Have it saved as UTF-8 first."
+        )
+    return stored

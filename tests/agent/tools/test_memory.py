@@ -1,4 +1,5 @@
 import asyncio
+import codecs
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -74,14 +75,30 @@ def test_whatever_is_remembered_has_room_in_the_prompt() -> None:
     assert FILE_LIMIT_CHARS <= LIMIT_CHARS
 
 
-async def test_memory_in_another_encoding_is_not_damaged(
-    call: CallContext, workspace: Path
+@pytest.mark.parametrize(
+    "stored",
+    [b"caf\xe9\n", "日本\n".encode("shift_jis"), "café\n".encode("utf-16"), b"a\0b\n"],
+    ids=["latin-1", "unknown", "utf-16", "binary"],
+)
+async def test_a_memory_that_the_prompt_cannot_read_is_refused_and_stays_byte_for_byte(
+    call: CallContext, stored: bytes
 ) -> None:
     call.memory.parent.mkdir()
-    call.memory.write_bytes(b"caf\xe9\n")
+    call.memory.write_bytes(stored)
     with pytest.raises(ToolError):
-        await remember(call, "x")
-    assert call.memory.read_bytes() == b"caf\xe9\n"
+        await remember(call, "likes café")
+    assert call.memory.read_bytes() == stored
+
+
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8], ids=["no mark", "mark"])
+async def test_a_memory_keeps_every_byte_that_it_had(call: CallContext, mark: bytes) -> None:
+    stored = mark + "# Memory\r\n- naïve, 日本\r\n".encode()
+    call.memory.parent.mkdir()
+    call.memory.write_bytes(stored)
+    await remember(call, "likes café")
+    whole = call.memory.read_bytes()
+    assert whole.startswith(stored)
+    assert whole[len(stored) :].decode().endswith(": likes café\n")
 
 
 async def test_a_memory_that_became_a_link_is_neither_written_nor_read_through(
