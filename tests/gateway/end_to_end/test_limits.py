@@ -1,0 +1,14 @@
+"""What people hear while a vendor's limit lasts."""
+
+from tests.fakes.model_script import rate_limited
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+
+async def test_a_limit_is_told_and_the_key_rests(alone: GatewayProcess) -> None:
+    async with alone:
+        alone.model.script(rate_limited("3600"))
+        (answer,) = await alone.told(OWNER, "hi")
+        assert answer.startswith("⚠️ I could not answer: ")
+        assert "(rate-limited)" in answer
+        assert "(rate-limited)" in (await alone.told(OWNER, "next"))[-1]
+        assert len(alone.model.requests) == 1
