@@ -109,6 +109,18 @@ def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
     return Check("limits", "ok", "money" if has_money_limits(settings.limits) else "none on money")
 
 
+def check_policy(settings: Settings) -> Check:
+    """Which roles hold."""
+    from gateway.policies import Policies
+
+    try:
+        Policies.of(settings)
+    except KoreError as exc:
+        return Check("policy", "fail", str(exc), exc.hint or "mend the file")
+    file = settings.security.policy_file
+    return Check("policy", "ok", str(file) if file else "no file, the built-in roles hold")
+
+
 def check_telegram(settings: Settings) -> Check:
     if not settings.telegram.enabled:
         return Check("telegram", "ok", "not enabled")
@@ -234,6 +246,7 @@ def local_checks(settings: Settings, home: Home, environ: Mapping[str, str]) -> 
     return [
         check_model(settings, environ),
         check_limits(settings, environ),
+        check_policy(settings),
         check_telegram(settings),
         check_database(settings.store.path),
         check_files(settings),

@@ -161,7 +161,9 @@ class Door:
     def _listed(self, connection: Connection, now: float) -> str:
         people = self.people(connection, now)
         lines = [f"- {one['name']} ({one['id']}) asks to talk to me" for one in people["asking"]]
-        lines += [f"- {one['name']} ({one['id']}) is paired" for one in people["paired"]]
+        for one in people["paired"]:
+            what = "the owner" if one["owner"] else "paired"
+            lines.append(f"- {one['name']} ({one['id']}) is {what}")
         return "\n".join(lines or ["Nobody asks, and nobody is paired."]) + f"\n\nI know {_USAGE}."
 
     def _is_listed(self, whom: str, channel: str) -> bool:

@@ -25,7 +25,11 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Says what was wrong in one line and where help is."""
 
+    unknown = ""
+
     def error(self, message: str) -> NoReturn:
+        if self.unknown and message.startswith("unrecognized arguments"):
+            message += f"; {self.unknown}"
         self.exit(USAGE, f"{self.prog}: {message}\n`{self.prog} --help` shows how it is used\n")
 
 
@@ -85,6 +89,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
         formatter_class=HelpFormatter,
         conflict_handler="resolve",
     )
+    parser.unknown = verb.unknown
     _add_places(parser, default=argparse.SUPPRESS)
     module.add_arguments(parser)
     args = parser.parse_args(words, argparse.Namespace(config=top.config, home=top.home))

@@ -52,4 +52,7 @@ def _text(name: str, value: Any) -> str:
         return moment(value)
     if name.endswith("_s"):
         return str(timedelta(seconds=value))
+    if name == "model_hint":
+        # The rest is said where somebody begins to talk.
+        value = str(value).partition(". ")[0]
     return clean(str(value))

@@ -11,6 +11,8 @@ class Verb(NamedTuple):
     summary: str
     examples: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    # What is said beside an option that the verb does not know.
+    unknown: str = ""
 
     @property
     def module(self) -> str:
@@ -86,6 +88,7 @@ VERBS = (
             "kore policy grants",
             "kore policy revoke 3",
         ),
+        unknown="a command with options goes in quotes: kore policy check 'ls -la'",
     ),
     Verb("replay", "queue a message again that was given up on", ("kore replay 42",)),
     Verb(

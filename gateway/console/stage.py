@@ -54,6 +54,7 @@ class Stage:
         self._foreign = False
         self._held: deque[WatchEvent] = deque()
         self._questions: deque[events.ApprovalAsked] = deque()
+        self._withdrawn: set[str] = set()
         self._on_stage = False
         self._stop_early = False
         self._settled = asyncio.Event()
@@ -138,7 +139,8 @@ class Stage:
 
     def interrupt(self) -> None:
         for asked in list(self._questions):
-            # The stop withdraws it.
+            # The stop withdraws it, and says so itself.
+            self._withdrawn.add(asked.nonce)
             self._next_question(asked.nonce)
         self._group.create_task(self._stop())
 
@@ -220,7 +222,9 @@ class Stage:
                     self._ask()
             case events.ApprovalAnswered(nonce=nonce):
                 self._next_question(nonce)
-                self._view.take(event)
+                if nonce not in self._withdrawn:
+                    self._view.take(event)
+                self._withdrawn.discard(nonce)
             case Delivered():
                 self._view.take(event)
                 self._settle(event)

@@ -331,6 +331,7 @@ class MemoryService:
         stopped.cancel()
         if not future.done():
             del self._asked[nonce], self._open[nonce]
+            self._tell(lane, ApprovalAnswered(nonce, "withdrawn", "deny"))
             return None
         answer = future.result()
         self._tell(lane, ApprovalAnswered(nonce, "cli:0", answer))

@@ -129,3 +129,18 @@ def test_what_was_decided_before_the_letter_went_out_is_not_asked(
     assert door.revoke(connection, "chat:9", "cli:0", NOW)[0]
     ((_, body, buttons, _),) = letters(connection)
     assert (body, buttons) == ("", [])
+
+
+def test_the_list_tells_who_asks_who_is_in_and_who_owns(connection: Connection) -> None:
+    door = Door(Access(None, {("chat", "bot"): ()}), lambda *_: [OutboundPart("x")])
+    for sender, name in (("7", "Olga"), ("8", "Bob"), ("9", "Ann")):
+        message = said("hi", sender, sender=Sender(sender, name))
+        code = door.pairing.ask(connection, message, NOW)
+        if code is not None and sender != "9":
+            assert door.approve(connection, code, "cli:0", NOW)[0]
+    told = door.command(connection, said("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
+    assert told.split("\n")[:3] == [
+        "- Ann (chat:9) asks to talk to me",
+        "- Olga (chat:7) is the owner",
+        "- Bob (chat:8) is paired",
+    ]

@@ -41,7 +41,9 @@ def show(question: Question, decided: str | None = None) -> OutboundPart:
 
 
 def _pieces(question: Question, code: str, language: str | None) -> Iterator[_Piece]:
-    yield _Piece(f"🔐 Question {question.number}: {exact(question.title)}", "bold")
+    # A command stands below, whole.
+    title = question.title if question.command is None else question.tool
+    yield _Piece(f"🔐 Question {question.number}: {exact(title)}", "bold")
     if question.folder:
         yield _Piece(f"\nin {exact(question.folder)[:_LINE_CHARS]}")
     yield _Piece("\n")

@@ -113,3 +113,15 @@ def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
         subprocess.run(["sh", "-c", checks[name]["fix"]], check=True)
     mended = states(kore("doctor", "--json", home=home, environ=environ).stdout)
     assert (mended["home"], mended["files"]) == ("ok", "ok")
+
+
+def test_the_policy_file_is_named(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    file = tmp_path / "policy.yaml"
+    file.write_text("roles: {build: {tools: {read_file: {}}}}\n")
+    environ = {"KORE_SECURITY_POLICY_FILE": str(file)}
+    assert str(file) in kore("doctor", home=home, environ=environ).stdout
+    file.write_text("roles: {build: {tools: {read_file: {pahts: [x]}}}}\n")
+    done = kore("doctor", "--json", home=home, environ=environ)
+    assert states(done.stdout)["policy"] == "fail"

@@ -145,3 +145,11 @@ def test_a_wrong_flag_is_refused(
 def test_an_empty_command_is_no_harmless_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", " "]) == 2
     assert "the command is empty" in capsys.readouterr().err
+
+
+def test_a_command_with_options_that_is_not_quoted_is_explained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["policy", "check", "ls", "-la"]) == 2
+    told = capsys.readouterr().err
+    assert "unrecognized arguments: -la; a command with options goes in quotes" in told

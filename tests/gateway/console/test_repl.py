@@ -134,6 +134,19 @@ async def test_an_approval_is_one_key(
         await terminal.see(f"answer: {answer}")
 
 
+async def test_a_question_that_ctrl_c_withdraws_was_not_denied(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask ls\r")
+        await terminal.see("left)")
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
+        await terminal.see(PROMPT)
+    assert "denied" not in terminal.text
+
+
 async def test_keys_typed_before_a_question_approve_nothing(
     owner: MemoryService, home: Path
 ) -> None:

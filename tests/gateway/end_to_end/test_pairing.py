@@ -23,7 +23,7 @@ def stored(gateway: GatewayProcess) -> str:
     assert not gateway.runs
     connection = sqlite3.connect(gateway.home / "kore.db")
     try:
-        return "\n".join(connection.iterdump())
+        return connection.serialize().decode("latin-1")
     finally:
         connection.close()
 

@@ -30,7 +30,7 @@ ASKED = Question(
 
 def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     part = show(ASKED)
-    assert part.text == "🔐 Question 3: exec git push\nin /w\ngit push\nIt runs a command."
+    assert part.text == "🔐 Question 3: exec\nin /w\ngit push\nIt runs a command."
     (code,) = (entity for entity in part.entities if entity.type == "pre")
     start = units(part.text[: part.text.index("\ngit") + 1])
     assert (code.offset, code.length, code.extra) == (start, 8, {"language": "bash"})
