@@ -22,6 +22,7 @@ PARTS = (
     "turn",
     "library",
     "history",
+    "long",
     "burst",
     "sessions",
     "tokens",

@@ -123,12 +123,24 @@ class Compactions:
             log.error("the summary of session %s broke", session, exc_info=error)
 
     async def _compact(self, job: Job) -> Shorter | None:
-        claim, session = job.claim, job.claim.session
-        window = await self.database.run(windows.load, session)
-        taint = await self.database.run(sessions.taint_of, session)
-        if job.asked is None and not self._is_full(window, job.speaking):
-            self.histories.forget(session)
-            return None
+        window = await self.database.run(windows.load, job.claim.session)
+        shorter = None
+        try:
+            if job.asked is not None or self._is_full(window, job.speaking):
+                shorter = await self._shortened(job, window)
+        finally:
+            # Whatever it came to: loading may have moved the place where the window begins.
+            self.histories.forget(job.claim.session)
+        if shorter is not None:
+            kept = len(shorter.of(window.messages))
+            event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
+            self.watchers.publish(job.claim.messages[-1].session_key, event)
+        return shorter
+
+    async def _shortened(self, job: Job, window: Window) -> Shorter | None:
+        """Told and stored; None when there is nothing to gain, or its own turn was faster."""
+        claim = job.claim
+        taint = await self.database.run(sessions.taint_of, claim.session)
         goal = int(room(self.agent, job.speaking).limit * GOAL)
         known = Leaving((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
         summariser = Summariser(self.agent.models, self.agent.redactor)
@@ -137,13 +149,8 @@ class Compactions:
             shorter = await shorten(summariser, conversation, goal, known, meter)
         if shorter is None:
             return None
-        if not await self.keep(claim, window, shorter, asked=job.asked is not None):
-            return None  # its own turn was faster
-        self.histories.forget(session)
-        kept = len(shorter.of(window.messages))
-        event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
-        self.watchers.publish(claim.messages[-1].session_key, event)
-        return shorter
+        done = await self.keep(claim, window, shorter, asked=job.asked is not None)
+        return shorter if done else None
 
     async def keep(
         self, claim: Claim, window: Window, shorter: Shorter, *, asked: bool = False

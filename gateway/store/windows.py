@@ -7,6 +7,7 @@ from sqlite3 import Connection
 from agent.codec import dumps, message_from_json
 from agent.context.compaction import Conversation, Shorter
 from agent.context.pruning import pruned
+from agent.context.room import MANY
 from agent.context.summary import Summary
 from agent.types import Message
 from gateway.store import outbox
@@ -15,6 +16,9 @@ from gateway.store.sessions import CONTENT, taint_of_text
 
 # A chat is told of a summary once in this time.
 TOLD_EVERY_S = 3600.0
+# More messages than this are not looked at, however short they are: an imported session, or one
+# whose summaries have failed for long. Twice as many as make a window full.
+MOST = 2 * MANY
 _SUMMARY = "unseal(content, 'summary.content', session, upto)"
 
 
@@ -63,6 +67,7 @@ def load(connection: Connection, session: str) -> Window:
     head, upto_pruned = connection.execute(
         "SELECT head, pruned FROM session WHERE id = ?", (session,)
     ).fetchone()
+    head = _bounded(connection, session, head)
     told = connection.execute(
         f"SELECT upto, request, {_SUMMARY}, taint FROM summary WHERE session = ? AND upto <= ?"
         " ORDER BY upto DESC LIMIT 1",
@@ -81,6 +86,24 @@ def load(connection: Connection, session: str) -> Window:
     ]
     summary = _summary(told[2], told[3]) if told else None
     return Window(messages, head > (told[0] if told else 0), head, request, summary)
+
+
+def _bounded(connection: Connection, session: str, head: int) -> int:
+    """Where the window begins, so that it holds a bearable number of messages."""
+    (last,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
+    ).fetchone()
+    if last - head <= MOST:
+        return head
+    mine = "FROM message WHERE session = :session AND role = 'user' AND n > :head"
+    (begins,) = connection.execute(
+        # Of a round that is longer than that, all of it.
+        f"SELECT coalesce((SELECT min(n) {mine} AND n > :most), (SELECT max(n) {mine}), 0)",
+        {"session": session, "head": head, "most": last - MOST // 2},
+    ).fetchone()
+    head = max(head, begins - 1)
+    connection.execute("UPDATE session SET head = ? WHERE id = ?", (head, session))
+    return head
 
 
 @dataclass(frozen=True, slots=True)

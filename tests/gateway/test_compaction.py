@@ -290,6 +290,20 @@ def _set_head(connection, session: str, head: int) -> None:  # type: ignore[no-u
     connection.execute("UPDATE session SET head = ? WHERE id = ?", (head, session))
 
 
+async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) -> None:
+    async with opened(tmp_path, Speaks([])) as parts:
+        run = parts.database.run
+        session = await run(sessions.create_session, "chat:7", 1.0)
+        talk = [m for n in range(1_500) for m in (user(f"q{n}"), assistant(f"a{n}"))]
+        await run(sessions.append_messages, session, None, talk, 1.0)
+        window = await run(windows.load, session)
+        assert len(window.messages) == windows.MOST // 2
+        assert window.messages[0].text == "q1000"
+        assert window.trimmed
+        assert await run(windows.load, session) == window
+        assert len(await run(sessions.load_all, session)) == 3_000
+
+
 async def test_a_window_that_changed_meanwhile_takes_no_summary(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
         run = parts.database.run

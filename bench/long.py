@@ -1,0 +1,107 @@
+"""What a session of 10,000 messages costs beside one of 100: opening it, and a turn in it.
+
+It is as long as one gets by talking: what is old has become a summary, in rows that stay.
+"""
+
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from sqlite3 import Connection
+
+from agent.context.compaction import Shorter
+from agent.context.cut import Cut
+from agent.context.summary import Summary
+from agent.types import Message, assistant, user
+from bench.figure import Figure
+from bench.stage import ACCOUNT, OWNER, Stage, open_stage
+from gateway.store import sessions, windows
+from gateway.store.database import connect
+from gateway.store.windows import Kept
+
+LENGTHS = (100, 10_000)
+KEPT = 60
+TURNS = 25
+WARM_UPS = 2
+OPENINGS = 30
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    async with open_stage(command) as stage:
+        async with stage.gateway():
+            pass  # makes the database
+        with closing(connect(stage.home / "kore.db")) as connection:
+            found = [_prepare(connection, OWNER + n, length) for n, length in enumerate(LENGTHS)]
+            untold = [_open_ms(connection, session) for session in found]
+            for session in found:
+                _tell(connection, session)
+            opened = [_open_ms(connection, session) for session in found]
+        async with stage.gateway():
+            turns = await _turns(stage)
+    imported = statistics.median(untold[-1])
+    short, long = (statistics.median(times) for times in opened)
+    short_turn, long_turn = (statistics.median(times) for times in turns)
+    shortest, longest = LENGTHS
+    note = f"at {shortest:,} messages {short:.1f} ms"
+    imported_note = f"none of them in a summary: the newest {windows.MOST // 2:,} are read"
+    turn_note = f"{long_turn:.1f} ms to {short_turn:.1f} ms; both send the newest {KEPT}"
+    return [
+        Figure(f"opening {longest:,} messages", "ms", long, goal=100, note=note),
+        Figure(f"opening {longest:,} imported", "ms", imported, goal=100, note=imported_note),
+        Figure(
+            f"a turn at {longest:,} to {shortest:,}",
+            "times",
+            long_turn / short_turn,
+            goal=1.2,
+            note=turn_note,
+        ),
+    ]
+
+
+def _prepare(connection: Connection, chat: int, length: int) -> str:
+    """A conversation of so many messages."""
+    messages: list[Message] = []
+    for n in range(length // 2):
+        messages.append(user(f"Question {n}: what should I know about topic number {n} today?"))
+        messages.append(assistant(f"Answer {n}: " + "this is what there is to say about it. " * 3))
+    now, lane = time.time(), f"telegram:{ACCOUNT}:{chat}"
+    connection.execute("BEGIN")
+    session = sessions.create_session(connection, f"telegram:{chat}", now, lane=lane)
+    sessions.append_messages(connection, session, None, messages, now)
+    connection.execute("COMMIT")
+    return session
+
+
+def _tell(connection: Connection, session: str) -> None:
+    """All but the newest messages become a summary."""
+    connection.execute("BEGIN")
+    window = windows.load(connection, session)
+    summary = Summary("They asked about topics, one after the other. " * 20, "What should I know?")
+    shorter = Shorter(0, Cut(len(window.messages) - KEPT), summary, 2, 1)
+    assert windows.keep(connection, Kept.of(session, window, shorter), time.time())
+    assert len(windows.load(connection, session).messages) == KEPT
+    connection.execute("COMMIT")
+
+
+def _open_ms(connection: Connection, session: str) -> list[float]:
+    """What `kore agent -r` asks of the database: the list of sessions, this one, its window."""
+    taken = []
+    for _ in range(OPENINGS):
+        began = time.perf_counter()
+        sessions.recent(connection, 20)
+        windows.load(connection, sessions.find(connection, session))
+        sessions.count_messages(connection, session)
+        taken.append((time.perf_counter() - began) * 1000)
+    return taken
+
+
+async def _turns(stage: Stage) -> list[list[float]]:
+    """Milliseconds of each turn, per length; the lengths take turns."""
+    since = await stage.effects()
+    taken: list[list[float]] = [[] for _ in LENGTHS]
+    for round_ in range(WARM_UPS + TURNS):
+        for n in range(len(LENGTHS)):
+            elapsed_ms, since = await stage.turn_ms(OWNER + n, f"message {round_}", since)
+            if round_ >= WARM_UPS:
+                taken[n].append(elapsed_ms)
+    return taken

@@ -1,0 +1,57 @@
+"""A long conversation with a real gateway: its summary, its cost, and a kill while it is told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.prompts import load
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+SMALL = {"context": {"max_tokens": 12_000}}
+LONG = "word " * 250
+TOLD = "They sent the same words again and again."
+
+
+def is_summary(body: Mapping[str, Any]) -> bool:
+    return bool(body["messages"][0]["content"] == load("summarise"))
+
+
+async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_kept(
+    alone: GatewayProcess,
+) -> None:
+    told: list[ReplyScript] = [ReplyScript(text="never", latency_s=60.0)]
+
+    def mind(body: Mapping[str, Any]) -> ReplyScript:
+        return told[0] if is_summary(body) else ReplyScript(text="Read.")
+
+    def summaries() -> int:
+        return sum(is_summary(request.body) for request in alone.model.requests)
+
+    alone.configure(SMALL)
+    alone.model.mind = mind
+    await alone.start()
+    count = 0
+    while not summaries():
+        count += 1
+        # Whoever writes does not wait for the summary.
+        assert (await alone.told(7, f"{count} {LONG}")).count("Read.") == count
+        assert count < 40
+    await alone.kill()
+    told[0] = ReplyScript(text=TOLD)
+    await alone.start()
+    # How the model counts is learned anew: the mark may lie a little higher now.
+    while summaries() == 1:
+        count += 1
+        assert (await alone.told(7, f"{count} {LONG}")).count("Read.") == count
+        assert count < 40
+    await alone.until(lambda: any("now a summary" in text for text in alone.api.answers(7)))
+    assert summaries() == 2
+    assert (await alone.told(7, "go on"))[-1] == "Read."
+    first = alone.model.requests[-1].body["messages"][1]
+    assert TOLD in str(first["content"])
+    assert "1 word word" in str(first["content"]), "the first request stays word for word"
+    await alone.stop()
+    await alone.start()
+    assert (await alone.told(7, "and now?"))[-1] == "Read."
+    before, after = (asked.raw for asked in alone.model.requests[-2:])
+    assert after.startswith(before[: before.rindex(b"]")]), "a restart changes no byte of the past"
