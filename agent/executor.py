@@ -17,7 +17,7 @@ from agent.progress import Progress
 from agent.prompts import fill, load
 from agent.security.policy import Unanswered
 from agent.security.redaction import Stream
-from agent.tools.base import CallContext, Spawn
+from agent.tools.base import CallContext, Recall, Spawn
 from agent.tools.runner import Runner
 from agent.types import Message, ToolCall, ToolResult
 
@@ -29,7 +29,7 @@ class Place:
     """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
 
     `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
-    out sub-agents.
+    out sub-agents, `recall` searches what was said before.
     """
 
     session: str
@@ -38,6 +38,7 @@ class Place:
     owner: bool = False
     recording: Recording = field(default_factory=Recording)
     spawn: Spawn | None = None
+    recall: Recall | None = None
 
 
 class Stopped(KoreError):
@@ -170,6 +171,7 @@ class Executor:
             changes=place.recording.recorder(place.session, call.id, call.name, place.workspace),
             spawn=place.spawn,
             tell=self._outlet.offer,
+            recall=place.recall,
         )
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:

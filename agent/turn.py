@@ -30,7 +30,7 @@ from agent.security.taint import Exposure
 from agent.settings import AgentSettings
 from agent.signals import find_signal
 from agent.spending import Meter, Spent, Tally
-from agent.tools.base import Spawn
+from agent.tools.base import Recall, Spawn
 from agent.tools.runner import Permissions, Runner
 from agent.tools.toolbox import Toolbox
 from agent.types import Message, Result, Stopping, ToolResult, assistant
@@ -77,7 +77,7 @@ class Task:
     stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
     is what the session has taken in; it grows with the turn. `recording` is the journal of what
     happens to files, `character` who speaks, when it is not the main agent; `spawn` sends out
-    sub-agents.
+    sub-agents, `recall` searches what whoever speaks said before.
     """
 
     session: str
@@ -101,6 +101,7 @@ class Task:
     recording: Recording = field(default_factory=Recording)
     character: Character | None = None
     spawn: Spawn | None = None
+    recall: Recall | None = None
 
 
 class Turn:
@@ -197,7 +198,15 @@ class Turn:
             redactor=agent.redactor,
             limit_bytes=agent.settings.tools.output_limit_bytes,
         )
-        place = Place(task.session, task.root, task.memory, task.owner, task.recording, task.spawn)
+        place = Place(
+            task.session,
+            task.root,
+            task.memory,
+            task.owner,
+            task.recording,
+            task.spawn,
+            task.recall,
+        )
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
         return Loop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter

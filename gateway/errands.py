@@ -75,6 +75,8 @@ class Errands:
             model=errand.model,
             max_iterations=min(most, default=None),
             exposure=Exposure(claim.taint, heard=False),
+            # It is told what it needs.
+            recall=None,
             recording=replace(
                 task.recording,
                 turn=errand.root_turn,

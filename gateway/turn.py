@@ -26,6 +26,7 @@ from gateway.histories import Histories
 from gateway.journal import Journal
 from gateway.messages import ONCE, InboundMessage
 from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace, Preview, Shows
+from gateway.recall import Recall
 from gateway.rules import Rules
 from gateway.spending import Spending
 from gateway.steering import Steering
@@ -141,13 +142,12 @@ class Turns:
         if any(map(self._rules.is_stranger, claim.messages)):
             taint |= UNTRUSTED
         if message.task is not None and message.lane:
-            # It reads no file of the workspace unasked; what it was told is in its taint already.
+            # It reads no file unasked; what it was told is in its taint already.
             taint = NOTHING
         taint |= shown_taint(claim.messages)
         if not taint <= claim.taint:
             await self._database.run(sessions.add_taint, claim.session, taint)
-        limit = message.options.get("max_iterations")
-        model = message.options.get("model")
+        limit, model = map(message.options.get, ("max_iterations", "model"))
         return Task(
             session=claim.session,
             messages=window.messages,
@@ -169,6 +169,7 @@ class Turns:
             recording=Recording(self._agent.changes, claim.turn),
             progress=journal,
             stop=stop,
+            recall=Recall(self._database, self._rules.access, claim),
         )
 
     def speaking(self, message: InboundMessage) -> Speaking:

@@ -14,6 +14,19 @@ from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Something said or noted before: where, its words, and what its conversation had taken in."""
+
+    place: str
+    text: str
+    taint: frozenset[Taint] = frozenset()
+
+
+# Up to so many messages that hold these words, the newest first. Raises `KoreError`.
+Recall = Callable[[str, int], Awaitable[Sequence[Recalled]]]
+
+
 async def _nowhere(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
     """For a call that nobody keeps a record of."""
 
@@ -55,7 +68,8 @@ class CallContext:
     be kept.
     `changes` records what happens to files, so that it can be undone.
     `spawn` sends out sub-agents, None where none may be sent; `tell` shows an event to whoever
-    watches, who may miss it.
+    watches, who may miss it. `recall` searches what whoever is speaking said before; None where
+    nobody keeps it.
     """
 
     call: ToolCall
@@ -72,6 +86,7 @@ class CallContext:
     changes: Recorder = field(default_factory=Recorder)
     spawn: Spawn | None = None
     tell: Callable[[Event], None] = _to_nobody
+    recall: Recall | None = None
 
 
 @dataclass(frozen=True, slots=True)

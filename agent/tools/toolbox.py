@@ -44,6 +44,8 @@ NAMES = {
     "agent": "task",
     "delegate": "task",
     "spawnagent": "task",
+    "searchmemory": "memory_search",
+    "recall": "memory_search",
     "todowrite": "todo",
     "updateplan": "todo",
     "updatetodos": "todo",
@@ -195,6 +197,7 @@ def default_tools(settings: ToolSettings, roster: Callable[[], str] | None = Non
     from agent.tools.memory import Remember
     from agent.tools.process import Process
     from agent.tools.processes import Processes
+    from agent.tools.recall import MemorySearch
     from agent.tools.search import WebSearch
     from agent.tools.shell import Exec
     from agent.tools.todo import Todo
@@ -214,6 +217,7 @@ def default_tools(settings: ToolSettings, roster: Callable[[], str] | None = Non
         WebSearch(settings),
         WebFetch(settings),
         Remember(settings),
+        MemorySearch(settings),
         Todo(),
         Undo(settings),
         AskUser(),

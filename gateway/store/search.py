@@ -24,7 +24,7 @@ _UNSPACED = re.compile(
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 _WORD = re.compile(r"\w")
 _CONTENT = "unseal(m.content, 'message.content', m.session, m.n)"
-_AROUND_CHARS = 60
+AROUND_CHARS = 60
 # How much of older texts is entered in one transaction: others are not kept waiting for long.
 CHUNK = 500
 
@@ -117,11 +117,13 @@ def enter_older(connection: Connection) -> bool:
     return reached is None
 
 
-def find(connection: Connection, wanted: str, scope: Scope, limit: int) -> list[Found]:
+def find(
+    connection: Connection, wanted: str, scope: Scope, limit: int, around: int = AROUND_CHARS
+) -> list[Found]:
     """The newest messages with all these words; a word may be the beginning of a longer one.
 
-    Quotes hold words together. What a fork has from its parent is found there. Raises `KoreError`
-    when there is no word in it.
+    Quotes hold words together. What a fork has from its parent is found there. A snippet shows so
+    many characters `around` the first word. Raises `KoreError` when there is no word in it.
     """
     terms = _terms(wanted)
     if not terms:
@@ -138,7 +140,7 @@ def find(connection: Connection, wanted: str, scope: Scope, limit: int) -> list[
     return [
         Found(
             *(session, name, principal, n, role, at),
-            *_snippet(message_from_json(json.loads(data)).text, terms),
+            *_snippet(message_from_json(json.loads(data)).text, terms, around),
         )
         for session, name, principal, n, role, at, data in rows
     ]
@@ -164,13 +166,15 @@ def _matching(term: str) -> str:
     return '"' + spaced.replace('"', '""') + '"' + (" *" if open_ended else "")
 
 
-def _snippet(text: str, terms: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
+def _snippet(
+    text: str, terms: Sequence[str], around: int
+) -> tuple[str, tuple[tuple[int, int], ...]]:
     """A line around the first term, and where the terms stand in it."""
     line = " ".join(text.split())
     pattern = re.compile("|".join(re.escape(_plain(" ".join(t.split()))) for t in terms), re.I)
     first = pattern.search(_plain(line))
-    begin = max(0, first.start() - _AROUND_CHARS) if first else 0
-    end = (first.end() if first else 0) + _AROUND_CHARS
+    begin = max(0, first.start() - around) if first else 0
+    end = (first.end() if first else 0) + around
     shown = ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
     return shown, tuple(match.span() for match in pattern.finditer(_plain(shown)))
 

@@ -37,7 +37,8 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> Non
     names = [spec.name for spec in toolbox.specs()]
     assert names == [
         "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
-        "process", "web_search", "web_fetch", "remember", "todo", "undo", "ask_user", "task",
+        "process", "web_search", "web_fetch", "remember", "memory_search",
+        "todo", "undo", "ask_user", "task",
     ]  # fmt: skip
     assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
 
@@ -52,7 +53,8 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
         "read_file": "read", "write_file": "idempotent", "edit_file": "unsafe",
         "append_file": "unsafe", "list_dir": "read", "glob": "read", "grep": "read",
         "exec": "unsafe", "process": "idempotent", "web_search": "read",
-        "web_fetch": "read", "remember": "idempotent", "todo": "read", "ask_user": "read",
+        "web_fetch": "read", "remember": "idempotent", "memory_search": "read",
+        "todo": "read", "ask_user": "read",
         "undo": "unsafe", "task": "read",
     }  # fmt: skip
 
