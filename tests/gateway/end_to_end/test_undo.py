@@ -1,0 +1,34 @@
+"""Undoing in Telegram, across deaths of the gateway."""
+
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+
+async def test_what_was_written_before_a_kill_is_undone_after_it(alone: GatewayProcess) -> None:
+    await alone.start()
+    write = Call("write_file", {"path": "a.txt", "content": "one\n"})
+    alone.model.script(ReplyScript(tool_calls=(write,)), "Done.")
+    assert await alone.told(OWNER, "write") == ["Done."]
+    await alone.kill()
+    await alone.start()
+    assert (await alone.told(OWNER, "/diff"))[-1].startswith("1 file changed: a.txt")
+    assert (await alone.told(OWNER, "/undo"))[-1] == "Removed a.txt."
+    assert not (alone.workspace / "a.txt").exists()
+
+
+async def test_an_undo_during_which_the_gateway_dies_happens_once(alone: GatewayProcess) -> None:
+    await alone.start()
+    for text in ("one", "two", "three"):
+        append = Call("append_file", {"path": "a.txt", "content": f"{text}\n"})
+        alone.model.script(ReplyScript(tool_calls=(append,)), "Done.")
+        await alone.told(OWNER, "append")
+    file = alone.workspace / "a.txt"
+    assert file.read_text() == "one\ntwo\nthree\n"
+    await alone.api.user_says(OWNER, "/undo")
+    # As soon as the file has changed: the answer is perhaps stored, perhaps not.
+    await alone.until(lambda: file.read_text() != "one\ntwo\nthree\n")
+    await alone.kill()
+    await alone.start()
+    await alone.idle()
+    assert file.read_text() == "one\ntwo\n"
+    assert any("Restored a.txt." in answer for answer in alone.api.answers(OWNER))
