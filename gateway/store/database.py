@@ -255,7 +255,10 @@ def _prepare(
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Apply the numbered files that this database has not seen, each in one transaction."""
+    """Apply the numbered files that this database has not seen, each in one transaction.
+
+    It remembers how many it has seen: numbers have no gaps, and a new file gets the next one.
+    """
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     folder = resources.files("gateway.store") / "migrations"
     scripts = sorted(
