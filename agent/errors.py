@@ -54,8 +54,10 @@ class RateLimited(ProviderError):
     code = "rate-limited"
     retryable = True
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.retry_after_s = retry_after_s
 
 

@@ -13,6 +13,8 @@ Cause = Literal["limit", "outage", "key"]
 _FIRST_S: dict[Cause, float] = {"limit": 30, "outage": 30, "key": 600}
 _LONGEST_S: dict[Cause, float] = {"limit": 600, "outage": 600, "key": 3600}
 _EVERY_MODEL = ""
+# However long a vendor asks for: whoever has mended the account need not wait for the end of it.
+_PROBE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,13 @@ class Account:
 
 @dataclass(slots=True)
 class _Rest:
-    """`until` is on the clock; `probe` is there while one request finds out how it is."""
+    """`until` and `ends` are on the clock: from when on it is probed, and when it is over if the
+    vendor means what it says. `probe` is there while one request finds out how it is."""
 
     cause: Cause
     reason: str
     until: float
+    ends: float
     failures: int = 1
     probe: asyncio.Event | None = None
 
@@ -38,8 +42,9 @@ class Cooldowns:
     """Rests of (account, model), each as narrow as its cause.
 
     A rate limit or an outage rests that key for that model alone, a refused key rests for all of
-    its models. When the time is over, one request probes and the others still stay away: its
-    success ends the rest, a failure doubles it. `clock` counts seconds.
+    its models. When the time is over, or five minutes of a longer one that the vendor stated, one
+    request probes and the others still stay away: its success ends the rest, a failure doubles it.
+    `clock` counts seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,6 +55,11 @@ class Cooldowns:
         """Seconds until it may be asked; 0 when it may be now. While a probe runs, at least one."""
         now = self._clock()
         return max((_left_s(rest, now) for rest in self._of(account, model)), default=0.0)
+
+    def stated_s(self, account: Account, model: str) -> float:
+        """Seconds until the vendor has said that it answers again, if it did; see `left_s`."""
+        now = self._clock()
+        return max((rest.ends - now for rest in self._of(account, model)), default=0.0)
 
     def cause(self, account: Account, model: str) -> tuple[Cause, str]:
         """Why it rests, in a word and in a sentence."""
@@ -80,10 +90,12 @@ class Cooldowns:
             failures = before.failures
         else:
             failures = before.failures + 1 if before and before.cause == cause else 1
-        rest_s = min(_FIRST_S[cause] * 2.0 ** (failures - 1), _LONGEST_S[cause])
+        rest_s = stated_s = min(_FIRST_S[cause] * 2.0 ** (failures - 1), _LONGEST_S[cause])
         if isinstance(error, RateLimited) and error.retry_after_s is not None:
-            rest_s = error.retry_after_s
-        self._rests[place] = _Rest(cause, str(error), self._clock() + rest_s, failures)
+            stated_s = error.retry_after_s
+            rest_s = min(stated_s, _PROBE_S)
+        now = self._clock()
+        self._rests[place] = _Rest(cause, str(error), now + rest_s, now + stated_s, failures)
         _release(before)
 
     def given_up(self, account: Account, model: str) -> None:

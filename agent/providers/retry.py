@@ -1,13 +1,14 @@
 """Try again, then with another key, then another model: a provider around providers."""
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited
+from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited, Unavailable
 from agent.events import ModelEvent, Notice, Reply, Retry
 from agent.providers.base import ModelRequest, Provider
 from agent.providers.cooldown import Account, Cooldowns
@@ -90,8 +91,6 @@ class Retrying:
                 yield self._retry(this, wait_s)
                 await self._sleep(wait_s)
                 continue
-            for event in self._change(this, n):
-                yield event
             try:
                 async with aclosing(self._ask(this, n)) as stream:
                     async for said in stream:
@@ -103,7 +102,7 @@ class Retrying:
                 this.error, this.void = exc, True
                 wait_s = self._judge(this, n, exc)
             if len(this.gone) == len(self._seats):
-                raise this.error
+                raise self._last(this)
             if wait_s:
                 yield self._retry(this, wait_s)
                 await self._sleep(wait_s)
@@ -118,10 +117,13 @@ class Retrying:
         """One attempt; what it comes to is noted."""
         seat = self._seats[n]
         place = seat.account, seat.model or this.request.model
-        this.asked += 1
         heard = False
+        # Before anything is told: nobody else may take it for the one to probe meanwhile.
         self._cooldowns.begin(*place)
         try:
+            for told in self._change(this, n):
+                yield told
+            this.asked += 1
             stream = seat.provider.stream(replace(this.request, model=place[1]))
             # Providers are async generators; closing one ends its connection at once.
             async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
@@ -154,7 +156,7 @@ class Retrying:
                 break
         if min(left.values()) <= _PATIENCE_S:
             return None
-        raise this.error or self._resting(this, left)
+        raise self._last(this)
 
     def _judge(self, this: _Round, n: int, error: ProviderError) -> float:
         """Who is not asked any more; returns the seconds until the next attempt."""
@@ -221,11 +223,28 @@ class Retrying:
     def _rest_s(self, this: _Round) -> float:
         return min(self._left_s(this, n) for n in self._open(this)) + self._jitter() * _BASE_S
 
-    def _resting(self, this: _Round, left: dict[int, float]) -> RateLimited:
-        n = min(left, key=lambda one: left[one])
-        _, reason = self._cause(this, n)
-        again = f"it is asked again in {left[n]:.0f} seconds"
-        return RateLimited(f"{reason} ({again})", retry_after_s=left[n])
+    def _last(self, this: _Round) -> ProviderError:
+        """What is raised when nobody is left to ask: a limit tells when it is over."""
+        if this.error is not None and not isinstance(this.error, RateLimited):
+            return this.error
+        left = {n: self._left_s(this, n) for n in range(len(self._seats))}
+        limits = [n for n in left if left[n] and self._cause(this, n)[0] == "limit"]
+        if limits:
+            return self._resting(this, min(limits, key=lambda n: left[n]))
+        return this.error or Unavailable("no model could be asked")
+
+    def _resting(self, this: _Round, n: int) -> RateLimited:
+        left_s = self._left_s(this, n)
+        stated_s = self._cooldowns.stated_s(*self._place(this, n))
+        again = f"it is asked again in {spelled(left_s)}"
+        if stated_s > left_s + 1:
+            again = f"for {spelled(stated_s)}; {again}"
+        return RateLimited(
+            f"{self._cause(this, n)[1]} ({again})",
+            retry_after_s=left_s,
+            hint="Write again then, or choose another model: /model in a conversation, --model for "
+            "one run.",
+        )
 
     def _backoff_s(self, failures: int) -> float:
         return self._jitter() * min(_CAP_S, _BASE_S * 2.0 ** (failures - 1))
@@ -247,3 +266,12 @@ class Retrying:
 
     async def _settled(self, this: _Round, n: int) -> bool:
         return await self._cooldowns.settled(*self._place(this, n))
+
+
+def spelled(seconds: float) -> str:
+    """A time as people say it, rounded up: what is promised must not be early."""
+    if seconds <= 90:
+        return f"{math.ceil(seconds)} second{'s' * (seconds > 1)}"
+    if seconds <= 90 * 60:
+        return f"{math.ceil(seconds / 60)} minutes"
+    return f"{math.ceil(seconds / 3600)} hours"

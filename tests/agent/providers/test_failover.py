@@ -217,9 +217,53 @@ async def test_with_nobody_else_to_ask_a_limit_is_kept_and_named(world: World) -
     with pytest.raises(RateLimited):
         await answer(models)
     world.asked()
-    with pytest.raises(RateLimited, match="asked again in 300 seconds"):
+    world.now += 200
+    with pytest.raises(RateLimited, match="asked again in 2 minutes") as caught:
+        await answer(models)
+    assert "/model" in str(caught.value.hint)
+    assert world.asked() == []
+
+
+async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: World) -> None:
+    """Whoever tops up the account need not wait for an hour that is over."""
+    models = world.models(("k1",), spare=False)
+    world.refused["k1", "big"] = refusal(429, "slow down", retry_after="3600")
+    with pytest.raises(RateLimited, match=r"\(for 60 minutes; it is asked again in 5 minutes\)"):
+        await answer(models)
+    world.asked()
+    world.now += 210
+    with pytest.raises(RateLimited, match=r"\(for 57 minutes; it is asked again in 90 seconds\)"):
         await answer(models)
     assert world.asked() == []
+    world.now += 90
+    with pytest.raises(RateLimited):
+        await answer(models)
+    assert world.asked() == ["k1/big"]
+    world.refused.clear()
+    world.now += 300
+    assert (await answer(models))[0] == "big by k1"
+
+
+async def test_while_somebody_is_told_of_a_probe_nobody_else_begins_one(world: World) -> None:
+    models = world.models(("k1",))
+    models.fallbacks = ["small", "third"]
+    models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
+                                               api_key="k3")]  # fmt: skip
+    world.refused["k1", "big"] = refusal(429, "slow down", retry_after="300")
+    world.refused["other", "small"] = SLOW_DOWN
+    await answer(models)
+    world.now += 30
+    del world.refused["other", "small"]
+    world.asked()
+    first = models.open("big")
+    stream = first.provider.stream(ModelRequest(first.model, "", (user("hi"),)))
+    told = await anext(aiter(stream))
+    assert isinstance(told, Retry)
+    assert (await answer(models))[0] == "third by k3"
+    assert "other/small" not in world.asked()
+    async for _ in stream:
+        pass
+    assert world.asked() == ["other/small"]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, ProviderError), (401, KeyRefused)])
