@@ -1,13 +1,12 @@
 """The roster: which channels the configuration names, and who may write to them."""
 
 import logging
-import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from types import ModuleType
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
 
 from gateway.access import CONSOLE, Access
+from gateway.ballast import hidden, leave_out_httpx
 from gateway.channels.base import Channel
 from gateway.settings import Settings
 from gateway.store import inbox
@@ -22,7 +21,8 @@ async def open_channels(
     """The channels that the configuration names; only these are imported."""
     if not settings.telegram.enabled:
         return []
-    with _hidden("cryptography"), _without_httpx():
+    leave_out_httpx()
+    with hidden("cryptography"):
         from gateway.channels.telegram.channel import TelegramChannel
     from gateway.channels.telegram.poll import OFFSET_LIFE_S
     from gateway.channels.telegram.settings import TelegramSettings
@@ -42,40 +42,6 @@ async def open_channels(
         stack.push_async_callback(channel.aclose)
         opened.append(channel)
     return opened
-
-
-@contextmanager
-def _without_httpx() -> Iterator[None]:
-    """python-telegram-bot imports its own HTTP client, and httpx with it: 6 MB that nothing here
-    uses, since every bot is given a request class over aiohttp."""
-    name = "telegram.request._httpxrequest"
-    if name not in sys.modules:
-        unused = ModuleType(name)
-        unused.__dict__["HTTPXRequest"] = _NotUsed
-        sys.modules[name] = unused
-    yield
-
-
-class _NotUsed:
-    def __init__(self, *args: object, **more: object) -> None:
-        raise RuntimeError("a bot was made without its request class")
-
-
-@contextmanager
-def _hidden(package: str) -> Iterator[None]:
-    """Let an import believe that a package is not installed.
-
-    python-telegram-bot takes cryptography along wherever it finds it, for Telegram Passport alone:
-    8 MB that nothing here uses. Sealed stores import it themselves, before or after.
-    """
-    if package in sys.modules:
-        yield
-        return
-    sys.modules[package] = None  # type: ignore[assignment]  # the import system's mark for "absent"
-    try:
-        yield
-    finally:
-        del sys.modules[package]
 
 
 def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """The workspace: made from the starter that ships, and never overwritten."""
 
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from agent.errors import ConfigError
@@ -26,13 +24,13 @@ def ensure_workspace(path: Path) -> bool:
     return True
 
 
-def starter() -> Traversable:
+def starter() -> Path:
     """The starter workspace: in the wheel beside this module, in a checkout beside the package."""
-    shipped = files("gateway") / "starter"
+    shipped = Path(__file__).parent / "starter"
     return shipped if shipped.is_dir() else Path(__file__).parent.parent / "workspace"
 
 
-def _copy(source: Traversable, target: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
     for entry in source.iterdir():
         if entry.is_dir():
             (target / entry.name).mkdir()

@@ -1,14 +1,14 @@
 """Every prompt is a markdown file in this package; code only fills in names."""
 
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from string import Template
 
 
 @cache
 def load(name: str) -> str:
     """The text of `NAME.md`, without surrounding blank lines; `name` may hold a folder."""
-    return resources.files(__package__).joinpath(f"{name}.md").read_text("utf-8").strip()
+    return (Path(__file__).parent / f"{name}.md").read_text("utf-8").strip()
 
 
 def fill(name: str, **values: object) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from agent.providers.routing import ModelConfig
@@ -49,7 +49,7 @@ def listed_price(vendor: str, model: str) -> Price | None:
 def _table() -> dict[str, Any]:
     import tomllib
 
-    text = (resources.files("agent.providers") / "prices.toml").read_text("utf-8")
+    text = Path(__file__).with_name("prices.toml").read_text("utf-8")
     return tomllib.loads(text)
 
 

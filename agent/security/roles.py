@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 from agent.security.globs import matches
@@ -62,7 +61,7 @@ def built_in_roles() -> Mapping[str, Role]:
     """The roles that Kore brings along, from `roles.yaml` beside this module."""
     from agent.security.policy_file import parse_policy
 
-    text = resources.files(__package__).joinpath("roles.yaml").read_text("utf-8")
+    text = Path(__file__).with_name("roles.yaml").read_text("utf-8")
     return parse_policy(text, BUILT_IN).roles
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 
@@ -10,7 +10,7 @@ from typing import Any
 def _read() -> dict[str, Any]:
     import tomllib
 
-    return tomllib.loads(resources.files(__package__).joinpath("commands.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
 
 
 @cache

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -82,7 +81,7 @@ class Catalogue:
 @cache
 def built_in() -> tuple[Definition, ...]:
     """The agents that Kore brings along."""
-    folder = resources.files("agent.prompts").joinpath("agents")
+    folder = Path(__file__).parent.parent / "prompts" / "agents"
     files = sorted((one for one in folder.iterdir() if one.name.endswith(".md")), key=str)
     return tuple(
         read_definition(file.read_bytes(), file.name.removesuffix(".md"), BUILT_IN)

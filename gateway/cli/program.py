@@ -81,6 +81,9 @@ def _dispatch(words: Sequence[str]) -> int:
 
 
 def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
+    from gateway.ballast import leave_out_plugins
+
+    leave_out_plugins()
     module = import_module(verb.module)
     parser = Parser(
         prog=f"kore {verb.name}",

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -260,7 +259,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     It remembers how many it has seen: numbers have no gaps, and a new file gets the next one.
     """
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    folder = resources.files("gateway.store") / "migrations"
+    folder = Path(__file__).parent / "migrations"
     scripts = sorted(
         (item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda i: i.name
     )

@@ -5,7 +5,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import ClassVar
 
@@ -82,7 +81,7 @@ class Bubblewrap:
         python = view.python(view.programs(self.further))
         if python is None:
             raise ToolError(load("sandbox/no_python"))
-        text = resources.files(__package__).joinpath("inlet.py").read_text("utf-8")
+        text = Path(__file__).with_name("inlet.py").read_text("utf-8")
         return [python, "-I", "-S", "-c", text]
 
     def _base(self, setup: "_Setup") -> None:
