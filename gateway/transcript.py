@@ -1,24 +1,33 @@
 """A session as JSON lines: Kore's own form, and what KodaX writes.
 
 The first line holds the facts (`{"_type": "meta", "title", "id", "createdAt", …}`), each other one
-a message or something that is kept as it is. KodaX's newer files hold `lineage_entry` lines: a
-tree, of which the branch with the last message is the conversation.
+a message or something that is kept as it is. A vendor that refuses one message refuses the whole
+conversation for ever: what it would refuse of a file of unknown origin is not taken into messages.
 """
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from agent.codec import dumps, message_from_json, message_to_json, safe_text
 from agent.errors import KoreError
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+from gateway import lineage
 
 _ROLES = ("user", "assistant", "tool")
 # An own message line says when it was said beside the message.
 _AT = "timestamp"
+# What every vendor takes, and how it begins. https://platform.claude.com/docs/en/build-with-claude/vision
+_PICTURES = {
+    "image/png": (b"\x89PNG",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF8",),
+    "image/webp": (b"RIFF",),
+}
+_PICTURE_BYTES = 3_750_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +41,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
+    """`meta` is the line of facts as it was read, `title` what the session is called by now."""
+
     meta: Mapping[str, Any] = field(default_factory=dict)
     lines: Sequence[Line] = ()
+    title: str | None = None
 
 
 def read(text: str) -> Transcript:
@@ -44,7 +56,7 @@ def read(text: str) -> Transcript:
         if not row.strip():
             continue
         try:
-            record = json.loads(row)
+            record = json.loads(row, parse_constant=_refuse)
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
@@ -57,11 +69,12 @@ def read(text: str) -> Transcript:
     meta: Mapping[str, Any] = {}
     if records[0][0].get("_type") == "meta":
         meta, records = records[0][0], records[1:]
-    branch = _branch(record for record, _ in records)
+    every = [meta, *(record for record, _ in records)]
+    branch = lineage.branch(every)
     lines = [_line(record, raw, branch) for record, raw in records]
     if not meta and not any(line.messages for line in lines):
         raise KoreError("the file holds neither a line of facts nor a message")
-    return Transcript(meta, lines)
+    return Transcript(meta, lines, lineage.title(every))
 
 
 def own_line(message: Message, at: float) -> str:
@@ -86,35 +99,20 @@ def seconds(value: object) -> float | None:
     return None
 
 
-def _branch(records: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The ids of the entries from the root to the last message."""
-    entries = [_entry(record) for record in records if record.get("_type") == "lineage_entry"]
-    parents = {str(entry.get("id")): entry.get("parentId") for entry in entries}
-    leaf = next((e.get("id") for e in reversed(entries) if e.get("type") == "message"), None)
-    branch: set[str] = set()
-    while leaf is not None and str(leaf) not in branch:
-        branch.add(str(leaf))
-        leaf = parents.get(str(leaf))
-    return branch
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
-def _entry(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    inner = record.get("entry")
-    return inner if isinstance(inner, dict) else record
-
-
-def _line(record: Mapping[str, Any], raw: str, branch: set[str]) -> Line:
+def _line(record: Mapping[str, Any], raw: str, branch: frozenset[str]) -> Line:
     if "_type" not in record:
-        return _own(record) or _foreign(record, raw, record)
-    entry = _entry(record)
-    if record["_type"] == "lineage_entry" and entry.get("type") == "message":
-        said = entry.get("message")
-        if str(entry.get("id")) in branch and isinstance(said, dict):
-            return _foreign(said, raw, entry)
+        return _own(record, raw) or _foreign([record], raw, record)
+    entry = lineage.entry(record)
+    if record["_type"] == "lineage_entry" and str(entry.get("id")) in branch:
+        return _foreign(lineage.said(entry), raw, entry)
     return Line(raw=raw)
 
 
-def _own(record: Mapping[str, Any]) -> Line | None:
+def _own(record: Mapping[str, Any], raw: str) -> Line | None:
     """The message of a line that says nothing which its own form would not say, too."""
     plain = {name: value for name, value in record.items() if name != _AT}
     if plain.get("role") not in _ROLES:
@@ -125,23 +123,53 @@ def _own(record: Mapping[str, Any]) -> Line | None:
         return None
     if message_to_json(message) != plain:
         return None
-    return Line((message,), at=seconds(record.get(_AT)))
+    taken = _taken(message)
+    kept = None if taken == (message,) else raw
+    return Line(taken, kept, seconds(record.get(_AT)))
 
 
-def _foreign(said: Mapping[str, Any], raw: str, facts: Mapping[str, Any]) -> Line:
-    """A message in the form of the Anthropic API, as KodaX stores it."""
+def _foreign(said: Sequence[Mapping[str, Any]], raw: str, facts: Mapping[str, Any]) -> Line:
+    """Messages in the form of the Anthropic API, as KodaX stores them."""
+    taken = (one for message in said for made in _made(message) for one in _taken(made))
+    return Line(tuple(taken), raw, seconds(facts.get(_AT)))
+
+
+def _made(said: Mapping[str, Any]) -> list[Message]:
     role, content = said.get("role"), said.get("content")
     if role not in ("user", "assistant"):
-        return Line(raw=raw)
+        return []
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    found = [block for block in blocks if isinstance(block, dict)] if blocks else []
+    found = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
     parts = tuple(part for block in found if (part := _part(block)) is not None)
     calls = tuple(_call(block) for block in found if block.get("type") == "tool_use")
     results = [_result(block) for block in found if block.get("type") == "tool_result"]
     messages = results if role == "user" else []
     if parts or (calls and role == "assistant"):
         messages.append(Message(role, parts, calls if role == "assistant" else ()))
-    return Line(tuple(messages), raw, seconds(facts.get(_AT)))
+    return messages
+
+
+def _taken(message: Message) -> tuple[Message, ...]:
+    """The message without what a vendor might refuse; nothing when nothing is left of it."""
+    content = tuple(part for given in message.content if (part := _acceptable(given)) is not None)
+    if content == message.content:
+        return (message,)
+    if not content and message.role != "tool" and not message.tool_calls:
+        return ()
+    return (replace(message, content=content),)
+
+
+def _acceptable(part: Part) -> Part | None:
+    match part:
+        case Thinking(text, signature) if signature is not None:
+            # A vendor refuses a signature that is not its own.
+            return Thinking(text)
+        case RedactedThinking():
+            return None
+        case Image(kind, data):
+            fits = len(data) <= _PICTURE_BYTES and data.startswith(_PICTURES.get(kind, ()))
+            return part if fits else Text(f"[a picture of {len(data):,} bytes, not shown: {kind}]")
+    return part
 
 
 def _part(block: Mapping[str, Any]) -> Part | None:
@@ -157,7 +185,9 @@ def _part(block: Mapping[str, Any]) -> Part | None:
             try:
                 return Image(kind, base64.b64decode(data, validate=True))
             except ValueError:
-                return None
+                return Text(f"[a damaged picture: {safe_text(kind)}]")
+        case {"type": "image", "path": str(path)}:
+            return Text(f"[a picture that is not in this file: {safe_text(path)}]")
     return None
 
 

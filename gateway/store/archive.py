@@ -80,6 +80,14 @@ def rename(connection: Connection, session: str, name: str) -> str:
     return line
 
 
+def name_of(connection: Connection, session: str) -> str:
+    """The whole name that somebody gave it; '' when nobody did."""
+    (name,) = connection.execute(
+        "SELECT unseal(name, 'session.name', id) FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return str(name)
+
+
 def status_of(connection: Connection, session: str) -> Status:
     (status,) = connection.execute("SELECT status FROM session WHERE id = ?", (session,)).fetchone()
     return next(known for known in ("open", "paused", "closed") if known == status)

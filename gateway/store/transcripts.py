@@ -27,9 +27,8 @@ def put(connection: Connection, found: Transcript, owner: Owner, now: float) -> 
     what it says a person has said.
     """
     session = _named(connection, found.meta, owner, now)
-    title = found.meta.get("title")
-    if isinstance(title, str):
-        archive.rename(connection, session, title[: archive.NAME_CHARS])
+    if found.title is not None:
+        archive.rename(connection, session, found.title[: archive.NAME_CHARS])
     if found.meta:
         _keep(connection, session, (_META, 0, 0), dumps(found.meta))
     n = after = 0
@@ -93,7 +92,7 @@ def _meta(connection: Connection, session: str, kept: tuple[int, str] | None) ->
     before = json.loads(kept[1]) if kept else {}
     known = {
         "_type": "meta",
-        "title": info.name,
+        "title": archive.name_of(connection, session) or info.name,
         "id": info.id,
         "gitRoot": None,
         "createdAt": transcript.moment(info.created_at),

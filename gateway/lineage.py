@@ -1,0 +1,68 @@
+"""KodaX's newer sessions: a tree of entries, of which one branch is the conversation.
+
+Entries are `{"_type": "lineage_entry", "entry": {"id", "parentId", "type", …}}`. The branch ends at
+`activeEntryId`, of the line of facts or of the last `meta_update` that names one. Where KodaX made
+room, a branch begins with an entry `compaction`, whose summary stands for what was said before.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_SUMMARIES = {
+    "compaction": "[Summary of what was said before]",
+    "branch_summary": "[Summary of another branch that was left]",
+}
+
+
+def entry(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entry of a line, which may also be the line itself."""
+    inner = record.get("entry")
+    return inner if isinstance(inner, dict) else record
+
+
+def branch(records: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The ids of the entries of the conversation; `records` are all lines."""
+    parents = {
+        str(found.get("id")): found.get("parentId")
+        for found in _entries(records)
+        if found.get("type") != "label"
+    }
+    named = _latest(records, "activeEntryId")
+    leaf: object = named if named in parents else next(reversed(parents), None)
+    ids: set[str] = set()
+    while leaf is not None and str(leaf) in parents and str(leaf) not in ids:
+        ids.add(str(leaf))
+        leaf = parents[str(leaf)]
+    return frozenset(ids)
+
+
+def title(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the session is called by now."""
+    meta = records[0]
+    if "taint" in meta:
+        # Kore wrote this: what its line of facts says is newer than any update.
+        records = records[:1]
+    return _latest(records, "title")
+
+
+def said(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The messages that an entry of the branch stands for."""
+    kind, message = found.get("type"), found.get("message")
+    if kind == "message" and isinstance(message, dict):
+        return [message]
+    summary = found.get("summary")
+    if kind not in _SUMMARIES or not isinstance(summary, str) or found.get("reason") == "rewind":
+        return []
+    attached = found.get("postCompactAttachments")
+    further = attached if isinstance(attached, list) else []
+    told = {"role": "user", "content": f"{_SUMMARIES[kind]}\n\n{summary}"}
+    return [told, *(one for one in further if isinstance(one, dict))]
+
+
+def _entries(records: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    return (entry(record) for record in records if record.get("_type") == "lineage_entry")
+
+
+def _latest(records: Iterable[Mapping[str, Any]], name: str) -> str | None:
+    values = (r.get(name) for r in records if r.get("_type") in ("meta", "meta_update"))
+    return next(reversed([value for value in values if isinstance(value, str)]), None)
