@@ -34,7 +34,6 @@ _WORK = (
     | events.TextDelta
     | events.ThinkingDelta
     | events.ToolStart
-    | events.ApprovalAsked
 )
 
 
@@ -262,8 +261,9 @@ class Stage:
 
     @property
     def busy(self) -> bool:
-        """Whether something runs here that is still to be shown."""
-        return bool(self._waiting) or self._foreign
+        """Whether something runs here that is still to be shown, or has to be answered: a sub-agent
+        in the background asks while no turn runs."""
+        return bool(self._waiting) or self._foreign or bool(self._questions)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

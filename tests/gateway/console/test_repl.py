@@ -379,3 +379,21 @@ async def test_exit_typed_while_a_turn_runs_leaves_after_it(
         await terminal.see("To go on later")
         assert await terminal.ended() == 0
     assert await submitted(owner, 1) == ["slow"]
+
+
+async def test_a_question_from_the_background_stays_until_it_is_answered(home: Path) -> None:
+    """A command in between has an answer of its own, and ends no turn."""
+    asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
+    line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
+    async with kore_agent(home, "--model", "offline/echo") as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"{line}\r")
+        await terminal.see("sub-agent general (1)")
+        await terminal.see("left)")
+        terminal.type("/tasks\r")
+        await terminal.see("works in the background")
+        await terminal.see("left)")
+        terminal.type("y")
+        await terminal.see("allowed once")
+        await terminal.see("number 1")
+    assert (home / "workspace" / "made.txt").read_text() == "hi\n"
