@@ -30,7 +30,8 @@ def remarks(agent: Definition, tools: Sequence[str]) -> list[str]:
     named = [*(agent.tools or ()), *agent.without]
     missing = [name for name in named if name not in tools]
     found = list(agent.remarks)
-    if missing:
+    # What ships names tools of every installation.
+    if missing and agent.source != BUILT_IN:
         found.append(f"no such tool here: {', '.join(missing)}")
     if not agent.prompt:
         found.append("says nothing: it has no text below its frontmatter")

@@ -1,7 +1,7 @@
 """What an agent is told and given, read from a markdown file of whichever program."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -14,9 +14,10 @@ BUILT_IN = "built in"
 _NAME_CHARS = 64
 _DESCRIPTION_CHARS = 4_000
 _SPLIT = re.compile(r"[,\s]+(?![^(]*\))")
-# Profiles that other programs' model names stand for; a full name such as claude-haiku-4 counts.
-_MODELS = {"haiku": "quick", "sonnet": "task", "opus": "default"}
-_FULL = re.compile(r"(?:anthropic/)?claude-[\w.-]*(haiku|sonnet|opus)[\w.-]*")
+# Profiles that other programs' model names stand for.
+_MODELS = {"haiku": "quick", "sonnet": "task", "opus": "default", "opusplan": "default"}
+_FULL = re.compile(r"(?:anthropic/)?claude-[\w.-]*(haiku|sonnet|opus)[\w.@:-]*")
+_LONG = re.compile(r"\[\d+m\]$")
 _MODES: Mapping[str, Mode] = {
     "plan": "plan",
     "ask": "ask",
@@ -25,7 +26,9 @@ _MODES: Mapping[str, Mode] = {
     "bypasspermissions": "auto",
     "dontask": "auto",
 }
-_EVERY = frozenset({"*", "all"})
+_EVERY = re.compile(r"(?:\*|all)(?: tools)?(?:,? (?:except|but) (.*))?", re.IGNORECASE)
+# What is left around a name of a list that was not valid YAML, or of code in markdown.
+_AROUND = "\"'`[] \t"
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0", ""})
 
 
@@ -71,7 +74,7 @@ def read_definition(raw: bytes, stem: str, source: str, *, trusted: bool = True)
         description=description or _first_line(found.body),
         prompt=found.body,
         tools=fields.tools("tools", "allowed-tools"),
-        without=fields.tools("disallowedTools") or (),
+        without=fields.without(),
         model=fields.model(),
         mode=fields.mode(),
         max_turns=fields.count("maxTurns"),
@@ -109,20 +112,33 @@ class _Fields:
             return None
         if not isinstance(value, list):
             value = _SPLIT.split(str(value))
-        return [word for one in value if (word := str(one).strip())]
+        return [word for one in value if (word := str(one).strip(_AROUND))]
 
     def tools(self, *names: str) -> tuple[str, ...] | None:
         """Canonical names, without scopes such as `Bash(git:*)`; None for all tools."""
-        words = self.words(*names)
-        if words is None or not _EVERY.isdisjoint(words) or (not words and self.text(*names)):
+        if isinstance(switches := self._get(*names), dict):
+            return _switched(switches, on=True) if switches.get("*") is False else None
+        words, text = self.words(*names), self.text(*names).strip(_AROUND)
+        if words is None or "*" in words or _EVERY.fullmatch(text) or (text and not words):
             return None
+        return self._named(words)
+
+    def without(self) -> tuple[str, ...]:
+        """Tools that are taken away: by a field of their own, by a switch, or as an exception."""
+        found = self._named(self.words("disallowedTools") or ())
+        if isinstance(switches := self._get("tools"), dict):
+            return (*found, *_switched(switches, on=False))
+        every = _EVERY.fullmatch(self.text("tools").strip(_AROUND))
+        return (*found, *self._named(_SPLIT.split(every[1]) if every and every[1] else ()))
+
+    def _named(self, words: Iterable[str]) -> tuple[str, ...]:
         found = []
         for word in words:
-            name = word.partition("(")[0].strip()
-            if name != word:
+            name = word.partition("(")[0].strip(_AROUND)
+            if "(" in word:
                 self.remarks.append(f'"{word}": what stands in parentheses has no effect')
             found.append(canonical(name))
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(filter(None, found)))
 
     def model(self) -> str | None:
         return model_of(self.text("model", "model_name"))
@@ -168,8 +184,18 @@ def model_of(text: str | None) -> str | None:
     name = _line(text or "")
     if name.casefold() in ("", "inherit"):
         return None
-    full = _FULL.fullmatch(name.casefold())
-    return _MODELS.get(full[1] if full else name.casefold(), name)
+    return _MODELS.get(_LONG.sub("", name.casefold()), name)
+
+
+def family_of(model: str) -> str | None:
+    """The profile that takes the place of a model by its full name, claude-haiku-4 for example."""
+    full = _FULL.fullmatch(_LONG.sub("", model.casefold()))
+    return _MODELS[full[1]] if full else None
+
+
+def _switched(switches: Mapping[str, Any], *, on: bool) -> tuple[str, ...]:
+    """The tools of a map from names to true or false that are switched on, or off."""
+    return tuple(canonical(name) for name, value in switches.items() if value is on and name != "*")
 
 
 def canonical(tool: str) -> str:

@@ -8,7 +8,7 @@ from agent.prompts import fill, load
 from agent.providers.models import Models
 from agent.security.taint import NOTHING, UNTRUSTED
 from agent.security.tightened import Named, Tightened
-from agent.subagents.definition import Definition, model_of
+from agent.subagents.definition import Definition, family_of, model_of
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox
 from agent.turn import Character
@@ -74,6 +74,8 @@ def model_for(
     try:
         models.check(name)
     except ConfigError as exc:
+        if (family := family_of(name)) is not None:
+            return family, None
         return caller, f"the model {name} cannot be used, its caller's takes its place: {exc}"
     return name, None
 

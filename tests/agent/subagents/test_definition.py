@@ -20,6 +20,14 @@ def definition(head: str, body: str = "You do x.") -> Definition:
         ("tools: []", ()),
         ("tools: '*'", None),
         ("tools: [Read, '*']", None),
+        ("tools: *", None),
+        ("tools: All tools", None),
+        ("tools: all", None),
+        ("tools: ''", ()),
+        ("tools: [Read, Grep", ("read_file", "grep")),
+        ("tools: `Read`, `Grep`", ("read_file", "grep")),
+        ("tools: {'*': false, read: true, bash: false}", ("read_file",)),
+        ("tools: {read: true, bash: false}", None),
         ("tools:", None),
         ("name: a", None),
     ],
@@ -38,12 +46,22 @@ def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "written", ["tools: {read: true, bash: false}", "tools: All tools except Bash, Edit"]
+)
+def test_tools_are_taken_away_where_the_others_are_named(written: str) -> None:
+    found = definition(written)
+    assert [found.chooses(tool) for tool in ("read_file", "exec")] == [True, False]
+    assert not found.remarks
+
+
+@pytest.mark.parametrize(
     ("written", "meant"),
     [
         ("model: haiku", "quick"),
         ("model: Sonnet", "task"),
         ("model_name: opus", "default"),
-        ("model: claude-haiku-4-5-20251001", "quick"),
+        ("model: sonnet[1m]", "task"),
+        ("model: claude-haiku-4-5-20251001", "claude-haiku-4-5-20251001"),
         ("model: inherit", None),
         ("name: a", None),
         ("model: openai/gpt-5", "openai/gpt-5"),
