@@ -14,7 +14,9 @@ PROGRAMS = (".claude", ".kode", ".kore")
 _DEPTH = 3
 _FILES_MOST = 2_000
 _ANCESTORS_MOST = 40
+_FOLDERS_KEPT = 32
 _Mark = tuple[int, int, int]
+_Seen = dict[Path, tuple[_Mark, Definition | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +53,26 @@ class Catalogue:
     def __init__(self, places: Places | None = None, given: Sequence[Definition] = ()) -> None:
         self._places = places
         self._given = tuple(given)
-        self._seen: dict[Path, tuple[_Mark, Definition | None]] = {}
+        self._seen: dict[Path, _Seen] = {}
 
     def load(self, root: Path | None = None) -> dict[str, Definition]:
         """Agents by name, the nearest of each; `root` is the folder of the conversation."""
         found = {one.name: one for one in built_in()}
-        seen: dict[Path, tuple[_Mark, Definition | None]] = {}
+        seen: dict[Path, _Seen] = {}
         for source in self._places.sources(root) if self._places else ():
+            before, files = self._seen.get(source.folder, {}), _Seen()
             for path, mark in _files(source):
-                known = self._seen.get(path)
+                known = before.get(path)
                 if known is None or known[0] != mark:
                     known = mark, _read(path, source)
-                seen[path] = known
+                files[path] = known
                 if known[1] is not None:
                     found[known[1].name] = known[1]
-        self._seen = seen
+            if files:
+                seen[source.folder] = files
+        # Never changed in place: loads may overlap in threads. The folders used last are kept.
+        others = [one for one in self._seen.items() if one[0] not in seen]
+        self._seen = dict([*others, *seen.items()][-_FOLDERS_KEPT:])
         found.update((one.name, one) for one in self._given)
         return found
 

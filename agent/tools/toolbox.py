@@ -112,11 +112,13 @@ class Toolbox:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
-        encodes them once."""
-        if not self._specs:
+        encodes them once, until a description changes: that of `task` names the agents there are.
+        """
+        told = [tool.description for tool in self._tools.values()]
+        if told != [spec.description for spec in self._specs]:
             self._specs = tuple(
-                ToolSpec(tool.name, tool.description, tool.parameters)
-                for tool in self._tools.values()
+                ToolSpec(tool.name, description, tool.parameters)
+                for tool, description in zip(self._tools.values(), told, strict=True)
             )
         return self._specs
 

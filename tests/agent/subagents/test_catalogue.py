@@ -119,6 +119,17 @@ def test_an_unchanged_file_is_not_read_again(places: Places) -> None:
     assert catalogue.load()["a"] is before
 
 
+def test_folders_that_take_turns_are_not_read_again(places: Places, tmp_path: Path) -> None:
+    catalogue = Catalogue(places)
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for root in roots:
+        write(root / ".kore" / "agents", "near", root.name)
+    first = [catalogue.load(root)["near"] for root in roots]
+    catalogue.load()
+    for root, before in zip(roots, first, strict=True):
+        assert catalogue.load(root)["near"] is before
+
+
 def test_a_note_about_the_folder_is_no_agent(places: Places) -> None:
     folder = places.own / "agents"
     write(folder, "a", "a")

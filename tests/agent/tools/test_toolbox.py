@@ -7,6 +7,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.settings import ToolSettings
+from agent.tools.delegate import Delegate
 from agent.tools.toolbox import Toolbox, default_tools
 from tests.agent.props import answers
 
@@ -45,6 +46,17 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> Non
 
 def test_specs_are_the_same_objects_at_every_call(toolbox: Toolbox) -> None:
     assert all(a is b for a, b in zip(toolbox.specs(), toolbox.specs(), strict=True))
+
+
+def test_an_agent_that_comes_in_later_is_named_from_then_on() -> None:
+    names = ["general"]
+    toolbox = Toolbox([Delegate(lambda: ", ".join(names))])
+    (before,) = toolbox.specs()
+    names.append("critic")
+    (after,) = toolbox.specs()
+    assert "critic" not in before.description
+    assert "general, critic" in after.description
+    assert toolbox.specs() == (after,)
 
 
 def test_effects_are_declared(toolbox: Toolbox) -> None:
