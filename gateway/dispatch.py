@@ -6,6 +6,7 @@ Each function is a part of one transaction.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from sqlite3 import Connection
+from typing import Any
 
 from agent.errors import ToolError
 from agent.prompts import fill
@@ -24,7 +25,7 @@ RUNNING_MOST = 32
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is stored of an errand that is new."""
+    """What is stored of an errand that is new; `earlier` is the one that it goes on with."""
 
     claim: Claim
     errand: Errand | None
@@ -32,6 +33,7 @@ class Order:
     wanted: base.Errand
     definition: Definition
     model: str | None
+    earlier: Errand | None = None
 
 
 def get_all(connection: Connection, numbers: Sequence[int]) -> list[Errand]:
@@ -44,6 +46,19 @@ def known(connection: Connection, claim: Claim, call: CallContext) -> Errand | N
     if errand is not None and errand.state == "running" and not errand.background:
         approvals.wait(connection, claim.turn)
     return errand
+
+
+def earlier(
+    connection: Connection, claim: Claim, caller: Errand | None, wanted: base.Errand
+) -> Errand | None:
+    """The errand that a new one goes on with, if it is to. Raises `ToolError` when it is none of
+    this conversation."""
+    if wanted.resume is None:
+        return None
+    found = tasks.find(connection, wanted.resume, caller.root_session if caller else claim.session)
+    if found is None or found.caller != claim.session:
+        raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
+    return found
 
 
 def begin(connection: Connection, order: Order, now: float) -> Errand:
@@ -59,13 +74,12 @@ def begin(connection: Connection, order: Order, now: float) -> Errand:
         raise ToolError(f"{working} sub-agents work for this conversation already: wait for them.")
     lane = caller.lane if caller else claim.messages[-1].session_key
     background = order.definition.background if wanted.background is None else wanted.background
-    session, definition = "", order.definition
-    if wanted.resume is not None:
-        earlier = tasks.find(connection, wanted.resume, root_session)
-        if earlier is None or earlier.caller != claim.session:
-            raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
-        session, definition = earlier.session, earlier.definition
-    session = session or sessions.create_session(connection, f"agent:{definition.name}", now)
+    definition, earlier = order.definition, order.earlier
+    session = (
+        earlier.session
+        if earlier is not None
+        else sessions.create_session(connection, f"agent:{definition.name}", now)
+    )
     errand = tasks.put(
         connection,
         Errand(
@@ -116,6 +130,7 @@ def _post(
         edited=False,
         task=errand.id,
         lane=errand.lane,
+        options=_lasting(asked),
     )
     arrival = Arrival(message.channel, message.account, now)
     inbox.accept(connection, arrival, [Entry(message)])
@@ -142,10 +157,19 @@ def report(connection: Connection, errand: Errand, outcome: Outcome, now: float)
         edited=False,
         task=errand.id,
         lane=None,
-        options={**asked.options, "session": errand.caller, "taint": sorted(outcome.taint)},
+        options={
+            **_lasting(asked),
+            "session": errand.caller,
+            "taint": sorted(outcome.taint),
+        },
     )
     arrival = Arrival(message.channel, message.account, now)
     inbox.accept(connection, arrival, [Entry(message)])
+
+
+def _lasting(asked: InboundMessage) -> dict[str, Any]:
+    """What a person chose for all that their message leads to: not what it showed."""
+    return {name: value for name, value in asked.options.items() if name != "project"}
 
 
 def speakers(connection: Connection, errand: Errand) -> tuple[list[InboundMessage], str | None]:

@@ -103,22 +103,32 @@ class Errands:
         call, wanted = order.call, order.wanted
         known = await self._database.run(dispatch.known, claim, call)
         if known is None:
-            definition = await self._definition(wanted, order.root)
-            model, note = outfit.model_for(
-                self._agent.models, wanted.model, definition, order.model
-            )
-            new = dispatch.Order(claim, errand, call, wanted, definition, model)
-            known = await self._database.run(dispatch.begin, new, time.time())
-            self.wake(known.lane)
-        else:
-            note = None
-        if known.state != "running":
-            text = outfit.result_text(known.agent, known.id, known.result or "")
-            return ToolResult(text, is_error=known.state != "done", taint=known.taint)
-        if known.background:
+            known = await self._begin(claim, errand, order)
+        models = self._agent.models
+        _, note = outfit.model_for(models, wanted.model, known.definition, order.model)
+        if known.state == "running" and not known.background:
+            raise Waiting(f"sub-agent {known.agent} ({known.id}) works")
+        failed = known.state in ("failed", "stopped")
+        if known.state == "running":
             text = fill("subagent_begun", agent=known.agent, number=known.id)
-            return ToolResult(f"{text}\n{note}" if note else text)
-        raise Waiting(f"sub-agent {known.agent} ({known.id}) works")
+        else:
+            text = outfit.result_text(known.agent, known.id, known.result or "")
+        shown = f"{text}\n({note})" if note else text
+        return ToolResult(shown, is_error=failed, taint=known.taint)
+
+    async def _begin(self, claim: Claim, errand: Errand | None, order: "_Sent") -> Errand:
+        """Send out a new one. One that goes on keeps its definition, and its model if no other is
+        asked for."""
+        wanted = order.wanted
+        earlier = await self._database.run(dispatch.earlier, claim, errand, wanted)
+        definition = earlier.definition if earlier else await self._definition(wanted, order.root)
+        model, _ = outfit.model_for(self._agent.models, wanted.model, definition, order.model)
+        if earlier is not None and wanted.model is None:
+            model = earlier.model
+        new = dispatch.Order(claim, errand, order.call, wanted, definition, model, earlier)
+        begun = await self._database.run(dispatch.begin, new, time.time())
+        self.wake(begun.lane)
+        return begun
 
     async def _definition(self, wanted: base.Errand, root: Path) -> Definition:
         catalogue = self._agent.subagents

@@ -347,3 +347,45 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
         lines = event.text.splitlines()
         assert lines[0].startswith("- explore (2) do meet: works in the background, ")
         assert lines[1].startswith("- general (1) do hello: done, ")
+
+
+def define(folder: Path, name: str, head: str) -> None:
+    """An agent of the owner's."""
+    agents = folder / "kore" / "agents"
+    agents.mkdir(parents=True, exist_ok=True)
+    (agents / f"{name}.md").write_text(f"---\nname: {name}\n{head}\n---\nWork.")
+
+
+async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Path) -> None:
+    define(tmp_path, "expert", "model: elsewhere/large")
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(typed(task("hello", "expert")))
+        (answer,) = await answered(parts)
+        assert "the model elsewhere/large cannot be used, its caller's takes its place" in answer
+        assert await parts.rows("SELECT model FROM task") == [(None,)]
+
+
+async def test_who_goes_on_keeps_model_and_definition(tmp_path: Path) -> None:
+    define(tmp_path, "expert", "model: second")
+    known = [ModelConfig(name, "offline/echo") for name in ("first", "second", "third")]
+    async with running(tmp_path, Models("first", known)) as parts:
+        for number, more in enumerate(({}, {"resume": "1"}, {"resume": "2", "model": "third"})):
+            agent = "general" if more else "expert"
+            await parts.bus.submit(typed(task("hello", agent, **more)))
+            await answered(parts, number + 1)
+        rows = await parts.rows("SELECT agent, model FROM task ORDER BY id")
+        assert rows == [("expert", "second"), ("expert", "second"), ("expert", "third")]
+
+
+async def test_what_the_terminal_showed_its_agent_is_not_shown_to_a_sub_agent(
+    tmp_path: Path,
+) -> None:
+    shown = {"text": "the tree of the project", "taint": ["private"], "evicted": 0}
+    async with running(tmp_path, Echo()) as parts:
+        asked = typed(task("hello", background=True), options={"project": shown})
+        await parts.bus.submit(asked)
+        await answered(parts, 2)
+        rows = await parts.rows(
+            "SELECT content FROM message WHERE role = 'user' ORDER BY created_at, n"
+        )
+        assert ["the tree" in content for (content,) in rows] == [True, False, False]
