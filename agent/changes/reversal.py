@@ -13,6 +13,7 @@ from agent.changes.ledger import Act, Direction, Ending, Move, Verdict
 from agent.changes.place import look, restore
 from agent.changes.state import Change, Standing, State, Step, same
 from agent.errors import ToolError
+from agent.tools.latch import alone
 
 # Raises ToolError for a path that whoever asks may not change.
 Check = Callable[[Path], object]
@@ -156,12 +157,13 @@ class Reversal:
         path, modes = move.change.path, move.change.is_of_mode
         try:
             self._check(path)
-            now, kept = look(path, self._blobs, keep=True)
-            if same(now, target, modes=modes):
-                return True
-            if not same(now, source, modes=modes) or not kept:
-                return False
-            restore(path, now, target, self._blobs, move.root)
+            with alone(path):
+                now, kept = look(path, self._blobs, keep=True)
+                if same(now, target, modes=modes):
+                    return True
+                if not same(now, source, modes=modes) or not kept:
+                    return False
+                restore(path, now, target, self._blobs, move.root)
         except ToolError:
             return False
         return True

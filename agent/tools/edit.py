@@ -13,6 +13,7 @@ from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
+from agent.tools.latch import alone
 from agent.tools.matching import Edit, apply
 from agent.tools.scope import Scope
 from agent.tools.text import LIMIT_BYTES, Document, decode, diff
@@ -56,10 +57,11 @@ class EditFile:
         edits = _edits(args)
 
         def work() -> tuple[Document, Document]:
-            before, after = _edited(path, edits)
-            data = after.encode()
-            with call.changes.file(path, data), carried(path, call.workspace, call.taint):
-                disk.replace(path, data)
+            with alone(path):
+                before, after = _edited(path, edits)
+                data = after.encode()
+                with call.changes.file(path, data), carried(path, call.workspace, call.taint):
+                    disk.replace(path, data)
             return before, after
 
         before, after = await disk.in_thread(work)

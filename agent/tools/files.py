@@ -13,6 +13,7 @@ from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
+from agent.tools.latch import alone
 from agent.tools.scope import Scope
 from agent.tools.text import (
     LIMIT_BYTES,
@@ -116,10 +117,11 @@ class WriteFile:
         content: str = args["content"]
 
         def work() -> tuple[str, int]:
-            old = _existing(path)
-            data = _encoded(content, old.form if old else Form())
-            with call.changes.file(path, data), carried(path, call.workspace, call.taint):
-                disk.replace(path, data)
+            with alone(path):
+                old = _existing(path)
+                data = _encoded(content, old.form if old else Form())
+                with call.changes.file(path, data), carried(path, call.workspace, call.taint):
+                    disk.replace(path, data)
             return diff(args["path"], old.text if old else "", content), len(data)
 
         shown, size = await disk.in_thread(work)
@@ -155,12 +157,12 @@ class AppendFile:
         content: str = args["content"]
 
         def work() -> tuple[str, int]:
-            old = _appendable(path)
-            form = old.form if old else Form()
-            data = form.encode(content)
-            whole = old.encode() + data if old else data
-            with call.changes.file(path, whole), carried(path, call.workspace, call.taint):
-                disk.append(path, data)
+            with alone(path):
+                old = _appendable(path)
+                data = (old.form if old else Form()).encode(content)
+                whole = old.encode() + data if old else data
+                with call.changes.file(path, whole), carried(path, call.workspace, call.taint):
+                    disk.append(path, data)
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)
 

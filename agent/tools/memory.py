@@ -1,6 +1,5 @@
 """`remember`: keeps a fact in the long-term memory file of whoever is speaking."""
 
-import fcntl
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,12 +9,12 @@ from typing import Any, ClassVar
 from agent.changes.recorder import Recorder
 from agent.errors import ToolError
 from agent.prompts import load
-from agent.security.beneath import LISTED, opened_folder
 from agent.security.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
+from agent.tools.latch import alone
 from agent.tools.scope import Scope
 from agent.tools.text import LIMIT_BYTES, Document, Form, decode
 from agent.types import Effect, JsonSchema, Taint, ToolResult
@@ -57,9 +56,8 @@ class Remember:
 
 def _add(path: Path, text: str, changes: Recorder) -> bool:
     line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
-    with disk.explained(path), opened_folder(path.parent, create=True, flags=LISTED) as folder:
-        # Two chats of one person may remember at the same moment.
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    # Two chats of one person may remember at the same moment.
+    with alone(path):
         old = _stored(path)
         if any(_DATED.sub("", known.strip()) == text for known in old.text.splitlines()):
             return False
