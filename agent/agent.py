@@ -136,6 +136,8 @@ class Agent:
         )
         turn = Turn(self, self._errands.sending(task))
         try:
+            if not messages:
+                yield events.SessionCreated(session)
             async with aclosing(turn.events()) as stream:
                 async for event in stream:
                     yield event

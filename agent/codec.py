@@ -102,6 +102,8 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
                 "session_usage": session and _of(Usage, session),
             }
             return _of(events.UsageReport, {**data, **usages})
+        if cls is events.ContextInvalidated:
+            return events.ContextInvalidated(data["path"], tuple(data["agents"]))
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
         raise KoreError(f"a stored event is damaged: {exc!r}") from exc

@@ -8,11 +8,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from agent.types import Message, Result, Usage
+from agent.said import ModelEvent as ModelEvent
+from agent.said import Notice as Notice
+from agent.said import Reply as Reply
+from agent.said import Retry as Retry
+from agent.said import TextDelta as TextDelta
+from agent.said import ThinkingDelta as ThinkingDelta
+from agent.said import ThinkingEnd as ThinkingEnd
+from agent.said import ToolCallDelta as ToolCallDelta
+from agent.types import Result, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCreated:
+    """A conversation has begun; `name` is empty as long as it has none of its own."""
+
+    type: ClassVar[str] = "session_created"
+    session_id: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """Nobody goes on with this conversation: what is said next begins another one."""
+
+    type: ClassVar[str] = "session_closed"
+    session_id: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
+    """A turn begins in this session."""
+
     type: ClassVar[str] = "session_start"
     session_id: str
     provider: str
@@ -37,33 +65,6 @@ class Steered:
 
 
 @dataclass(frozen=True, slots=True)
-class TextDelta:
-    type: ClassVar[str] = "text_delta"
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ThinkingDelta:
-    type: ClassVar[str] = "thinking_delta"
-    text: str
-    chars: int
-
-
-@dataclass(frozen=True, slots=True)
-class ThinkingEnd:
-    type: ClassVar[str] = "thinking_end"
-    thinking: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCallDelta:
-    type: ClassVar[str] = "tool_call_delta"
-    id: str
-    name: str
-    partial_json: str
-
-
-@dataclass(frozen=True, slots=True)
 class ToolStart:
     type: ClassVar[str] = "tool_start"
     id: str
@@ -73,15 +74,20 @@ class ToolStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
+    """What a tool prints meanwhile. `skipped_bytes` in front of it were left out, because whoever
+    reads is behind; the result has it all."""
+
     type: ClassVar[str] = "tool_output"
     id: str
     text: str
     stream: Literal["stdout", "stderr"]
+    skipped_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResulted:
-    """`content` is what a person is shown; `diff` is set when a file was changed."""
+    """`content` is what a person is shown; `diff` is set when a file was changed. Of what the model
+    reads `cut_bytes` were left out, and `file` holds the whole."""
 
     type: ClassVar[str] = "tool_result"
     id: str
@@ -90,6 +96,8 @@ class ToolResulted:
     is_error: bool
     elapsed_s: float
     diff: str | None = None
+    cut_bytes: int = 0
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +161,6 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """The last model stream failed; what it had said since `iteration_start` is void.
-
-    `rank` tells which model is asked next: 0 the one that was wanted, 1 its first fallback.
-    """
-
-    type: ClassVar[str] = "retry"
-    reason: str
-    attempt: int
-    max_attempts: int
-    wait_s: float
-    rank: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class UsageReport:
     """What the turn has come to by now, and its session where somebody keeps count.
 
@@ -183,9 +176,20 @@ class UsageReport:
 
 @dataclass(frozen=True, slots=True)
 class FileChanged:
+    """By a person or a program outside (`user`), by another agent, or by a tool of this turn."""
+
     type: ClassVar[str] = "file_changed"
     path: str
     by: Literal["user", "agent", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextInvalidated:
+    """What these agents have seen of a file is no longer what it holds."""
+
+    type: ClassVar[str] = "context_invalidated"
+    path: str
+    agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +197,6 @@ class Signalled:
     type: ClassVar[str] = "signal"
     signal: str
     reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    type: ClassVar[str] = "notice"
-    level: Literal["info", "warning"]
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,24 +227,10 @@ class FromAgent:
     event: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The last thing a provider yields: the model's whole reply. Never shown to screens.
-
-    `rank` tells which model has answered: 0 the one that was wanted, 1 its first fallback.
-    """
-
-    type: ClassVar[str] = "reply"
-    message: Message
-    usage: Usage | None
-    finish_reason: str | None
-    rank: int = 0
-
-
-ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | Notice | Reply
-
 Event = (
-    SessionStart
+    SessionCreated
+    | SessionClosed
+    | SessionStart
     | IterationStart
     | Steered
     | TextDelta
@@ -266,6 +249,7 @@ Event = (
     | Retry
     | UsageReport
     | FileChanged
+    | ContextInvalidated
     | Signalled
     | Notice
     | Error

@@ -170,7 +170,7 @@ class Executor:
             redactor=self._runner.redactor,
             changes=place.recording.recorder(place.session, call.id, call.name, place.workspace),
             spawn=place.spawn,
-            tell=self._outlet.offer,
+            tell=self._outlet.emit,
             recall=place.recall,
         )
 
@@ -186,6 +186,8 @@ class Executor:
                 result.is_error,
                 round(elapsed_s, 3),
                 "\n".join(diffs) or None,
+                result.cut_bytes,
+                result.file,
             )
         )
 

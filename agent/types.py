@@ -124,7 +124,7 @@ class ToolResult:
     """What a tool call came to; a failure is a value, never an exception.
 
     `ends_with` ends the turn once its results are stored: these words are said to the person, whose
-    next message is the answer.
+    next message is the answer. `cut_bytes` were left out of `for_model`; `file` holds the whole.
     """
 
     for_model: str
@@ -133,6 +133,8 @@ class ToolResult:
     artifacts: tuple[Artifact, ...] = ()
     taint: frozenset[Taint] = frozenset()
     ends_with: str | None = None
+    cut_bytes: int = 0
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

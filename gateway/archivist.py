@@ -10,8 +10,9 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from agent.errors import KoreError
+from agent.events import SessionClosed
 from gateway.access import CONSOLE
-from gateway.service import Found
+from gateway.service import Found, SessionInfo
 from gateway.store import archive, search, sessions
 from gateway.store.archive import Owner, Status
 from gateway.store.database import Database
@@ -37,6 +38,7 @@ class Archivist:
 
     database: Database
     wake: Callable[[str], None]
+    publish: Callable[[str, SessionClosed], None]
 
     async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
         while not await self.database.run(search.enter_older):
@@ -69,7 +71,9 @@ class Archivist:
         found, lanes = await self.database.run(_set_status, session, status)
         for lane in lanes:
             self.wake(lane)
-        return _DONE[status].format(found)
+            if status == "closed":
+                self.publish(lane, SessionClosed(found.id, found.name))
+        return _DONE[status].format(found.id)
 
     async def _with(
         self,
@@ -110,10 +114,13 @@ def _text(file: Path) -> str:
     return content.decode("utf-8-sig", errors="replace")
 
 
-def _set_status(connection: Connection, session: str, status: Status) -> tuple[str, Sequence[str]]:
+def _set_status(
+    connection: Connection, session: str, status: Status
+) -> tuple[SessionInfo, Sequence[str]]:
     found = sessions.find(connection, session)
     if status == "closed" and archive.is_at_work(connection, found):
         raise KoreError(
             f"session {found} is at work", hint="Stop it first, or wait for its answer."
         )
-    return found, archive.set_status(connection, found, status)
+    lanes = archive.set_status(connection, found, status)
+    return sessions.recent(connection, 1, session=found)[0], lanes

@@ -5,9 +5,10 @@ from datetime import datetime
 
 from agent.context.moment import moment
 from agent.context.project import News
-from agent.events import Evicted
+from agent.events import Evicted, SessionCreated
 from agent.types import Context, Message, Taint, Text
 from gateway.messages import InboundMessage
+from gateway.store.claims import Claim
 
 _QUOTE_LIMIT = 500
 
@@ -40,10 +41,12 @@ def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     return frozenset().union(*(news.taint for news in _news(messages)))
 
 
-def evicted(messages: Sequence[InboundMessage]) -> list[Evicted]:
-    """What watchers are told of files that did not fit."""
-    counts = [news.evicted for news in _news(messages) if news.evicted]
-    return [Evicted(count, f"Context full, {count} files evicted") for count in counts]
+def opening(claim: Claim) -> list[SessionCreated | Evicted]:
+    """What watchers are told before a turn: that its session is new, and of files that did not
+    fit."""
+    begun = [] if claim.begins is None else [SessionCreated(claim.session, claim.begins)]
+    counts = [news.evicted for news in _news(claim.messages) if news.evicted]
+    return [*begun, *(Evicted(n, f"Context full, {n} files evicted") for n in counts)]
 
 
 def _news(messages: Sequence[InboundMessage]) -> list[News]:

@@ -53,7 +53,7 @@ class Desk:
         self._watchers = watchers
         self._approvals = approvals
         self._facts = facts
-        self._archivist = Archivist(database, bus.wake)
+        self._archivist = Archivist(database, bus.wake, watchers.publish)
         self._reserved: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:

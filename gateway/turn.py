@@ -18,7 +18,7 @@ from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
 from agent.turn import Task
 from gateway import ending
 from gateway.compaction import Compactions
-from gateway.compose import compose, evicted, shown_taint
+from gateway.compose import compose, opening, shown_taint
 from gateway.delivery import Delivery
 from gateway.ending import Ending
 from gateway.errands import Errands
@@ -212,7 +212,7 @@ class Turns:
     async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
         lane = claim.messages[-1].session_key
         found = Ending()
-        for told in evicted(claim.messages):
+        for told in opening(claim):
             self._watchers.publish(lane, told)
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:

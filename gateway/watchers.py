@@ -1,27 +1,52 @@
-"""Who looks on: events of a lane, fanned out to every screen that watches it."""
+"""Who looks on: events of a lane, fanned out to every screen that watches it.
+
+No turn waits for a screen. What one has not read yet is bounded, each class of events in its way,
+and whatever is left out is said.
+"""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 
-from agent.events import ApprovalAsked, State, TextDelta, ThinkingDelta, ToolOutput
+from agent.events import (
+    ApprovalAsked,
+    IterationStart,
+    Notice,
+    State,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolOutput,
+    ToolResulted,
+    UsageReport,
+)
+from agent.outlet import LeftOut
 from gateway.service import WatchEvent
 
 # A watcher this far behind is let go: it reads the session anew.
 LIMIT = 4096
+LIMIT_CHARS = 16_000_000
 OUTPUT_LIMIT = 100
+STATUS_LIMIT = 10
+# A joined delta ends at about this size: joining costs its length.
+JOINED_CHARS = 16_384
+LET_GO = "This screen fell too far behind and was let go. The conversation goes on, and is kept."
+# Of these the latest tells all.
+_STATUS = (State, UsageReport, IterationStart)
 
 
 class Watcher:
     """One screen's events. Deltas that it has not read yet are joined, so that none is lost; live
-    tool output may be dropped (the result has it all), and of states the latest stays. No question
-    is put twice."""
+    tool output may be left out (the result has it all), and of older states, too. No question is
+    put twice."""
 
     def __init__(self) -> None:
         self._events: deque[WatchEvent] = deque()
-        self._outputs = 0
+        self._chars = 0
+        self._unread: Counter[type] = Counter()
+        self._left_out = LeftOut()
         self._asked: set[str] = set()
         self._ready = asyncio.Event()
         self._closed = False
@@ -35,23 +60,31 @@ class Watcher:
         if self._closed:
             return
         last = self._events[-1] if self._events else None
-        match last, event:
-            case TextDelta(), TextDelta():
-                self._events[-1] = TextDelta(last.text + event.text)
-            case ThinkingDelta(), ThinkingDelta():
-                self._events[-1] = replace(event, text=last.text + event.text)
-            case State(), State():
-                self._events[-1] = event
-            case _, ApprovalAsked(nonce) if nonce in self._asked:
+        joined = _joined(last, event)
+        match event:
+            case _ if joined is not None:
+                self._drop(-1)
+                self._append(joined)
+            case ApprovalAsked(nonce) if nonce in self._asked:
                 return
-            case _, ToolOutput() if self._outputs >= OUTPUT_LIMIT:
-                return
+            case ToolOutput() if self._unread[ToolOutput] >= OUTPUT_LIMIT:
+                self._left_out.add(event)
+            case ToolOutput():
+                self._append(self._left_out.before(event))
+            case ToolResulted():
+                if (lost := self._left_out.at_end(event)) is not None:
+                    self._append(lost)
+                self._append(event)
             case _:
-                self._outputs += isinstance(event, ToolOutput)
                 if isinstance(event, ApprovalAsked):
                     self._asked.add(event.nonce)
-                self._events.append(event)
-        if len(self._events) > LIMIT:
+                if isinstance(event, _STATUS) and self._unread[type(event)] >= STATUS_LIMIT:
+                    self._drop(
+                        next(i for i, e in enumerate(self._events) if type(e) is type(event))
+                    )
+                self._append(event)
+        if len(self._events) > LIMIT or self._chars > LIMIT_CHARS:
+            self._events.append(Notice("warning", LET_GO))
             self._closed = True
         self._ready.set()
 
@@ -59,14 +92,24 @@ class Watcher:
         self._closed = True
         self._ready.set()
 
+    def _append(self, event: WatchEvent) -> None:
+        self._events.append(event)
+        self._chars += _chars(event)
+        self._unread[type(event)] += 1
+
+    def _drop(self, index: int) -> WatchEvent:
+        event = self._events[index]
+        del self._events[index]
+        self._chars -= _chars(event)
+        self._unread[type(event)] -= 1
+        return event
+
     async def __aiter__(self) -> AsyncIterator[WatchEvent]:
         while True:
             await self._ready.wait()
             self._ready.clear()
             while self._events:
-                event = self._events.popleft()
-                self._outputs -= isinstance(event, ToolOutput)
-                yield event
+                yield self._drop(0)
             if self._closed:
                 return
 
@@ -101,3 +144,28 @@ class Watchers:
         for watchers in self._lanes.values():
             for watcher in watchers:
                 watcher.close()
+
+
+def _joined(last: WatchEvent | None, event: WatchEvent) -> WatchEvent | None:
+    """Both in one, where that loses nothing."""
+    match last, event:
+        case State(), State():
+            return event
+        case TextDelta(text), TextDelta() if len(text) < JOINED_CHARS:
+            return TextDelta(text + event.text)
+        case ThinkingDelta(text), ThinkingDelta() if len(text) < JOINED_CHARS:
+            return replace(event, text=text + event.text)
+        case ToolCallDelta(id_, _, text), ToolCallDelta() if (
+            id_ == event.id and len(text) < JOINED_CHARS
+        ):
+            return replace(event, partial_json=text + event.partial_json)
+    return None
+
+
+def _chars(event: WatchEvent) -> int:
+    """About what it holds; what a turn has said is held by the conversation anyway."""
+    if isinstance(event, TextDelta):
+        return len(event.text)
+    values = (getattr(event, field.name) for field in fields(event))
+    texts = (v.values() if isinstance(v, dict) else (v,) for v in values)
+    return sum(len(text) for some in texts for text in some if isinstance(text, str))

@@ -4,7 +4,7 @@ One that is meant for the background is waited for here: nobody would be told of
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -67,11 +67,11 @@ class LocalErrands:
             exposure=Exposure(taint, heard=False),
         )
 
-        def tell(event: events.Event) -> None:
+        async def tell(event: events.Event) -> None:
             told = events.FromAgent(
                 definition.name, str(number), wanted.title, event_to_json(event)
             )
-            call.tell(told)
+            await call.tell(told)
 
         if depth == 0:
             async with self._slots:
@@ -110,7 +110,7 @@ class LocalErrands:
         )
         return self.sending(task, depth)
 
-    async def _run(self, task: Task, tell: Callable[[events.Event], None]) -> Result:
+    async def _run(self, task: Task, tell: Callable[[events.Event], Awaitable[None]]) -> Result:
         result: Result | None = None
         error: events.Error | None = None
         try:
@@ -119,12 +119,12 @@ class LocalErrands:
                     match event:
                         case events.Done():
                             result = event.result
-                            tell(events.Done(replace(result, messages=())))
+                            await tell(events.Done(replace(result, messages=())))
                         case events.Error():
                             error = event
-                            tell(event)
+                            await tell(event)
                         case events.SessionStart() | events.ToolStart() | events.ToolResulted():
-                            tell(event)
+                            await tell(event)
         finally:
             await self._agent.toolbox.end(task.session)
         assert result is not None, "a turn ends with Done"

@@ -31,7 +31,7 @@ async def _nowhere(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
     """For a call that nobody keeps a record of."""
 
 
-def _to_nobody(event: Event) -> None:
+async def _to_nobody(event: Event) -> None:
     """For a call that nobody watches."""
 
 
@@ -85,7 +85,7 @@ class CallContext:
     record: Record = _nowhere
     changes: Recorder = field(default_factory=Recorder)
     spawn: Spawn | None = None
-    tell: Callable[[Event], None] = _to_nobody
+    tell: Callable[[Event], Awaitable[None]] = _to_nobody
     recall: Recall | None = None
 
 

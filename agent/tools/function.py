@@ -90,7 +90,7 @@ class FunctionTool(Generic[P, R]):
         limit = ToolSettings().output_limit_bytes
         with Output(spill_folder(call.workspace), limit, marks) as output:
             output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
-        return ToolResult(output.text() or load("no_result"))
+        return output.noted(ToolResult(output.text() or load("no_result")))
 
 
 @overload

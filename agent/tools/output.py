@@ -6,12 +6,14 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 from agent.security.beneath import LISTED, opened_folder
 from agent.security.marks import mark
+from agent.types import ToolResult
 
 LINE_LIMIT = 2_000
 SPILL_LIMIT_BYTES = 64_000_000
@@ -73,18 +75,32 @@ class Output:
 
     def text(self) -> str:
         """What the model reads: everything, or head and tail and where the whole text is."""
-        kept = bytes(self._head + self._tail)
-        if self.total_bytes <= self._limit and kept.count(b"\n") <= LINE_LIMIT:
-            return kept.decode("utf-8", "replace")
-        half = self._limit // 2
-        head = _first_lines(kept[:half], LINE_LIMIT // 2)
-        tail = _last_lines(kept[-half:], LINE_LIMIT // 2)
+        head, tail = self._ends()
         left_out = self.total_bytes - len(head) - len(tail)
+        if not left_out:
+            return head.decode("utf-8", "replace")
         where = f"whole text in {self.file}" if self.file else "the whole text could not be kept"
         if self.total_bytes > SPILL_LIMIT_BYTES and self.file:
             where = f"the first {SPILL_LIMIT_BYTES:,} bytes in {self.file}"
         middle = f"\n… ({left_out:,} bytes left out; {where})\n"
         return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
+
+    def noted(self, result: ToolResult) -> ToolResult:
+        """The result that holds `text`, with what of it was left out and where the whole is."""
+        head, tail = self._ends()
+        cut_bytes = self.total_bytes - len(head) - len(tail)
+        file = str(self.file) if cut_bytes and self.file else None
+        return replace(result, cut_bytes=cut_bytes, file=file)
+
+    def _ends(self) -> tuple[bytes, bytes]:
+        """The beginning and the end that are shown; everything and nothing where it all fits."""
+        kept = bytes(self._head + self._tail)
+        if self.total_bytes <= self._limit and kept.count(b"\n") <= LINE_LIMIT:
+            return kept, b""
+        half = self._limit // 2
+        return _first_lines(kept[:half], LINE_LIMIT // 2), _last_lines(
+            kept[-half:], LINE_LIMIT // 2
+        )
 
     def _few_lines(self, data: bytes) -> bool:
         return self._head.count(b"\n") + data.count(b"\n") <= LINE_LIMIT
@@ -111,18 +127,16 @@ class Output:
             self._sink.write(data[: max(0, SPILL_LIMIT_BYTES - before)])
 
 
-def bounded(text: str, workspace: Path, limit_bytes: int, *, marked: bool) -> str:
-    """A text of any length as `Output` gives it; one that hardly passes the limit stays whole.
-
-    `marked`: it holds strangers' words.
-    """
-    data = text.encode("utf-8", "replace")
+def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult:
+    """A result of any length as `Output` gives it; one that hardly passes the limit stays whole."""
+    data = result.for_model.encode("utf-8", "replace")
     few_lines = data.count(b"\n") <= LINE_LIMIT + _AROUND_LINES
     if few_lines and len(data) <= limit_bytes + _AROUND_BYTES:
-        return text
-    with Output(spill_folder(workspace), limit_bytes, workspace if marked else None) as output:
+        return result
+    marks = workspace if "untrusted" in result.taint else None
+    with Output(spill_folder(workspace), limit_bytes, marks) as output:
         output.feed(data)
-    return output.text()
+    return output.noted(replace(result, for_model=output.text()))
 
 
 def _hide_from_git(own: Path) -> None:

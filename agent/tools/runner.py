@@ -91,9 +91,7 @@ class Runner:
     ) -> ToolResult:
         """The call's result. `on_start` is awaited between the permission and the first effect."""
         result = _clean(await self._run(context, on_start), self.redactor)
-        marked = "untrusted" in result.taint
-        text = bounded(result.for_model, context.workspace, self._limit_bytes, marked=marked)
-        return result if text is result.for_model else replace(result, for_model=text)
+        return bounded(result, context.workspace, self._limit_bytes)
 
     async def _run(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]

@@ -85,7 +85,7 @@ class Exec:
         text = output.text().rstrip("\n")
         shown = f"{text}\n{ended.refused}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.reached else self._commands.taint(line)
-        return ToolResult(shown, ended.exit.code != 0, taint=taint)
+        return output.noted(ToolResult(shown, ended.exit.code != 0, taint=taint))
 
     async def aclose(self) -> None:
         await self.processes.aclose()

@@ -71,6 +71,8 @@ def side_line(event: events.Event) -> str | None:
             return "old results of tools were shortened to make room"
         case events.Compacted(dropped=dropped):
             return f"{dropped} older messages have left the model's window"
+        case events.SessionClosed(session_id=id_):
+            return f"conversation {id_} was closed: what you say next begins a new one"
         case events.Evicted(reason=reason):
             return reason
         case events.Signalled(signal=signal, reason=reason):

@@ -24,7 +24,8 @@ class Claim:
     `messages` grows when somebody steers the turn. `stored` counts the turn's messages in the
     history: the first is what was asked.
     `resumed`: it goes on. `exhausted`: it was started `ATTEMPTS` times without getting any further.
-    `asked` is the user message that was stored for a new one.
+    `asked` is the user message that was stored for a new one; `begins` is what the session is
+    called when it is the first turn there.
     `model` is the one that its session has chosen, `taint` what it has taken in.
     """
 
@@ -41,6 +42,7 @@ class Claim:
     taint: frozenset[Taint] = frozenset()
     stored: int = 1
     asked: Message | None = None
+    begins: str | None = None
 
     @property
     def reply_to(self) -> str | None:
@@ -144,13 +146,16 @@ def claim(
     asked = compose(messages)
     if told := facts(session):
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
+    is_new = sessions.is_untouched(connection, session)
     sessions.append_messages(connection, session, turn, [asked], now)
+    begins = sessions.recent(connection, 1, session=session)[0].name if is_new else None
     return Claim(
         turn,
         seq,
         session,
         messages,
         asked=asked,
+        begins=begins,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
         thinking=thinking.of_session(connection, session),

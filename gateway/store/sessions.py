@@ -175,6 +175,14 @@ def count_messages(connection: Connection, session: str) -> int:
     return int(last)
 
 
+def is_untouched(connection: Connection, session: str) -> bool:
+    """Whether nothing was said in it; what it was forked with does not count."""
+    (last,) = connection.execute(
+        "SELECT coalesce(parent_n, 0) FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return count_messages(connection, session) == int(last)
+
+
 def load_all(connection: Connection, session: str) -> list[Message]:
     """The whole session; `session` may be an unambiguous prefix of its id."""
     rows = connection.execute(

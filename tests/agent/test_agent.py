@@ -56,14 +56,31 @@ async def test_a_turn_streams_its_events_and_ends_with_done(tmp_path: Path) -> N
     async with aclosing(agent.stream("hi")) as stream:
         seen = [event async for event in stream]
     assert [event.type for event in seen] == [
-        "session_start", "iteration_start", "state", "text_delta", "text_delta",
+        "session_created", "session_start", "iteration_start", "state", "text_delta", "text_delta",
         "usage", "stream_end", "state", "state", "done",
     ]  # fmt: skip
     done = seen[-1]
     assert isinstance(done, events.Done)
     assert (done.result.success, done.result.text) == (True, "hello you")
-    assert done.result.usage == seen[5].usage
+    assert done.result.usage == seen[6].usage
     assert model.requests[0].messages[0].text == "hi"
+
+
+async def test_a_conversation_is_created_once(tmp_path: Path) -> None:
+    agent, _ = scripted(["one", "two"], tmp_path)
+    created = []
+    for said in ("a", "b"):
+        async with aclosing(agent.stream(said, session="s")) as stream:
+            created += [e async for e in stream if isinstance(e, events.SessionCreated)]
+    assert created == [events.SessionCreated("s")]
+
+
+async def test_whoever_leaves_at_the_first_event_has_said_what_was_asked(tmp_path: Path) -> None:
+    history = MemoryHistory()
+    agent, _ = scripted(["one"], tmp_path, history=history)
+    async with aclosing(agent.stream("a", session="s")) as stream:
+        assert (await anext(stream)).type == "session_created"
+    assert [message.text for message in await history.load("s")] == ["a"]
 
 
 async def test_run_gives_the_result_and_keeps_the_conversation(tmp_path: Path) -> None:

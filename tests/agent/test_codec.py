@@ -44,6 +44,8 @@ RESULT = Result(
     "rejected",
 )
 EVENTS: list[events.Event] = [
+    events.SessionCreated("s", "plans"),
+    events.SessionClosed("s"),
     events.SessionStart("s", "openai", "gpt"),
     events.IterationStart(1, 50),
     events.Steered("rather in green"),
@@ -52,8 +54,8 @@ EVENTS: list[events.Event] = [
     events.ThinkingEnd("hm"),
     events.ToolCallDelta("c1", "exec", "{"),
     events.ToolStart("c1", "exec", {"command": ["ls"]}),
-    events.ToolOutput("c1", "out", "stderr"),
-    events.ToolResulted("c1", "exec", "ok", False, 0.5, "-a\n+b"),
+    events.ToolOutput("c1", "out", "stderr", 3),
+    events.ToolResulted("c1", "exec", "ok", False, 0.5, "-a\n+b", 7, "/spill/x.txt"),
     events.ApprovalAsked("n", "exec", {"command": "ls"}, "why", None, 60.0),
     events.ApprovalAnswered("n", "owner", "once"),
     events.StreamEnd(None),
@@ -63,6 +65,7 @@ EVENTS: list[events.Event] = [
     events.Retry("busy", 2, 3, 0.5),
     events.UsageReport(Usage(1, 2, 3)),
     events.FileChanged("a.txt", "tool"),
+    events.ContextInvalidated("a.txt", ("main", "explore")),
     events.Signalled("BLOCKED", None),
     events.Notice("info", "x"),
     events.Error("rejected", "no", None),

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import aclosing
 
-from agent.events import Event, TextDelta
+from agent.events import Event, TextDelta, ToolOutput, ToolResulted
 from agent.outlet import SIZE, Outlet
 from tests.agent.props import no_task_left
 
@@ -85,12 +85,37 @@ async def test_a_cancelled_writer_ends_the_stream() -> None:
     assert await reader == []
 
 
-async def test_live_output_is_dropped_when_the_reader_is_behind() -> None:
-    outlet = Outlet()
-    for word in words(SIZE + 5):
-        outlet.offer(word)
+def printed(text: str, skipped_bytes: int = 0) -> ToolOutput:
+    return ToolOutput("c1", text, "stdout", skipped_bytes)
 
-    async def nothing() -> None:
-        return None
 
-    assert await drained(outlet, asyncio.create_task(nothing())) == words(SIZE)
+async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_said() -> None:
+    outlet, result = Outlet(), ToolResulted("c1", "exec", "all of it", False, 0.1)
+
+    async def write() -> None:
+        for _ in range(SIZE):
+            outlet.offer(printed("x"))
+        outlet.offer(printed("ä"))
+        outlet.offer(printed("b"))
+        await outlet.emit(result)
+
+    seen = await drained(outlet, asyncio.create_task(write()))
+    assert seen == [printed("x")] * SIZE + [printed("", 3), result]
+
+
+async def test_output_that_is_shown_again_says_what_is_missing_in_front_of_it() -> None:
+    outlet, told = Outlet(), asyncio.Event()
+
+    async def write() -> None:
+        for _ in range(SIZE + 2):
+            outlet.offer(printed("x"))
+        told.set()
+        await go.wait()
+        outlet.offer(printed("y"))
+
+    go = asyncio.Event()
+    async with aclosing(outlet.drain(asyncio.create_task(write()))) as stream:
+        await told.wait()
+        seen = [await anext(stream) for _ in range(SIZE)]
+        go.set()
+        assert [*seen, await anext(stream)] == [printed("x")] * SIZE + [printed("y", 2)]

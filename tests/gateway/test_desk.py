@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
+from agent.events import SessionClosed, SessionCreated, SessionStart
 from gateway.channels.base import Batch
 from gateway.messages import InboundMessage
 from gateway.service import Delivered, WatchEvent
@@ -53,6 +54,34 @@ async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
     assert opened.session is not None
     async with parts.desk.watch("cli:local:main") as events:
         assert (await delivered(events)).text == "re: hi"
+
+
+async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(parts: Parts) -> None:
+    first, second = typed("hi"), typed("again")
+    async with parts.desk.watch(first.session_key) as events:
+        await parts.desk.submit(first)
+        created = await anext(events)
+        assert isinstance(created, SessionCreated)
+        assert created.name == "hi"
+        await delivered(events)
+        await parts.desk.submit(second)
+        assert isinstance(await anext(events), SessionStart)
+        await delivered(events)
+        await parts.desk.set_status(created.session_id, "paused")
+        await parts.desk.set_status(created.session_id, "closed")
+        assert await anext(events) == SessionClosed(created.session_id, "hi")
+
+
+async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
+    first, fork, second = typed("hi"), typed("/fork"), typed("on")
+    async with parts.desk.watch(first.session_key) as events:
+        for message in (first, fork):
+            await parts.desk.submit(message)
+            await delivered(events)
+        await parts.desk.submit(second)
+        created = await anext(events)
+        assert isinstance(created, SessionCreated)
+        assert created.session_id == (await parts.desk.sessions(1))[0].id
 
 
 async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:

@@ -1,8 +1,28 @@
 import asyncio
 
-from agent.events import Error, State, TextDelta, ThinkingDelta, ToolOutput
+from agent.events import (
+    Error,
+    Notice,
+    State,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolOutput,
+    ToolResulted,
+    UsageReport,
+)
+from agent.types import Usage
 from gateway.service import WatchEvent
-from gateway.watchers import LIMIT, OUTPUT_LIMIT, Watcher, Watchers
+from gateway.watchers import (
+    JOINED_CHARS,
+    LET_GO,
+    LIMIT,
+    LIMIT_CHARS,
+    OUTPUT_LIMIT,
+    STATUS_LIMIT,
+    Watcher,
+    Watchers,
+)
 
 
 async def read(watcher: Watcher) -> list[WatchEvent]:
@@ -33,14 +53,65 @@ async def test_of_states_the_latest_stays() -> None:
     assert await read(watcher) == [State("executing")]
 
 
-async def test_live_output_is_dropped_when_there_is_too_much() -> None:
+async def test_a_long_text_is_joined_in_pieces_so_that_no_delta_costs_its_length() -> None:
+    watcher, text = Watcher(), "x" * 1000
+    for _ in range(100):
+        watcher.put(TextDelta(text))
+    seen = [event.text for event in await read(watcher) if isinstance(event, TextDelta)]
+    assert "".join(seen) == text * 100
+    assert max(map(len, seen)) < JOINED_CHARS + 1000
+    assert len(seen) < 10
+
+
+async def test_a_call_that_the_model_still_writes_is_joined_call_by_call() -> None:
     watcher = Watcher()
-    for n in range(OUTPUT_LIMIT + 50):
-        watcher.put(ToolOutput("1", str(n), "stdout"))
-    watcher.put(mark(1))
+    for id_, piece in (("a", "{"), ("a", "}"), ("b", "{}")):
+        watcher.put(ToolCallDelta(id_, "write_file", piece))
+    assert await read(watcher) == [
+        ToolCallDelta("a", "write_file", "{}"),
+        ToolCallDelta("b", "write_file", "{}"),
+    ]
+
+
+async def test_of_statuses_between_other_events_the_last_few_stay() -> None:
+    watcher = Watcher()
+    for n in range(STATUS_LIMIT + 5):
+        watcher.put(UsageReport(Usage(n, 0, 0)))
+        watcher.put(mark(n))
     seen = await read(watcher)
-    assert len(seen) == OUTPUT_LIMIT + 1
-    assert seen[-1] == mark(1)
+    counts = [event.usage.input for event in seen if isinstance(event, UsageReport)]
+    assert counts == list(range(5, STATUS_LIMIT + 5))
+    assert len([event for event in seen if isinstance(event, Error)]) == STATUS_LIMIT + 5
+
+
+async def test_live_output_is_left_out_when_there_is_too_much_and_that_is_said() -> None:
+    watcher, result = Watcher(), ToolResulted("1", "exec", "all", False, 0.1)
+    for _ in range(OUTPUT_LIMIT + 50):
+        watcher.put(ToolOutput("1", "ab", "stdout"))
+    watcher.put(ToolOutput("1", "ab", "stdout", skipped_bytes=7))
+    watcher.put(result)
+    seen = await read(watcher)
+    assert len(seen) == OUTPUT_LIMIT + 2
+    assert seen[-2:] == [ToolOutput("1", "", "stdout", skipped_bytes=109), result]
+
+
+async def test_a_watcher_is_let_go_for_its_memory_too_and_told_so() -> None:
+    watcher, large = Watcher(), "x" * 1_000_000
+    for n in range(2 * LIMIT_CHARS // len(large)):
+        watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
+    assert not watcher.is_open
+    *seen, last = await read(watcher)
+    assert sum(len(e.content) for e in seen if isinstance(e, ToolResulted)) <= LIMIT_CHARS + 1e6
+    assert last == Notice("warning", LET_GO)
+
+
+async def test_a_watcher_that_keeps_up_is_never_let_go() -> None:
+    watcher, large = Watcher(), "x" * 1_000_000
+    reader = aiter(watcher)
+    for n in range(2 * LIMIT_CHARS // len(large)):
+        watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
+        await anext(reader)
+    assert watcher.is_open
 
 
 async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
@@ -49,7 +120,9 @@ async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
         for n in range(LIMIT * 2):
             watchers.publish("x", mark(n))
         assert not watchers.is_watched("x")
-        assert len(await read(watcher)) == LIMIT + 1
+        seen = await read(watcher)
+        assert len(seen) == LIMIT + 2
+        assert seen[-1] == Notice("warning", LET_GO)
     assert not watchers.is_watched("x")
 
 

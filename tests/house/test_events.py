@@ -52,6 +52,27 @@ def test_what_a_run_prints_is_as_described(tmp_path: Path, words: tuple[str, ...
         check(line)
 
 
+def test_a_run_tells_what_the_model_was_not_shown_of_a_result_and_where_it_is(
+    tmp_path: Path,
+) -> None:
+    check = validator()
+    words = '!tool exec {"command": "seq 1 20000"}'
+    ran = kore(
+        *("agent", "--cwd", str(tmp_path), "-m", words, "--model", "offline/echo"),
+        *("--output-format", "stream-json"),
+        home=tmp_path / "kore",
+    )
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    for line in lines:
+        check(line)
+    assert lines[0]["type"] == "session_created"
+    (result,) = (line for line in lines if line["type"] == "tool_result")
+    whole = Path(result["file"]).read_bytes()
+    assert whole.startswith(b"1\n2\n")
+    assert whole.endswith(b"20000\n")
+    assert 0 < len(whole) - result["cut_bytes"] <= 10_000
+
+
 def test_the_schema_refuses_what_is_no_event() -> None:
     check = validator()
     for line in (

@@ -1,0 +1,72 @@
+"""What a provider yields while its model speaks; `agent.events` offers it to everybody else."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from agent.types import Message, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    type: ClassVar[str] = "text_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    type: ClassVar[str] = "thinking_delta"
+    text: str
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEnd:
+    type: ClassVar[str] = "thinking_end"
+    thinking: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    type: ClassVar[str] = "tool_call_delta"
+    id: str
+    name: str
+    partial_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The last model stream failed; what it had said since `iteration_start` is void.
+
+    `rank` tells which model is asked next: 0 the one that was wanted, 1 its first fallback.
+    """
+
+    type: ClassVar[str] = "retry"
+    reason: str
+    attempt: int
+    max_attempts: int
+    wait_s: float
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    type: ClassVar[str] = "notice"
+    level: Literal["info", "warning"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The last thing a provider yields: the model's whole reply. Never shown to screens.
+
+    `rank` tells which model has answered: 0 the one that was wanted, 1 its first fallback.
+    """
+
+    type: ClassVar[str] = "reply"
+    message: Message
+    usage: Usage | None
+    finish_reason: str | None
+    rank: int = 0
+
+
+ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | Notice | Reply
