@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from agent.context.moment import moment
 from agent.context.project import News
@@ -50,10 +51,13 @@ def opening(claim: Claim) -> list[SessionCreated | Evicted]:
 
 
 def _news(messages: Sequence[InboundMessage]) -> list[News]:
-    """What the terminal told of its folder with these messages."""
-    told = [one.options.get("project") for one in messages if one.channel == "cli"]
+    """What the terminal told with these messages: of its folder, and of what was run there."""
+    told: list[Any] = []
+    for one in messages:
+        if one.channel == "cli":
+            told += [*one.options.get("run", ()), one.options.get("project")]
     return [
-        News(str(one["text"]), frozenset(one["taint"]), int(one["evicted"]))
+        News(str(one["text"]), frozenset(one["taint"]), int(one.get("evicted", 0)))
         for one in told
         if isinstance(one, dict)
     ]

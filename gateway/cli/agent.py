@@ -22,6 +22,7 @@ from gateway.shield import shield
 
 if TYPE_CHECKING:
     from agent.context.project import Project
+    from gateway.console.shell import Command, Show
     from gateway.service import Service
     from gateway.settings import Settings
 
@@ -252,7 +253,13 @@ async def _talk(
         async with _service(settings, home) as service:
             session = await _fork(service, session or None)
     project = _project(args, options, settings)
-    start = Start(session or None, fresh, args.resume == "", options, project)
+
+    def by_hand(command: str, show: "Show") -> "Command":
+        from gateway.console.shell import Command, Shell
+
+        return Command(Shell.of(settings, options.get("cwd")), command, show)
+
+    start = Start(session or None, fresh, args.resume == "", options, project, by_hand)
     await converse(lambda: _service(settings, home), start, home.root)
     return DONE
 

@@ -25,6 +25,9 @@ CONSOLE_COMMANDS = (
     ("/resume", "go on with a session: /resume ID, or choose from the list"),
     ("/exit", "leave; the session stays"),
 )
+BY_HAND = ("!command", "run it here yourself; the model sees what it printed")
+# What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
+_NOT_BY_HAND = ("!tool ", "![")
 _OWN = {name for name, _ in CONSOLE_COMMANDS}
 CHAT_COMMANDS = tuple(
     (f"/{name}", command.summary)
@@ -49,9 +52,16 @@ Choose = Callable[[str], Awaitable[str | None]]
 
 def help_table() -> Table:
     table = Table.grid(padding=(0, 2))
-    for name, summary in (*CONSOLE_COMMANDS, *KEYS_HELP):
+    for name, summary in (*CONSOLE_COMMANDS, BY_HAND, *KEYS_HELP):
         table.add_row(Text(f"  {name}", "bold"), Text(summary, "dim"))
     return table
+
+
+def by_hand(text: str) -> str | None:
+    """The shell command that somebody runs with `!`; None for any other line."""
+    if not text.startswith("!") or text.startswith(_NOT_BY_HAND):
+        return None
+    return text[1:].strip() or None
 
 
 class Sessions:

@@ -14,6 +14,8 @@ _TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "
 _COUNTED = frozenset({"read_file", "list_dir", "glob", "grep", "web_fetch", "web_search"})
 # What they are called with is shown by what they come to.
 _BARE = frozenset({"todo", "ask_user"})
+# Their last lines say what they came to.
+_ENDS_TELL = frozenset({"exec", "process"})
 _SHOWN_LINES = 3
 _LIST_LINES = 30
 _LINE_CHARS = 200
@@ -46,10 +48,11 @@ def outcome(result: events.ToolResulted) -> list[str]:
     if result.name in _COUNTED and not result.is_error and len(lines) > 1:
         return [f"{len(lines):,} lines{took}"]
     most = _LIST_LINES if result.name == "todo" else _SHOWN_LINES
-    shown = [cut(line, joined=False) for line in lines[: most + 1]]
     if len(lines) > most + 1:
-        shown.pop()
-        shown.append(f"… {len(lines) - most:,} more lines")
+        rest = f"… {len(lines) - most:,} more lines"
+        last = result.name in _ENDS_TELL
+        lines = [rest, *lines[-most:]] if last else [*lines[:most], rest]
+    shown = [cut(line, joined=False) for line in lines]
     shown[-1] += took
     return shown
 

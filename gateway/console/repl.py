@@ -13,7 +13,13 @@ from rich.text import Text
 
 from agent.errors import ConfigError, KoreError
 from agent.version import VERSION
-from gateway.console.commands import CHAT_COMMANDS, CONSOLE_COMMANDS, Sessions, help_table
+from gateway.console.commands import (
+    CHAT_COMMANDS,
+    CONSOLE_COMMANDS,
+    Sessions,
+    by_hand,
+    help_table,
+)
 from gateway.console.lines import complaint, visible
 from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt
@@ -25,6 +31,7 @@ from gateway.wire import OwnerLost
 
 if TYPE_CHECKING:
     from agent.context.project import Project
+    from gateway.console.shell import Command, Show
 
 _LOCKED_S = 30.0
 _TRIES = 4
@@ -42,6 +49,8 @@ class Start:
     choose: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "Project | None" = None
+    # Begins a command that is run with `!`; without it there are none.
+    by_hand: "Callable[[str, Show], Command] | None" = None
 
 
 async def converse(connect: Connect, start: Start, folder: Path) -> None:
@@ -197,8 +206,11 @@ class Repl:
 
     async def _command(self, text: str) -> None:
         word, _, rest = text.partition(" ")
+        begin, command = self._start.by_hand, by_hand(text)
         try:
-            if word == "/sessions" and not rest.strip():
+            if begin is not None and command is not None:
+                await self._stage.run(lambda show: begin(command, show))
+            elif word == "/sessions" and not rest.strip():
                 await self._sessions.show()
                 self._screen.print()
             elif word == "/resume":

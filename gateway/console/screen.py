@@ -54,6 +54,10 @@ class Screen:
         if lines := self.render_block(renderable, style):
             self._write("\n".join(lines) + "\n")
 
+    def print_lines(self, lines: Sequence[str]) -> None:
+        """Lines as they are, however long: what is copied from them is what was printed."""
+        self._write("\n".join(lines) + "\n")
+
     def begin_tail(self, compose: Callable[[], Sequence[str]]) -> None:
         """From now on the tail shows what `compose` returns, whenever something is written."""
         if self.live:

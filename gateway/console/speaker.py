@@ -3,12 +3,14 @@
 import getpass
 import os
 import time
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agent.codec import safe_text
+from agent.security.modes import is_mode
 from gateway.messages import InboundMessage, Route, Sender
 
 if TYPE_CHECKING:
@@ -18,16 +20,19 @@ CHANNEL = "cli"
 ACCOUNT = "local"
 # From here on another conversation is spoken in, which was told nothing yet.
 _ELSEWHERE = frozenset({"/new", "/resume", "/fork", "/compact"})
+# The latest commands that the model is told of, each bounded by itself.
+_KEPT_RUNS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
     """One chat of the console channel. `options` go with every message (see `InboundMessage`),
-    and what is new in `project` with the next one."""
+    and what is new in `project` with the next one, as does what was `run` by hand since."""
 
     chat_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "Project | None" = None
+    run: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT_RUNS))
 
     @property
     def lane(self) -> str:
@@ -45,18 +50,37 @@ class Speaker:
             options={**self.options, **self._news(text)},
         )
 
+    def settled_by(self, text: str) -> "Speaker":
+        """From a command on that chooses it, the conversation's own choice counts."""
+        options = {k: v for k, v in self.options.items() if k not in _settled(text)}
+        return replace(self, options=options)
+
     def _news(self, text: str) -> dict[str, Any]:
-        if self.project is None:
-            return {}
         if text.startswith("/"):
-            if text.split()[0] in _ELSEWHERE:
+            if self.project is not None and text.split()[0] in _ELSEWHERE:
                 self.project.forget()
             return {}
-        news = self.project.news()
-        if news is None:
-            return {}
-        told = {"text": safe_text(news.text), "taint": sorted(news.taint)}
-        return {"project": {**told, "evicted": news.evicted}}
+        told: dict[str, Any] = {}
+        if self.run:
+            told["run"] = list(self.run)
+            self.run.clear()
+        news = self.project.news() if self.project is not None else None
+        if news is not None:
+            shown = {"text": safe_text(news.text), "taint": sorted(news.taint)}
+            told["project"] = {**shown, "evicted": news.evicted}
+        return told
+
+
+def _settled(text: str) -> tuple[str, ...]:
+    """The options of the command line whose place a command of the conversation takes."""
+    match text.split():
+        case ["/model", _, *_]:
+            return ("model",)
+        case ["/plan" | "/auto", *_]:
+            return ("mode", "auto")
+        case ["/mode", mode, *_] if is_mode(mode.casefold()):
+            return ("mode", "auto")
+    return ()
 
 
 def principal() -> str:

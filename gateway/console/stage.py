@@ -4,28 +4,30 @@ A turn has the whole screen and the keyboard without echo; between turns the pro
 """
 
 import asyncio
-import signal
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agent import events
 from agent.errors import KoreError
-from agent.security.modes import is_mode
 from agent.security.policy import Answer
 from gateway.commands.table import COMMANDS
 from gateway.console.choice import Choice
-from gateway.console.commands import CONSOLE_WORDS
+from gateway.console.commands import CONSOLE_WORDS, by_hand
 from gateway.console.keys import TypeAhead
 from gateway.console.lines import complaint, visible
 from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt
 from gateway.console.screen import Screen
+from gateway.console.signals import signals
 from gateway.console.speaker import Speaker, principal
 from gateway.console.view import View
 from gateway.service import Delivered, Service, WatchEvent
 from gateway.wire import OwnerLost
+
+if TYPE_CHECKING:
+    from gateway.console.shell import Command, Show
 
 _TICK_S = 0.1
 _WORK = (
@@ -54,6 +56,7 @@ class Stage:
         self._held: deque[WatchEvent] = deque()
         self._questions: deque[events.ApprovalAsked] = deque()
         self._withdrawn: set[str] = set()
+        self._command: asyncio.Task[None] | None = None
         self._on_stage = False
         self._stop_early = False
         self._settled = asyncio.Event()
@@ -75,17 +78,14 @@ class Stage:
         async with self._service.watch(self.lane) as watched, asyncio.TaskGroup() as group:
             self._group = group
             pump = group.create_task(self._pump(watched))
-            with self._signals():
+            with signals(self._on_interrupt):
                 yield
             pump.cancel()
 
     async def submit(self, text: str) -> None:
         """Send a message of this console; its turn is shown by `until_idle`."""
         message = self._speaker.say(text)
-        if settled := _settled(text):
-            # From now on the conversation's own choice counts, not the command line's.
-            options = {k: v for k, v in self._speaker.options.items() if k not in settled}
-            self._speaker = replace(self._speaker, options=options)
+        self._speaker = self._speaker.settled_by(text)
         self._waiting[message.event_id] = text
         try:
             await self._service.submit(message)
@@ -97,6 +97,33 @@ class Stage:
         """Show what runs until nothing of ours does any more."""
         if not (self.busy or self._held):
             return
+        with self._lit():
+            while self.busy:
+                self._settled.clear()
+                self._view.tick()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TICK_S):
+                        await self._settled.wait()
+
+    async def run(self, begin: "Callable[[Show], Command]") -> None:
+        """Show a command that the person runs by hand; the model hears with the next message."""
+        command = begin(self._view.show_output)
+        with self._lit():
+            self._command = work = self._group.create_task(command.run())
+            try:
+                while not work.done():
+                    self._view.tick()
+                    await asyncio.wait({work}, timeout=_TICK_S)
+            finally:
+                work.cancel()
+                await asyncio.wait({work})
+                self._command = None
+            self._view.close_output(command.ending)
+        self._speaker.run.append(command.told)
+
+    @contextmanager
+    def _lit(self) -> Iterator[None]:
+        """The screen and the keys are those of the work; what is typed comes back to the prompt."""
         self._on_stage = True
         self._view.begin()
         self._typeahead.text, self._prompt.draft = self._prompt.draft, ""
@@ -105,12 +132,7 @@ class Stage:
             with self._prompt.keys(self._typeahead.press):
                 while self._held:
                     self._take(self._held.popleft())
-                while self.busy:
-                    self._settled.clear()
-                    self._view.tick()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_TICK_S):
-                            await self._settled.wait()
+                yield
         finally:
             self._on_stage = False
             self._view.end()
@@ -136,7 +158,16 @@ class Stage:
     def send(self, text: str) -> None:
         self._group.create_task(self._send(text))
 
+    def _on_interrupt(self) -> None:
+        if self._on_stage:
+            self.interrupt()
+        else:
+            self._prompt.interrupt()
+
     def interrupt(self) -> None:
+        if self._command is not None:
+            self._command.cancel()
+            return
         for asked in list(self._questions):
             # The stop withdraws it, and says so itself.
             self._withdrawn.add(asked.nonce)
@@ -145,13 +176,13 @@ class Stage:
 
     async def _send(self, text: str) -> None:
         if text.strip() == "/stop":
-            await self._stop()
+            self.interrupt()
             return
         # In the order in which they were typed.
         async with self._sending:
             try:
                 self._view.say(f"› {visible(text)}{await self._fate(text)}")
-                if text.split()[0] in CONSOLE_WORDS:
+                if self._command or by_hand(text) or text.split()[0] in CONSOLE_WORDS:
                     self.later.append(text)
                     return
                 await self.submit(text)
@@ -160,6 +191,8 @@ class Stage:
 
     async def _fate(self, text: str) -> str:
         """What becomes of a message that is typed while a turn runs."""
+        if self._command or by_hand(text):
+            return "  (queued)"
         word = text.split()[0]
         command = COMMANDS.get(word.removeprefix("/")) if word.startswith("/") else None
         if command is not None and command.at_once and word not in CONSOLE_WORDS:
@@ -264,36 +297,3 @@ class Stage:
         """Whether something runs here that is still to be shown, or has to be answered: a sub-agent
         in the background asks while no turn runs."""
         return bool(self._waiting) or self._foreign or bool(self._questions)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        loop, main = asyncio.get_running_loop(), asyncio.current_task()
-
-        def on_interrupt() -> None:
-            if self._on_stage:
-                self.interrupt()
-            else:
-                self._prompt.interrupt()
-
-        loop.add_signal_handler(signal.SIGINT, on_interrupt)
-        if main is not None:
-            # Leave in order: a terminal that stays without echo is hard to mend.
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, main.cancel)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.remove_signal_handler(number)
-
-
-def _settled(text: str) -> tuple[str, ...]:
-    """The options of the command line whose place a command of the conversation takes."""
-    match text.split():
-        case ["/model", _, *_]:
-            return ("model",)
-        case ["/plan" | "/auto", *_]:
-            return ("mode", "auto")
-        case ["/mode", mode, *_] if is_mode(mode.casefold()):
-            return ("mode", "auto")
-    return ()

@@ -14,7 +14,8 @@ from gateway.console import shapes
 from gateway.console.approvals import CHOICES, verdict
 from gateway.console.blocks import Blocks
 from gateway.console.crew import Crew
-from gateway.console.lines import call_line, seconds, side_line, visible, without_ansi
+from gateway.console.feed import Feed
+from gateway.console.lines import call_line, seconds, side_line, visible
 from gateway.console.screen import Screen
 from gateway.service import Delivered, WatchEvent
 
@@ -22,7 +23,7 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_A_SECOND = 10
 _TAIL_CHARS = 6000
 _TAIL_LINES = 60
-_OUTPUT_LINES = 3
+_OUTPUT_LINES = 5
 _TURNS_KEPT = 8
 _STOPPED = "⏹ Stopped."
 _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
@@ -47,7 +48,8 @@ class View:
         self._blocks = Blocks()
         self._thinking = ""
         self._tools: dict[str, events.ToolStart] = {}
-        self._output: dict[str, deque[str]] = {}
+        self._output: dict[str, Feed] = {}
+        self._printed = Feed()
         self._last: Literal["text", "tool"] | None = None
         self._shown_diff: str | None = None
 
@@ -108,6 +110,18 @@ class View:
     def tick(self) -> None:
         self._screen.refresh()
 
+    def show_output(self, text: str) -> None:
+        """What a command prints that the person runs by hand: it stands for good, as it comes."""
+        if lines := self._printed.feed(text):
+            self._flush()
+            self._screen.print_lines(lines)
+
+    def close_output(self, ending: str | None) -> None:
+        if rest := self._printed.finish():
+            self._screen.print_lines(rest)
+        if ending is not None:
+            self.say(f"  {ending}")
+
     def _take_thinking(self, event: events.ThinkingDelta | events.ThinkingEnd) -> None:
         if isinstance(event, events.ThinkingDelta):
             self._thinking += event.text
@@ -123,8 +137,7 @@ class View:
                 self._flush()
                 self._tools[event.id] = event
             case events.ToolOutput(id=id, text=text):
-                kept = self._output.setdefault(id, deque(maxlen=_OUTPUT_LINES))
-                kept.extend(line for line in without_ansi(text).split("\n") if line.strip())
+                self._output.setdefault(id, Feed(_OUTPUT_LINES)).feed(text)
             case events.ToolResulted():
                 self._flush()
                 self._output.pop(event.id, None)
@@ -209,12 +222,17 @@ class View:
         for started in self._tools.values() if self.asked is None else ():
             call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
             lines += self._screen.render(shapes.tool_call(started.name, call))[:2]
-            for line in self._output.get(started.id, ()):
+            for line in self._latest(started.id):
                 lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
+        for line in self._printed.latest:
+            lines += self._screen.render(Text(line, no_wrap=True))[:1]
         for member in self._crew.lines(_frame()) if self.asked is None else ():
             lines += self._screen.render(member)[:1]
         room = max(1, self._screen.rows - 4)
         return [*lines[-room:], *self._foot()]
+
+    def _latest(self, call: str) -> list[str]:
+        return self._output[call].latest[-_OUTPUT_LINES:] if call in self._output else []
 
     def _foot(self) -> list[str]:
         now = time.monotonic()

@@ -1,5 +1,5 @@
 from agent.types import Context
-from gateway.compose import compose
+from gateway.compose import compose, shown_taint
 from gateway.messages import Sender
 from tests.gateway.parts import said
 
@@ -31,3 +31,16 @@ def test_the_same_messages_read_the_same_after_a_restart() -> None:
     messages = [said("one"), said("two", edited=True)]
     stored = [type(message).from_json(message.to_json()) for message in messages]
     assert compose(stored) == compose(messages)
+
+
+def test_what_the_person_ran_by_hand_is_told_and_is_nobodys_word() -> None:
+    told = {"text": "[ran]\n$ ls", "taint": ["private", "untrusted"]}
+    message = said("why?", channel="cli", options={"run": [told]})
+    assert compose([message]).text == "why?"
+    assert Context("[ran]\n$ ls") in compose([message]).content
+    assert shown_taint([message]) == {"private", "untrusted"}
+
+
+def test_only_the_terminal_can_tell_what_was_run() -> None:
+    message = said("why?", options={"run": [{"text": "x", "taint": []}]})
+    assert Context("x") not in compose([message]).content

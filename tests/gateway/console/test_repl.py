@@ -111,6 +111,44 @@ async def test_ctrl_c_at_an_empty_prompt_leaves_at_the_second_time(
         assert await terminal.ended() == 0
 
 
+async def test_a_command_by_hand_is_shown_and_told_with_the_next_message(
+    owner: MemoryService, home: Path, tmp_path: Path
+) -> None:
+    async with kore_agent(home, "--cwd", str(tmp_path)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("!echo $((40 + 2)); exit 7\r")
+        await terminal.see("42")
+        await terminal.see("exit code 7")
+        await terminal.see(PROMPT)
+        terminal.type("!sleep 1000\r")
+        await terminal.see("Ctrl-C stops")
+        terminal.type("why?\r")
+        await terminal.see("(queued)")
+        terminal.type("\x03")
+        await terminal.see("stopped by the person")
+        await terminal.see("echo: why?")
+        await terminal.see(PROMPT)
+        terminal.type("and now?\r")
+        await terminal.see("echo: and now?")
+    first, second = owner.submitted
+    assert [told["text"].split("\n")[1] for told in first.options["run"]] == [
+        "$ echo $((40 + 2)); exit 7",
+        "$ sleep 1000",
+    ]
+    assert "run" not in second.options
+
+
+async def test_a_dumb_terminal_runs_commands_by_hand_too(
+    owner: MemoryService, home: Path, tmp_path: Path
+) -> None:
+    words = ("--cwd", str(tmp_path))
+    async with kore_agent(home, *words, environ={"TERM": "dumb"}) as terminal:
+        await terminal.see(">")
+        terminal.type("!echo $((40 + 2))\r")
+        await terminal.see("42")
+    assert owner.submitted == []
+
+
 async def test_ctrl_d_leaves(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)

@@ -134,8 +134,13 @@ def test_a_call_is_one_line_however_long() -> None:
 
 
 def test_an_outcome_names_what_it_leaves_out() -> None:
-    result = events.ToolResulted("1", "exec", "1\n2\n3\n4\n5", False, 2.0)
+    result = events.ToolResulted("1", "task", "1\n2\n3\n4\n5", False, 2.0)
     assert outcome(result) == ["1", "2", "3", "… 2 more lines (2.0 s)"]
+
+
+def test_the_end_of_what_a_command_printed_stays_with_its_exit_code() -> None:
+    result = events.ToolResulted("1", "exec", "1\n2\n3\n4\n[exit code 1]", True, 0.1)
+    assert outcome(result) == ["… 2 more lines", "3", "4", "[exit code 1]"]
 
 
 def test_an_approval_shows_every_argument_and_every_character() -> None:
