@@ -23,7 +23,7 @@ from agent.providers.base import Provider
 from agent.providers.models import Models
 from agent.security.policy import Approver
 from agent.security.redaction import Redactor
-from agent.security.taint import NOTHING, PRIVATE, Exposure
+from agent.security.taint import Exposure
 from agent.settings import AgentSettings
 from agent.subagents.catalogue import Catalogue
 from agent.subagents.definition import Definition
@@ -68,7 +68,8 @@ class Agent:
         self.gauge = Gauge()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = tuple(tools)
-        self.workspace = Workspace(Path(workspace).expanduser().resolve())
+        folder = Path(workspace).expanduser().resolve()
+        self.workspace = Workspace(folder, self.settings.trusted_folders)
         found = subagents if isinstance(subagents, Catalogue) else Catalogue(given=subagents)
         self.subagents = found
         self._history = history or MemoryHistory()
@@ -121,7 +122,6 @@ class Agent:
         mark = await self._history.mark(session) if isinstance(self._history, Marks) else Mark()
         shown, keeper = mark.conversation(messages), MarkKeeper(mark)
         memory = self.workspace.owner_memory
-        known = PRIVATE if self.workspace.is_personal(memory) else NOTHING
         task = Task(
             session=session,
             messages=[*shown.messages, asked],
@@ -131,7 +131,7 @@ class Agent:
             memory=memory,
             root=self.workspace.folder,
             owner=True,
-            exposure=Exposure(known),
+            exposure=Exposure(self.workspace.taint(memory, self.workspace.folder)),
             recording=Recording(self.changes, time.time_ns()),
         )
         turn = Turn(self, self._errands.sending(task))

@@ -42,6 +42,8 @@ class AgentSettings:
 
     `thinking` asks models to think, or not to; None leaves it to them.
     `secrets` are values that leave in no event, result or message, beside the models' keys.
+    What projects in `trusted_folders` bring along is the owner's own word; elsewhere, and outside
+    of the workspace, it is a stranger's.
     """
 
     max_iterations: int = 50
@@ -52,3 +54,4 @@ class AgentSettings:
     tools: ToolSettings = field(default_factory=ToolSettings)
     subagents: SubagentLimits = field(default_factory=SubagentLimits)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    trusted_folders: tuple[Path, ...] = ()

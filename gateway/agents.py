@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 
-def catalogue_of(home: Home) -> Catalogue:
-    return Catalogue(Places(Path.home(), home.root))
+def catalogue_of(home: Home, settings: "Settings") -> Catalogue:
+    return Catalogue(Places(Path.home(), home.root, trusted_folders(settings)))
+
+
+def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
+    """Whatever projects in these bring along is the owner's own word."""
+    return tuple(Path(name).expanduser() for name in settings.security.trusted_folders)
 
 
 def limits_of(settings: "Settings") -> SubagentLimits:

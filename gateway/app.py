@@ -258,11 +258,11 @@ async def open_agent(
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
     )
-    from gateway.agents import catalogue_of, limits_of
+    from gateway.agents import catalogue_of, limits_of, trusted_folders
 
     return Agent(
         models,
-        subagents=catalogue_of(home),
+        subagents=catalogue_of(home, settings),
         approve=approve,
         workspace=settings.agent.workspace,
         settings=AgentSettings(
@@ -273,6 +273,7 @@ async def open_agent(
             tools=tools,
             subagents=limits_of(settings),
             secrets=secret_values(settings, os.environ),
+            trusted_folders=trusted_folders(settings),
         ),
     )
 

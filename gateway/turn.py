@@ -14,7 +14,7 @@ from agent.codec import event_to_json
 from agent.history import open_calls
 from agent.measure import Speaking
 from agent.progress import Stop
-from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED, Exposure
+from agent.security.taint import NOTHING, UNTRUSTED, Exposure
 from agent.turn import Task
 from gateway import ending
 from gateway.compaction import Compactions
@@ -138,7 +138,7 @@ class Turns:
         if claim.resumed and open_calls(window.messages):
             known = await self._database.run(turns.known_results, claim.turn)
         speaking = self.speaking(message)
-        taint = PRIVATE if self._agent.workspace.is_personal(speaking.memory) else NOTHING
+        taint = self._agent.workspace.taint(speaking.memory, speaking.root)
         if any(map(self._rules.is_stranger, claim.messages)):
             taint |= UNTRUSTED
         if message.task is not None and message.lane:

@@ -3,7 +3,7 @@
 It travels with the user message that brought it, and only what has changed since is told again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +17,14 @@ from agent.types import Taint
 FILE_LIMIT_BYTES = 1_000_000
 # Of the window, for all files that somebody points at.
 FILE_SHARE = 0.25
+# What tells most of a folder, as far as nobody points at more than fits: beginnings, in this order.
+TELLING = (
+    *("README.md", "README.rst", "README.txt", "README"),
+    *("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "pom.xml", "build.gradle"),
+    *("Gemfile", "composer.json", "CMakeLists.txt", "Makefile", "setup.cfg", "tsconfig.json"),
+)
+TELLING_TOKENS = 2_000
+_TELLING_EACH = 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +69,29 @@ class Project:
                 texts.append(fill("project_file", path=path, text=text))
                 if is_marked(path):
                     taint.add("untrusted")
+        if self.root is not None:
+            for path, text in self._telling(self.root, min(room, TELLING_TOKENS)):
+                if self._is_new(str(path), text):
+                    texts.append(fill("project_beginning", path=path, text=text))
+                    if is_marked(path):
+                        taint.add("untrusted")
         if not texts:
             return None
         return News(self.clean("\n\n".join(texts)), frozenset(taint), evicted)
+
+    def _telling(self, root: Path, room: int) -> Iterator[tuple[Path, str]]:
+        """The beginnings of README and configuration files, as many as fit in `room` tokens."""
+        focus = set(self.focus)
+        for name in TELLING:
+            path = root / name
+            if path in focus or path.is_symlink() or not path.is_file():
+                continue
+            text = _begun(self._read(path), min(room, _TELLING_EACH))
+            room -= estimate_text(text)
+            if room < 0:
+                return
+            if text:
+                yield path, text
 
     def forget(self) -> None:
         """Whoever was told does not know it any more."""
@@ -89,3 +117,18 @@ class Project:
         except OSError:
             return ""
         return seen[1]
+
+
+def _begun(text: str, limit: int) -> str:
+    """Whole lines from the beginning, in about `limit` tokens; the last line says that more
+    follows."""
+    if estimate_text(text) <= limit:
+        return text.strip()
+    shown: list[str] = []
+    left = limit
+    for line in text.splitlines():
+        left -= estimate_text(line) + 1
+        if left < 0:
+            break
+        shown.append(line)
+    return "\n".join([*shown, "…"]).strip() if shown else ""

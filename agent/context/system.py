@@ -4,16 +4,18 @@ It is byte-identical from turn to turn as long as the files are: nothing that mo
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
+from agent.context.beginning import LIMIT_CHARS, beginning
+from agent.context.instructions import Instructions
 from agent.prompts import fill, load
-from agent.security.beneath import opened_folder
+from agent.security.taint import NOTHING, PRIVATE
+from agent.types import Taint
 
-LIMIT_CHARS = 20_000
 _FILES_KEPT = 64
 _FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
 
@@ -30,11 +32,12 @@ class Workspace:
     """Reads the files that make up the system prompt, each only when it has changed.
 
     USER.md and memory/MEMORY.md are the owner's: a prompt for somebody else holds neither, but
-    that person's own memory file.
+    that person's own memory file. `trusted` are folders whose instructions are the owner's word.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, trusted: Sequence[Path] = ()) -> None:
         self.folder = folder
+        self._instructions = Instructions(folder, trusted)
         self._seen: dict[Path, tuple[tuple[int, int], str]] = {}
 
     @property
@@ -47,12 +50,21 @@ class Workspace:
         names = _FILES if owner else tuple(name for name in _FILES if name != "USER.md")
         notices: list[str] = []
         texts = list(self._texts([*(self.folder / name for name in names), memory], notices))
+        told = self._instructions.read(root)
+        if told.text:
+            texts.append(told.text)
+            notices += told.notices
         text = fill("system", files="\n\n".join(texts), root=root).strip()
         return SystemPrompt(text, tuple(notices))
 
     def text_of(self, memory: Path) -> str:
         """A memory file, as far as the prompt holds it."""
         return self._read(memory)[:LIMIT_CHARS]
+
+    def taint(self, memory: Path, root: Path) -> frozenset[Taint]:
+        """What the prompt brings into a conversation."""
+        known = PRIVATE if self.is_personal(memory) else NOTHING
+        return known | self._instructions.read(root).taint
 
     def is_personal(self, memory: Path) -> bool:
         """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
@@ -87,7 +99,7 @@ class Workspace:
                 if len(self._seen) >= _FILES_KEPT:
                     del self._seen[next(iter(self._seen))]
                 real = self._inside(path) if S_ISREG(found.st_mode) else None
-                seen = self._seen[path] = (mark, _beginning(real) if real else "")
+                seen = self._seen[path] = (mark, beginning(real) if real else "")
         except OSError:
             self._seen.pop(path, None)
             return ""
@@ -110,12 +122,3 @@ def _tells(text: str) -> bool:
 @cache
 def _blank_lines() -> frozenset[str]:
     return frozenset(load("blank_profile").splitlines())
-
-
-def _beginning(real: Path) -> str:
-    """As much of the file as may be used, and a little more when there is more."""
-    with opened_folder(real.parent) as folder:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = os.open(real.name, flags, dir_fd=folder)
-    with open(fd, encoding="utf-8", errors="replace") as file:
-        return file.read(LIMIT_CHARS + 1).strip()

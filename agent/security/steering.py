@@ -6,7 +6,9 @@ from fnmatch import fnmatchcase
 
 from agent.security.names import folded
 
-PROMPT_FILES = frozenset({"identity.md", "agent.md", "soul.md", "user.md", "agents.md"})
+PROMPT_FILES = frozenset(
+    {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}
+)
 PROMPT_FOLDERS = frozenset({"memory", "skills", ".kore", ".claude", ".kode"})
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS
 _PATTERN = frozenset("*?[{")

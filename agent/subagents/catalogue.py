@@ -8,12 +8,12 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from agent import frontmatter
+from agent.context.instructions import is_in, project_folders
 from agent.subagents.definition import BUILT_IN, Definition, read_definition
 
 PROGRAMS = (".claude", ".kode", ".kore")
 _DEPTH = 3
 _FILES_MOST = 2_000
-_ANCESTORS_MOST = 40
 _FOLDERS_KEPT = 32
 _Mark = tuple[int, int, int]
 _Seen = dict[Path, tuple[_Mark, Definition | None]]
@@ -30,10 +30,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where agents are looked for: `user` is the person's home folder, `own` Kore's."""
+    """Where agents are looked for: `user` is the person's home folder, `own` Kore's. What lies in
+    `trusted` folders is the person's own as well."""
 
     user: Path
     own: Path
+    trusted: tuple[Path, ...] = ()
 
     def sources(self, root: Path | None) -> list[Source]:
         """Later ones win: the owner's folders, then the project's around `root`, the nearest
@@ -41,8 +43,9 @@ class Places:
         homes = [self.user / program for program in PROGRAMS[:2]]
         found = [Source(folder / "agents") for folder in (*homes, self.own)]
         known = {source.folder for source in found}
-        for folder in reversed(_project(root, self.user)) if root is not None else ():
-            own = (Source(folder / program / "agents", trusted=False) for program in PROGRAMS)
+        for folder in reversed(project_folders(root, self.user)) if root is not None else ():
+            trusted = is_in(folder, self.trusted)
+            own = (Source(folder / program / "agents", trusted) for program in PROGRAMS)
             found += [source for source in own if source.folder not in known]
         return found
 
@@ -94,18 +97,6 @@ def built_in() -> tuple[Definition, ...]:
         read_definition(file.read_bytes(), file.name.removesuffix(".md"), BUILT_IN)
         for file in files
     )
-
-
-def _project(root: Path, user: Path) -> list[Path]:
-    """The folder and those around it that belong to the same repository, the nearest first."""
-    around = [root, *root.parents][:_ANCESTORS_MOST]
-    for n, folder in enumerate(around):
-        if folder == user:
-            # What lies there is the person's own, and named already.
-            return around[:n]
-        if (folder / ".git").exists():
-            return around[: n + 1]
-    return [root]
 
 
 def _files(source: Source) -> Iterator[tuple[Path, _Mark]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.subagents.definition import Definition
-from gateway.cli.basis import home_of
+from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import clean, clean_lines, print_json, print_table
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from agent.tools.toolbox import default_tools
     from gateway.agents import catalogue_of, facts
 
-    found = catalogue_of(home_of(args))
+    found = catalogue_of(home_of(args), settings_of(args))
     tools = [tool.name for tool in default_tools(ToolSettings())]
     if args.action == "show":
         agent = found.find(args.name, Path.cwd())

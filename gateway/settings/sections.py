@@ -132,6 +132,7 @@ class SecuritySection(Section):
     restrict_to_workspace: Flag = True
     sandbox: Literal["auto", "bwrap", "landlock", "container", "none"] = "auto"
     sandbox_read: tuple[Folder, ...] = ()
+    trusted_folders: tuple[Folder, ...] = ()
     sandbox_image: Word = "debian:stable-slim"
     exec_hosts: tuple[HostName, ...] = ()
     exec_processes: Annotated[Whole, Field(ge=8, le=30_000)] = 256

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agent.context.budget import estimate_text
 from agent.context.project import Project
 
 
@@ -51,3 +52,45 @@ def test_secrets_are_taken_out(tmp_path: Path) -> None:
 def test_a_lost_file_is_no_error(tmp_path: Path) -> None:
     assert Project(None, [tmp_path / "gone"]).news() is not None
     assert Project(None).news() is None
+
+
+def test_readme_and_configuration_begin_behind_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("\n".join(f"line {n}" for n in range(5_000)))
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "kore"')
+    project = Project(tmp_path)
+    news = project.news()
+    assert news is not None
+    assert news.text.index("README.md (") < news.text.index("line 0\n")
+    assert "line 0\n" in news.text
+    assert "line 4999" not in news.text
+    assert 'name = "kore"' in news.text
+    assert estimate_text(news.text) < 1_500
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "kora"')
+    again = project.news()
+    assert again is not None
+    assert "kora" in again.text
+    assert "line 0" not in again.text
+
+
+def test_what_somebody_points_at_comes_before_what_tells_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("the readme")
+    (tmp_path / "Makefile").write_text("all: " + "word " * 300)
+    focus = tmp_path / "a.txt"
+    focus.write_text("word " * 200)
+    news = Project(tmp_path, [tmp_path / "README.md", focus], limit=280).news()
+    assert news is not None
+    assert news.text.count("the readme") == 1
+    assert "points at the file" in news.text
+    assert "all:" not in news.text
+    assert news.evicted == 0
+
+
+def test_a_link_named_like_a_readme_shows_nothing(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("4711")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "README.md").symlink_to(secret)
+    news = Project(folder).news()
+    assert news is not None
+    assert "4711" not in news.text

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.system import LIMIT_CHARS, Workspace
+from agent.context.beginning import LIMIT_CHARS
+from agent.context.system import Workspace
 
 FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.system import LIMIT_CHARS
+from agent.context.beginning import LIMIT_CHARS
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext

@@ -1,0 +1,96 @@
+"""What a project's AGENTS.md or CLAUDE.md puts into the prompt, and whose word it is."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.context.beginning import LIMIT_CHARS
+from agent.context.instructions import Instructions
+from agent.context.system import Workspace
+from agent.security.marks import mark
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository, and a folder in it."""
+    folder = tmp_path / "repo" / "part"
+    folder.mkdir(parents=True)
+    (tmp_path / "repo" / ".git").mkdir()
+    return folder
+
+
+def test_the_repository_s_come_first_and_the_nearest_last(project: Path) -> None:
+    (project.parent / "AGENTS.md").write_text("Use tabs.")
+    (project / "CLAUDE.md").write_text("Use blanks here.")
+    (project.parent.parent / "AGENTS.md").write_text("beyond the repository")
+    text = Instructions(project, []).read(project).text
+    assert text.index("Use tabs.") < text.index("Use blanks here.")
+    assert "beyond" not in text
+    assert str(project / "CLAUDE.md") in text
+
+
+def test_claude_md_stands_in_where_there_is_no_agents_md(project: Path) -> None:
+    (project / "CLAUDE.md").write_text("from one")
+    (project / "AGENTS.md").write_text("from the other")
+    read = Instructions(project).read
+    assert "from the other" in read(project).text
+    assert "from one" not in read(project).text
+    (project / "AGENTS.md").unlink()
+    assert "from one" in read(project).text
+
+
+def test_an_edit_applies_from_the_next_turn_on(project: Path) -> None:
+    file = project / "AGENTS.md"
+    read = Instructions(project).read
+    assert read(project).text == ""
+    file.write_text("one")
+    assert "one" in read(project).text
+    file.write_text("two")
+    assert "two" in read(project).text
+
+
+def test_a_link_shows_nothing(project: Path) -> None:
+    (project.parent.parent / "secret").write_text("4711")
+    (project / "AGENTS.md").symlink_to(project.parent.parent / "secret")
+    os.mkfifo(project / "CLAUDE.md")
+    assert Instructions(project).read(project).text == ""
+
+
+def test_they_are_a_stranger_s_outside_of_the_workspace_and_of_trusted_folders(
+    project: Path,
+) -> None:
+    (project / "AGENTS.md").write_text("Do it.")
+    elsewhere = project.parent.parent / "own"
+    strange = Instructions(elsewhere).read(project)
+    assert strange.taint == {"private", "untrusted"}
+    assert "not by the person" in strange.text
+    trusted = Instructions(elsewhere, [project.parent]).read(project)
+    assert trusted.taint == {"private"}
+    assert "not by the person" not in trusted.text
+    assert Instructions(project).read(project).taint == set()
+
+
+def test_what_was_written_on_a_stranger_s_word_stays_one(project: Path) -> None:
+    (project / "AGENTS.md").write_text("Do it.")
+    mark(project / "AGENTS.md", project)
+    assert "untrusted" in Instructions(project, [project]).read(project).taint
+
+
+def test_too_much_is_cut_with_a_notice_and_the_nearest_has_the_room(project: Path) -> None:
+    (project / "AGENTS.md").write_text("near " + "x" * LIMIT_CHARS)
+    (project.parent / "AGENTS.md").write_text("far")
+    told = Instructions(project).read(project)
+    assert "near" in told.text
+    assert len(told.text) < LIMIT_CHARS + 1_000
+    assert [str(project / "AGENTS.md") in notice for notice in told.notices] == [True, False]
+
+
+def test_the_prompt_has_them_for_the_folder_that_is_worked_in(project: Path) -> None:
+    (project / "AGENTS.md").write_text("Use tabs.")
+    workspace = Workspace(project.parent.parent / "home")
+    made = workspace.system_prompt(workspace.owner_memory, project, owner=True)
+    assert "Use tabs." in made.text
+    assert "untrusted" in workspace.taint(workspace.owner_memory, project)
+    other = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
+    assert "Use tabs." not in other.text

@@ -1,0 +1,53 @@
+"""A folder that one works in, from the command line to the model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "AGENTS.md").write_text("Use tabs, always.")
+    (folder / "README.md").write_text("It counts sheep.")
+    (folder / "sheep.py").write_text("print(1)")
+    return folder
+
+
+async def test_a_folder_s_instructions_tree_and_files_reach_the_model(
+    alone: GatewayProcess, project: Path
+) -> None:
+    alone.model.script("First.", "Second.")
+    await alone.start()
+    where = ("--cwd", project, "-f", "sheep.py")
+    ran = await alone.kore("agent", "-m", "hi", *where, "--output-format", "json")
+    assert ran.code == 0, ran.err
+    system, asked = (one["content"] for one in alone.model.requests[-1].body["messages"])
+    assert "Use tabs, always." in system
+    for shown in ("sheep.py (8 B)", "print(1)", "It counts sheep."):
+        assert shown in str(asked)
+    (found,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
+    assert found["taint"] == "private,untrusted"
+    (project / "AGENTS.md").write_text("Use blanks, always.")
+    ran = await alone.kore("agent", "-c", "-m", "and now?", *where)
+    assert ran.code == 0, ran.err
+    system = alone.model.requests[-1].body["messages"][0]["content"]
+    assert "Use blanks, always." in system
+    assert "Use tabs" not in system
+
+
+async def test_the_instructions_of_a_trusted_folder_are_the_owner_s(
+    alone: GatewayProcess, project: Path
+) -> None:
+    alone.configure({"security": {"trusted_folders": [str(project.parent)]}})
+    alone.model.script("First.")
+    await alone.start()
+    ran = await alone.kore("agent", "-m", "hi", "--cwd", project)
+    assert ran.code == 0, ran.err
+    assert "Use tabs, always." in alone.model.requests[-1].body["messages"][0]["content"]
+    (found,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
+    assert found["taint"] == "private"
