@@ -15,6 +15,7 @@ from agent import events
 from agent.errors import KoreError
 from agent.events import Event
 from agent.types import (
+    Called,
     Context,
     Image,
     Message,
@@ -145,6 +146,8 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {"type": "thinking", "text": text, "signature": signature}
         case RedactedThinking(data):
             return {"type": "redacted_thinking", "data": data}
+        case Called(call_id):
+            return {"type": "called", "id": call_id}
         case Image(media_type, data):
             encoded = b64encode(data).decode()
             return {"type": "image", "media_type": media_type, "data": encoded}
@@ -158,6 +161,8 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
             return Thinking(data["text"], data.get("signature"))
         case "redacted_thinking":
             return RedactedThinking(data["data"])
+        case "called":
+            return Called(data["id"])
         case "image":
             return Image(data["media_type"], b64decode(data["data"]))
         case "text":

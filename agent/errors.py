@@ -12,6 +12,7 @@
     │       ├── KeyRefused     401, 402, 403: the key, its account or its credit
     │       ├── NoTools        the model cannot be given tools the way it was asked
     │       ├── NoThinking     the model does not think, or not when it is asked to
+    │       ├── BadThoughts    earlier thoughts are not taken back as they are sent
     │       └── NoImages       the model sees no pictures
     ├── LimitReached           the next model call would go beyond a limit that somebody set
     ├── ToolError              the model reads it as the tool's result
@@ -100,6 +101,17 @@ class NoTools(Rejected):
 
 class NoThinking(Rejected):
     """The model refuses to be asked for its thoughts; it can be asked without."""
+
+
+class BadThoughts(Rejected):
+    """The vendor does not take back the conversation's earlier thoughts as they were sent.
+
+    `missing`: not for what they hold, but because some are not there.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, missing: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.missing = missing
 
 
 class KeyRefused(Rejected):

@@ -58,7 +58,17 @@ class Image:
     data: bytes = field(repr=False)
 
 
-Part = Text | Context | Thinking | RedactedThinking | Image
+@dataclass(frozen=True, slots=True)
+class Called:
+    """Where among its thoughts a reply called the tool with this call `id`.
+
+    It is there only when thoughts follow the call: their vendor wants them back in their places.
+    """
+
+    id: str
+
+
+Part = Text | Context | Thinking | RedactedThinking | Image | Called
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,16 @@ from agent.providers.reply import read_call
 from agent.providers.speech import Words
 from agent.providers.sse import JsonObject
 from agent.providers.wire import encode_json, mend
-from agent.types import Message, Part, RedactedThinking, Text, Thinking, ToolCall, Usage
+from agent.types import (
+    Called,
+    Message,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 
 _REASONS = {
     "end_turn": "stop",
@@ -40,6 +49,10 @@ class _Block:
     @property
     def name(self) -> str:
         return mend(text_of(self.data.get("name")))
+
+    @property
+    def thinks(self) -> bool:
+        return self.kind in ("thinking", "redacted_thinking")
 
     @property
     def part(self) -> Part | None:
@@ -100,7 +113,12 @@ class AnthropicReply:
         blocks = [self._blocks[n] for n in sorted(self._blocks)]
         cut = self.finish_reason == "length"
         calls = tuple(block.call(cut=cut) for block in blocks if block.kind == "tool_use")
-        parts = tuple(part for block in blocks if (part := block.part))
+        last = max((n for n, block in enumerate(blocks) if block.thinks), default=-1)
+        parts = tuple(
+            part
+            for n, block in enumerate(blocks)
+            if (part := Called(block.id) if n < last and block.kind == "tool_use" else block.part)
+        )
         yield Reply(Message("assistant", parts, calls), self._tokens(), self.finish_reason)
 
     def _open(self, index: int, data: JsonObject) -> Iterator[ModelEvent]:

@@ -8,13 +8,14 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from agent.prompts import load
 from agent.providers.base import ModelRequest
 from agent.providers.wire import Heads, encode_json, name_of, with_context
-from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+from agent.types import Called, Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
 
 # From this version on the body holds no temperature.
 # https://platform.claude.com/docs/en/api/versioning
@@ -45,6 +46,9 @@ class AnthropicEncoder:
         The system prompt and the last two messages of the user's side are marked for the cache:
         what the last request wrote is found although several messages came at once.
         """
+        if not _may_think(request):
+            options = {name: v for name, v in request.options.items() if name != "thinking"}
+            request = replace(request, options=options)
         turns = [
             (role, b",".join(filter(None, map(_blocks, group))))
             for role, group in groupby(request.messages, _role)
@@ -112,6 +116,20 @@ def _thinking(request: ModelRequest, wanted: object) -> object:
     return {"type": "enabled", "budget_tokens": budget}
 
 
+def _may_think(request: ModelRequest) -> bool:
+    """A model with a budget thinks at the beginning of a turn or not at all in it.
+
+    Without its thought the request is refused: another model may have begun the turn.
+    """
+    if request.options.get("thinking") is not True or is_adaptive(request.model):
+        return True
+    last = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
+    if last is None or not last.tool_calls:
+        return True
+    begins = next((block for part in last.content if (block := _said(part, {}))), {"type": ""})
+    return "thinking" in begins["type"]
+
+
 def _thinks(thinking: object) -> bool:
     return isinstance(thinking, dict) and thinking.get("type") != "disabled"
 
@@ -139,8 +157,9 @@ def _content(message: Message) -> list[dict[str, Any]]:
         case "tool":
             return [_result(message)]
         case "assistant":
-            blocks = [block for part in message.content if (block := _said(part))]
-            blocks += map(_call, message.tool_calls)
+            calls = {call.id: _call(call) for call in message.tool_calls}
+            blocks = [block for part in message.content if (block := _said(part, calls))]
+            blocks += calls.values()
             silent = all(block["type"].endswith("thinking") for block in blocks)
             return [*blocks, {"type": "text", "text": load("said_nothing")}] if silent else blocks
         case _:
@@ -148,8 +167,11 @@ def _content(message: Message) -> list[dict[str, Any]]:
             return [*images, *_text(with_context(message))]
 
 
-def _said(part: Part) -> dict[str, Any] | None:
+def _said(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """The part's block; a call that stands among the parts is taken out of `calls`."""
     match part:
+        case Called(call_id):
+            return calls.pop(call_id, None)
         case Text(text):
             return next(iter(_text(text)), None)
         # Without a signature, or with another vendor's, it would be refused.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import (
+    BadThoughts,
     ContextTooLong,
     KeyRefused,
     NoImages,
@@ -50,6 +51,23 @@ _NO_THINKING = re.compile(
     r"(reasoning|thinking|enable_thinking)",
     re.IGNORECASE,
 )
+# Anthropic, for blocks of another model, account or prompt, and Gemini.
+# https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting
+_BAD_THOUGHTS = re.compile(
+    r"invalid [`'\"]?(signature|data)[`'\"]? in [`'\"]?(redacted_)?thinking"
+    r"|thinking[`'\"]? blocks[\w ]* cannot be modified|each thinking block must"
+    r"|thinking\.signature|(invalid|corrupted) thought.signature"
+    r"|thought_signature.*(TYPE_BYTES|base64)",
+    re.IGNORECASE,
+)
+# Anthropic, DeepSeek in both of its formats, Moonshot, Gemini.
+_MISSING_THOUGHTS = re.compile(
+    r"expected [`'\"]?thinking[`'\"]?.* but found"
+    r"|(reasoning_content|content\[\]\.thinking)[`'\"]? .*must be passed back"
+    r"|missing [`'\"]?reasoning_content|reasoning_content[`'\"]? is missing"
+    r"|missing a [`'\"]?thought_signature",
+    re.IGNORECASE,
+)
 # OpenRouter, Ollama, llama.cpp, vLLM, OpenAI, DeepSeek.
 _NO_IMAGES = re.compile(
     r"support (image|vision)|(image|vision)[\w ]* (is|are) not supported|image input is not"
@@ -60,6 +78,13 @@ _NO_IMAGES = re.compile(
 _NO_CREDIT = re.compile(
     r"insufficient[ _](quota|balance|credit)|exceeded your current quota|billing"
     r"|credit balance is too low|suspended due to",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid)|(incorrect|invalid) api key", re.I)
+# OpenAI, Groq, Gemini: "Please try again in 7m12s", "retry in 36.4s", "try again in 250ms".
+_WAIT = re.compile(
+    r"\b(?:re)?try(?: again)? in (?=\d)(?:(\d+)h)?(?:(\d+)m(?!s))?"
+    r"(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?",
     re.IGNORECASE,
 )
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{8,}|Bearer\s+\S+")
@@ -99,7 +124,9 @@ def from_response(
     except (ValueError, RecursionError):
         data = None
     said, codes = _read(endpoint, data)
-    return _error(endpoint, model, Fault(status, said, codes, retry_after_s(headers)))
+    wait_s = retry_after_s(headers)
+    wait_s = _said_wait_s(said) if wait_s is None else wait_s
+    return _error(endpoint, model, Fault(status, said, codes, wait_s))
 
 
 def from_payload(
@@ -115,7 +142,7 @@ def from_payload(
     numbers = [int(code) for code in codes if code.isdecimal() and len(code) == 3]
     known = [_CODE_STATUS[code] for code in codes if code in _CODE_STATUS]
     status = next(iter([*numbers, *sorted(known, reverse=True)]), 500)
-    return _error(endpoint, model, Fault(status, said, codes))
+    return _error(endpoint, model, Fault(status, said, codes, _said_wait_s(said)))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -127,6 +154,15 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
             continue
         return seconds if 0 <= seconds < float("inf") else None
     return _until(headers["retry-after"]) if "retry-after" in headers else None
+
+
+def _said_wait_s(said: str) -> float | None:
+    """Seconds from "try again in 6m0s", which some say in words alone."""
+    found = _WAIT.search(said)
+    if found is None or not any(found.groups()):
+        return None
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
 
 
 def _until(date: str) -> float | None:
@@ -153,9 +189,9 @@ def _read(endpoint: Endpoint, data: object) -> tuple[str, frozenset[str]]:
 
 
 def _safe(endpoint: Endpoint, text: str) -> str:
-    """One short line without the key, which some servers echo."""
-    if endpoint.api_key:
-        text = text.replace(endpoint.api_key, "***")
+    """One short line without keys, which some servers echo."""
+    for secret in endpoint.secrets:
+        text = text.replace(secret, "***")
     text = " ".join(_KEY_LIKE.sub("***", text).split())
     return text if len(text) <= _SAID_CHARS else text[:_SAID_CHARS] + "…"
 
@@ -163,6 +199,13 @@ def _safe(endpoint: Endpoint, text: str) -> str:
 def _error(endpoint: Endpoint, model: str, fault: Fault) -> ProviderError:
     vendor, status = endpoint.vendor, fault.status
     said = f": {fault.said}" if fault.said else ""
+    bad, missing = _BAD_THOUGHTS.search(said), _MISSING_THOUGHTS.search(said)
+    # Some who stand in between report it as 429 or 500.
+    if status >= 400 and (bad or missing):
+        return BadThoughts(
+            f"{vendor} does not take the conversation's earlier thoughts for {model}{said}",
+            missing=not bad,
+        )
     if _is_too_long(fault):
         return ContextTooLong(f"the conversation does not fit the window of {vendor}/{model}{said}")
     if status == 402 or (status in (403, 429) and _has_no_credit(fault)):
@@ -186,7 +229,7 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
     key = endpoint.key_variable or "api_key"
     if status in (401, 403) and not endpoint.api_key:
         return KeyRefused(f"{vendor} wants a key and none is set{said}", hint=f"Set {key}.")
-    if status == 401:
+    if status == 401 or _BAD_KEY.search(said):
         return KeyRefused(f"{vendor} did not accept the key{said}", hint=f"Check {key}.")
     if status == 403:
         return KeyRefused(
@@ -224,4 +267,7 @@ def _is_too_long(fault: Fault) -> bool:
 
 
 def _has_no_credit(fault: Fault) -> bool:
+    # Gemini says this of every limit, also of those that end within a minute.
+    if "RESOURCE_EXHAUSTED" in fault.codes:
+        return False
     return "insufficient_quota" in fault.codes or bool(_NO_CREDIT.search(fault.said))

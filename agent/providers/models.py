@@ -1,7 +1,6 @@
 """The models an agent can speak to: opens each on first use and keeps it open."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -12,11 +11,10 @@ from agent.providers.cooldown import Account, Cooldowns
 from agent.providers.prices import tariff_of
 from agent.providers.retry import Retrying, Seat
 from agent.providers.routing import ModelConfig, default_model, open_provider, resolve
+from agent.providers.transport import SECRET_HEADER
 from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
 from agent.spending import Tariff
 
-# Headers whose value nobody may see.
-_IS_SECRET = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 # What a model is wanted for; "default" answers people.
 Profile = Literal["default", "task", "reasoning", "quick"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -132,7 +130,7 @@ class Models:
             found |= {
                 value.removeprefix("Bearer ")
                 for name, value in config.headers.items()
-                if _IS_SECRET.search(name)
+                if SECRET_HEADER.search(name)
             }
         return frozenset(found - PLACEHOLDERS)
 

@@ -38,6 +38,10 @@ class OpenAI:
         reply = ReplyBuilder(lambda: next_call_number(request.messages))
         return self._exchange.stream(request.model, body, EventReader(), reply)
 
+    def replay_reasoning(self, model: str) -> bool:
+        """From now on this model gets its thoughts back; False when it does already."""
+        return self._encoder.replay_reasoning(model)
+
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""
         await self._exchange.aclose()

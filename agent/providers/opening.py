@@ -27,7 +27,7 @@ def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> 
                 "or holds what no header can"
             )
     opened = _OPEN[vendor.protocol](config, vendor, deadlines)
-    return opened if config.tools == "native" else Adapting(opened, xml_tools=config.tools == "xml")
+    return Adapting(opened, tools=config.tools)
 
 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:

@@ -1,5 +1,6 @@
 """How a request body reaches a server and bytes come back: the port, and aiohttp behind it."""
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _LARGE_BODY_BYTES = 1 << 20
 _KEEPALIVE_S = 60
+# Headers whose value nobody may see.
+SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,13 @@ class Endpoint:
     path: str = "/chat/completions"
     key_header: str = "Authorization"
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no error may repeat: the key, and headers that hold one."""
+        named = [value for name, value in self.extra_headers.items() if SECRET_HEADER.search(name)]
+        found = {value.removeprefix("Bearer ") for value in (self.api_key, *named)}
+        return tuple(sorted(filter(None, found), key=len, reverse=True))
 
     @property
     def url(self) -> str:

@@ -8,8 +8,8 @@ Body: https://platform.openai.com/docs/api-reference/chat/create
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.prompts import load
@@ -17,6 +17,11 @@ from agent.providers.base import ModelRequest, ToolSpec
 from agent.types import Context, Image, Message, Text, Thinking, ToolCall
 
 _HEADS_KEPT = 32
+# For a model that wants to hear what it thought where there was no thought: empty is not enough.
+_NO_REASONING = " "
+# What Gemini takes for a signature of a call that another model has made.
+# https://ai.google.dev/gemini-api/docs/thought-signatures
+_UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -25,10 +30,11 @@ _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 class Dialect:
     """How a vendor's endpoint differs from OpenAI's own.
 
-    `replay_reasoning` sends the thinking of replies with tool calls back as `reasoning_content`;
+    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
+    replies of models that did not think: without it, some refuse the whole conversation.
     `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
-    thought signatures). `thinking` and `no_thinking`
-    hold the body fields that switch reasoning on and off.
+    thought signatures). `thinking` and `no_thinking` hold the body fields that switch reasoning on
+    and off.
     """
 
     max_tokens_name: str = "max_tokens"
@@ -82,21 +88,27 @@ class Encoder:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._key = dialect.key
+        self._replaying = replace(dialect, replay_reasoning=True)
+        self._wanting: set[str] = set()
         self._heads = Heads(self._head)
+
+    def replay_reasoning(self, model: str) -> bool:
+        """From now on this model gets its thoughts back; False when it does already."""
+        if self._dialect.replay_reasoning or model in self._wanting:
+            return False
+        self._wanting.add(model)
+        return True
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
-        key = self._key
-        messages = [message.wire.get(key) or self._encode(message) for message in request.messages]
+        dialect = self._replaying if request.model in self._wanting else self._dialect
+        key = dialect.key
+        messages = [
+            message.wire.get(key) or _encoded(message, dialect, key) for message in request.messages
+        ]
         head = self._heads.of(request)
         comma = b"," if messages and not head.endswith(b"[") else b""
         return b"".join((head, comma, b",".join(messages), b"]}"))
-
-    def _encode(self, message: Message) -> bytes:
-        encoded = encode_json(_message(message, self._dialect))
-        message.wire[self._key] = encoded
-        return encoded
 
     def _head(self, request: ModelRequest) -> bytes:
         head = encode_json(self._fields(request))[:-1] + b',"messages":['
@@ -151,16 +163,18 @@ def function_of(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+def _encoded(message: Message, dialect: Dialect, key: str) -> bytes:
+    encoded = message.wire[key] = encode_json(_message(message, dialect))
+    return encoded
+
+
 def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
     text = "".join(part.text for part in message.content if isinstance(part, Text))
     match message.role:
         case "tool":
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
-        case "assistant" if message.tool_calls:
-            return _assistant_with_calls(message, text, dialect)
         case "assistant":
-            # Some vendors refuse a whole conversation for one empty message in it.
-            return {"role": "assistant", "content": text if text.strip() else load("said_nothing")}
+            return _assistant(message, text, dialect)
         case "system":
             return {"role": "system", "content": text}
         case _:
@@ -187,14 +201,16 @@ def _picture(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _assistant_with_calls(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
+def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
     thoughts = [part for part in message.content if isinstance(part, Thinking)]
-    data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
-    reasoning = "".join(part.text for part in thoughts)
-    if dialect.replay_reasoning and reasoning:
-        data["reasoning_content"] = reasoning
-    extra = _extra(thoughts) if dialect.replay_extra else {}
-    data["tool_calls"] = [_call(call, extra.get(call.id)) for call in message.tool_calls]
+    # Some vendors refuse a whole conversation for one empty message in it.
+    silence = None if message.tool_calls else load("said_nothing")
+    data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else silence}
+    if dialect.replay_reasoning:
+        data["reasoning_content"] = "".join(part.text for part in thoughts) or _NO_REASONING
+    if message.tool_calls:
+        extra = _extra(thoughts, message.tool_calls) if dialect.replay_extra else {}
+        data["tool_calls"] = [_call(call, extra.get(call.id)) for call in message.tool_calls]
     return data
 
 
@@ -211,9 +227,11 @@ def _call(call: ToolCall, extra: object) -> dict[str, Any]:
     return data if extra is None else data | {"extra_content": extra}
 
 
-def _extra(thoughts: list[Thinking]) -> Mapping[str, Any]:
+def _extra(thoughts: list[Thinking], calls: Sequence[ToolCall]) -> Mapping[str, Any]:
+    """What belongs to each call, by its id; the first call of another model's gets a stand-in."""
     for part in thoughts:
         if part.signature and part.signature.startswith('{"extra_content"'):
             extra = json.loads(part.signature)["extra_content"]
-            return extra if isinstance(extra, dict) else {}
-    return {}
+            if isinstance(extra, dict) and any(call.id in extra for call in calls):
+                return extra
+    return {calls[0].id: _UNSIGNED}

@@ -4,7 +4,17 @@ import json
 
 from hypothesis import strategies as st
 
-from agent.types import Context, Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+from agent.types import (
+    Called,
+    Context,
+    Image,
+    Message,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+)
 
 # Surrogates included: models and platforms do send halves of emoji.
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=40)
@@ -18,6 +28,7 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
     st.builds(Context, ANY_TEXT),
     st.builds(Thinking, ANY_TEXT, st.none() | ANY_TEXT),
     st.builds(RedactedThinking, ANY_TEXT),
+    st.builds(Called, ANY_TEXT),
     st.builds(Image, st.sampled_from(["image/png", "image/jpeg"]), st.binary(max_size=40)),
 )
 TOOL_CALLS = st.builds(

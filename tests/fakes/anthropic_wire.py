@@ -122,7 +122,10 @@ def complaint(body: Mapping[str, Any], version: str | None) -> str | None:
     marks = json.dumps(body).count('"cache_control"')
     if marks > 4:
         return f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
-    return _about_messages(body.get("messages") or [])
+    messages = body.get("messages") or []
+    if thinking.get("type") == "enabled" and (fault := _about_last_reply(messages)):
+        return fault
+    return _about_messages(messages)
 
 
 def as_openai(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,6 +166,15 @@ def _about_messages(messages: list[Any]) -> str | None:
             if fault := _about_block(block):
                 return f"messages.{n}: {fault}"
     return "the last message must be the user's" if len(messages) % 2 == 0 else None
+
+
+def _about_last_reply(messages: list[Any]) -> str | None:
+    """A model with a budget has to have begun the turn with a thought."""
+    replies = [one["content"] for one in messages if one["role"] == "assistant"]
+    kinds = [block["type"] for block in replies[-1]] if replies else []
+    if "tool_use" in kinds and not kinds[0].endswith("thinking"):
+        return f"Expected `thinking` or `redacted_thinking`, but found `{kinds[0]}`."
+    return None
 
 
 def _about_block(block: Mapping[str, Any]) -> str | None:

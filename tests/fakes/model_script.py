@@ -12,11 +12,15 @@ BreakKind = Literal["reset", "eof", "hang", "garbage", "error", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call; `arguments` as text goes out as it is, valid JSON or not."""
+    """A tool call; `arguments` as text goes out as it is, valid JSON or not.
+
+    `extra` is what Gemini attaches to a call as `extra_content`.
+    """
 
     name: str
     arguments: Mapping[str, Any] | str
     id: str = ""
+    extra: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,8 @@ class ReplyWriter:
         call_id = "" if self._dialect.empty_call_id else call.id or f"call_{self._turn}_{n}"
         function = {"name": call.name, "arguments": arguments}
         delta: dict[str, Any] = {"id": call_id, "type": "function", "function": function}
+        if call.extra is not None:
+            delta["extra_content"] = dict(call.extra)
         return delta if self._dialect.no_call_index else {"index": n, **delta}
 
     def _whole_arguments(self, call: Call) -> Any:

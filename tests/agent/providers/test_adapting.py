@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from agent.errors import NoImages, NoThinking, NoTools, Rejected
+from agent.errors import BadThoughts, NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice, Reply
 from agent.providers.adapting import Adapting
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.scripted import Scripted
-from agent.types import Image, Message, Text, user
+from agent.types import Image, Message, RedactedThinking, Text, Thinking, user
 
 TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
 ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,), options={"thinking": True})
@@ -57,10 +57,74 @@ async def test_what_no_change_mends_is_raised() -> None:
 
 async def test_words_can_be_chosen_for_good() -> None:
     model = Scripted([CALL])
-    reply = (await events_of(Adapting(model, xml_tools=True)))[-1]
+    reply = (await events_of(Adapting(model, tools="xml")))[-1]
     assert isinstance(reply, Reply)
     assert reply.message.tool_calls
     assert model.requests[0].tools == ()
+
+
+THOUGHT = Message("assistant", (Thinking("hm", "signed"), RedactedThinking("xx"), Text("yes")))
+NEXT = Message("assistant", (Thinking("aha", "by this one"), Text("no")))
+
+
+async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others() -> None:
+    model = Scripted([BadThoughts("signed by another"), "one", "two"])
+    provider = Adapting(model)
+    asked = replace(ASKED, messages=(user("hi"), THOUGHT, user("and?")))
+    assert not any(isinstance(event, Notice) for event in await events_of(provider, asked))
+    await events_of(provider, replace(asked, messages=(*asked.messages, NEXT, user("so?"))))
+    first, second, third = (one.messages for one in model.requests)
+    assert first[1] is THOUGHT
+    assert second[1].content == third[1].content == (Text("yes"),)
+    assert third[3] is NEXT
+    assert all(one.options == {"thinking": True} for one in model.requests)
+
+
+async def test_thoughts_that_are_missing_are_given_back_where_the_provider_can() -> None:
+    model = Remembering([BadThoughts("pass it back", missing=True), "one"])
+    await events_of(Adapting(model))
+    assert model.replaying == ["m"]
+    assert [dict(one.options) for one in model.requests] == [{"thinking": True}] * 2
+
+
+async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thinking() -> None:
+    missing = BadThoughts("begins without a thought", missing=True)
+    model = Scripted([missing, "one", BadThoughts("and again"), BadThoughts("still"), "two"])
+    provider = Adapting(model)
+    await events_of(provider)
+    await events_of(provider, replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))))
+    wanted = [one.options["thinking"] for one in model.requests]
+    assert wanted == [True, False, True, True, False]
+
+
+async def test_a_refusal_of_thoughts_that_nothing_mends_is_raised() -> None:
+    with pytest.raises(BadThoughts, match="three"):
+        await events_of(
+            Adapting(Scripted([BadThoughts("one"), BadThoughts("two"), BadThoughts("three")])),
+            replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))),
+        )
+
+
+class Remembering(Scripted):
+    """Has thoughts that it can give back."""
+
+    def __init__(self, replies: list[Exception | str]) -> None:
+        super().__init__(replies)
+        self.replaying: list[str] = []
+
+    def replay_reasoning(self, model: str) -> bool:
+        known = model in self.replaying
+        self.replaying.append(model)
+        return not known
+
+
+async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:
+    model = Scripted([NoTools("no"), NoThinking("no"), "one"])
+    provider = Adapting(model, tools="native")
+    with pytest.raises(NoTools):
+        await events_of(provider)
+    await events_of(provider)
+    assert all(one.tools for one in model.requests)
 
 
 async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> None:

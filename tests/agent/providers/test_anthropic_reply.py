@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from agent.codec import message_from_json, message_to_json
 from agent.errors import Unavailable
 from agent.events import Reply
 from agent.providers.anthropic_reply import AnthropicReply
-from agent.types import Usage
+from agent.providers.anthropic_wire import VERSION, AnthropicEncoder
+from agent.providers.base import ModelRequest
+from agent.types import Message, Text, Usage, user
 
 START = {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}}
 STOP = {"type": "message_stop"}
@@ -65,6 +68,27 @@ def test_pings_news_and_unknown_blocks_are_passed_over() -> None:
     assert reply.message.text == "hello"
     assert reply.message.tool_calls == ()
     assert reply.usage == Usage(9, 4, 0)
+
+
+def test_thoughts_between_calls_keep_their_places() -> None:
+    """The vendor refuses thoughts of the latest reply that come back elsewhere."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+    second = {"type": "redacted_thinking", "data": "xx"}
+    sent = [
+        thought,
+        {"type": "tool_use", "id": "a", "name": "one", "input": {"n": 1}},
+        second,
+        {"type": "tool_use", "id": "b", "name": "two", "input": {}},
+        {"type": "tool_use", "id": "c", "name": "three", "input": {}},
+    ]
+    events = [event for n, one in enumerate(sent) for event in block(n, one)]
+    message = read(START, *events, end("tool_use"), STOP).message
+    assert [call.id for call in message.tool_calls] == ["a", "b", "c"]
+    stored = message_from_json(message_to_json(message))
+    results = [Message("tool", (Text("ok"),), (), call.id) for call in stored.tool_calls]
+    request = ModelRequest("claude-opus-5", "", (user("hi"), stored, *results))
+    body = json.loads(AnthropicEncoder(VERSION).body(request))
+    assert body["messages"][1]["content"] == sent
 
 
 def test_what_went_to_the_cache_and_came_from_it_is_input() -> None:

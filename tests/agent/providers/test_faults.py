@@ -7,6 +7,7 @@ from email.utils import formatdate
 import pytest
 
 from agent.errors import (
+    BadThoughts,
     ContextTooLong,
     KeyRefused,
     ProviderError,
@@ -54,6 +55,86 @@ def test_keys_are_never_repeated() -> None:
     assert "wxyz" not in str(error)
     assert "abcdef" not in str(error)
     assert error.hint == "Check GROQ_API_KEY."
+
+
+def test_headers_that_hold_a_key_are_never_repeated() -> None:
+    headers = {"X-Proxy-Token": "Bearer pr0xy-pass", "X-Team": "blue-team"}
+    place = Endpoint("openai", "https://proxy.example/v1", extra_headers=headers)
+    said = b'{"error": "no pr0xy-pass for blue-team"}'
+    assert "no *** for blue-team" in str(from_response(place, "m", 403, {}, said))
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", False),
+        ("messages.1.content.0: Invalid `data` in `redacted_thinking` block", False),
+        ("Invalid signature in thinking block. It is bound to a different conversation.", False),
+        (
+            "messages.3.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant"
+            " message cannot be modified.",
+            False,
+        ),
+        ("messages.1.content.0.thinking: each thinking block must contain thinking", False),
+        ("messages.647.content.0.thinking.signature: Field required", False),
+        ("Invalid thought signature", False),
+        ("Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed", False),
+        (
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
+            "`tool_use`.",
+            True,
+        ),
+        ("The `reasoning_content` in the thinking mode must be passed back to the API.", True),
+        ("The `content[].thinking` in the thinking mode must be passed back to the API.", True),
+        ("Missing `reasoning_content` field in the assistant message at message index 2.", True),
+        (
+            "thinking is enabled but reasoning_content is missing in assistant tool call message "
+            "at index 2",
+            True,
+        ),
+        ("Function call is missing a thought_signature in functionCall parts.", True),
+    ],
+)
+@pytest.mark.parametrize("status", [400, 429, 500])
+def test_thoughts_that_are_not_taken_back_are_told_apart(
+    said: str, missing: bool, status: int
+) -> None:
+    error = refused(status, {"error": {"message": said}})
+    assert isinstance(error, BadThoughts)
+    assert error.missing is missing
+
+
+QUOTA = "You exceeded your current quota, please check your plan and billing details."
+
+
+@pytest.mark.parametrize(
+    ("error", "wait_s"),
+    [
+        ({"message": f"{QUOTA}\nPlease retry in 36.4s.", "status": "RESOURCE_EXHAUSTED"}, 36.4),
+        ({"message": QUOTA, "status": "RESOURCE_EXHAUSTED"}, None),
+        ({"message": "Rate limit reached. Please try again in 7m12s."}, 432),
+        ({"message": "Please try again in 250ms."}, 0.25),
+        ({"message": "try again in 5 minutes, or in 1.2.3s"}, None),
+    ],
+)
+def test_a_limit_that_ends_by_itself_is_no_empty_account(
+    error: object, wait_s: float | None
+) -> None:
+    found = refused(429, [{"error": error}])
+    assert isinstance(found, RateLimited)
+    assert found.retry_after_s == wait_s
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "API key not valid. Please pass a valid API key."),
+        (400, "Incorrect API key provided: x"),
+        (429, QUOTA),
+    ],
+)
+def test_a_key_that_will_not_do_is_told_apart(status: int, said: str) -> None:
+    assert isinstance(refused(status, {"error": {"message": said}}), KeyRefused)
 
 
 def test_long_texts_are_cut() -> None:

@@ -69,12 +69,39 @@ def test_dialects_do_not_share_encodings() -> None:
     assert replayed["reasoning_content"] == "why"
 
 
+@pytest.mark.parametrize("calls", [(), (CALL,)])
+def test_whoever_wants_reasoning_back_gets_a_blank_where_there_was_none(
+    calls: tuple[ToolCall, ...],
+) -> None:
+    """Another model has answered before: without the field the conversation would be refused."""
+    sent = body(asked(assistant("so", calls)), Dialect(replay_reasoning=True))["messages"][1]
+    assert sent["reasoning_content"] == " "
+
+
+def test_reasoning_goes_back_to_the_one_model_that_asks_for_it() -> None:
+    encoder = Encoder(Dialect())
+    request = asked(Message("assistant", (Thinking("why"), Text("so"))))
+    assert b"reasoning_content" not in encoder.body(request)
+    assert encoder.replay_reasoning("m")
+    assert not encoder.replay_reasoning("m")
+    assert b'"reasoning_content":"why"' in encoder.body(request)
+    assert b"reasoning_content" not in encoder.body(replace(request, model="other"))
+
+
 def test_what_a_vendor_attached_to_a_call_goes_back_to_it_alone() -> None:
     extra = extra_to_signature({"c1": {"google": {"thought_signature": "abc"}}})
     message = Message("assistant", (Thinking("", extra),), (CALL,))
     sent = body(asked(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]
     assert sent["extra_content"] == {"google": {"thought_signature": "abc"}}
     assert "abc" not in str(body(asked(message)))
+
+
+def test_calls_of_another_model_have_a_stand_in_for_what_the_vendor_would_have_attached() -> None:
+    second = replace(CALL, id="c2")
+    sent = body(asked(assistant("", (CALL, second))), Dialect(replay_extra=True))["messages"][1]
+    first, other = sent["tool_calls"]
+    assert "skip_thought_signature_validator" in str(first["extra_content"])
+    assert "extra_content" not in other
 
 
 def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:

@@ -1,0 +1,104 @@
+"""Every vendor that Kore knows by name, in its own dialect, against a server as strict as it is."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from agent.events import Reply
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.models import Models
+from agent.providers.routing import ModelConfig
+from agent.providers.vendors import VENDORS
+from agent.providers.wire import extra_to_signature
+from agent.types import Message, RedactedThinking, Text, Thinking, ToolCall, assistant, user
+from tests.contracts.vendors import SIGNED, objection
+from tests.fakes.model import ModelServer
+from tests.fakes.model_mind import echo
+from tests.fakes.model_script import Call, ReplyScript
+
+TOOL = ToolSpec("exec", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
+AWKWARD = ("Zürich", "say \"hi\" and 'bye'", "C:\\new\\", "👋🏽 👩‍👩‍👧", "你好，世界")
+CALLS = tuple(Call("exec", {"command": text}, f"c{n}") for n, text in enumerate(AWKWARD))
+CALLS = (replace(CALLS[0], extra=SIGNED), *CALLS[1:])
+
+
+@dataclass(slots=True)
+class Shop:
+    """One vendor, whose replies are scripted where it does not refuse the request."""
+
+    vendor: str
+    server: ModelServer
+    models: Models
+    replies: list[ReplyScript] = field(default_factory=list)
+    refused: int = 0
+
+    def answer(self, body: dict[str, Any]) -> ReplyScript:
+        said = objection(self.vendor, self.server.requests[-1].body)
+        if said is not None:
+            self.refused += 1
+            return said
+        return self.replies.pop(0) if self.replies else echo(body)
+
+    async def reply(self, *messages: Message, **fields: Any) -> Message:
+        opened = self.models.open()
+        request = ModelRequest(opened.model, "Be brief.", messages, (TOOL,), **fields)
+        last = [event async for event in opened.provider.stream(request)][-1]
+        assert isinstance(last, Reply)
+        return last.message
+
+
+@pytest.fixture(params=VENDORS)
+async def shop(request: pytest.FixtureRequest, model_server: ModelServer) -> AsyncIterator[Shop]:
+    vendor = request.param
+    config = ModelConfig("m", f"{vendor}/claude-haiku-4-5", model_server.base_url, "sk-key")
+    shop = Shop(vendor, model_server, Models("m", [config]))
+    model_server.mind = shop.answer  # type: ignore[assignment]
+    yield shop
+    await shop.models.aclose()
+
+
+def results(reply: Message) -> list[Message]:
+    return [Message("tool", (Text("ok"),), (), call.id) for call in reply.tool_calls]
+
+
+@pytest.mark.parametrize("thinking", [None, True, False])
+async def test_calls_and_thoughts_go_there_and_back(shop: Shop, thinking: bool | None) -> None:
+    asked = {"max_tokens": 20_000, "temperature": 1.0}
+    asked["options"] = {} if thinking is None else {"thinking": thinking}  # type: ignore[assignment]
+    shop.replies = [ReplyScript(reasoning="hm", tool_calls=CALLS), ReplyScript(text="Done.")]
+    first = await shop.reply(user("hi"), **asked)
+    assert [call.arguments for call in first.tool_calls] == [call.arguments for call in CALLS]
+    history = [user("hi"), first, *results(first)]
+    second = await shop.reply(*history, **asked)
+    assert second.text == "Done."
+    third = await shop.reply(*history, second, user("bye"), **asked)
+    assert third.text == "echo: bye"
+    assert shop.refused == 0
+
+
+CALL = ToolCall("functions.exec:0", "exec", {"command": "ls"}, '{"command": "ls"}')
+FOREIGN = {CALL.id: {"google": {"thought_signature": "Zm9yZWlnbg=="}}}
+OTHERS = {
+    "nobody": assistant("", (CALL,)),
+    "anthropic": Message(
+        "assistant", (Thinking("hm", "EqQBCgIY"), RedactedThinking("Emw="), Text("so")), (CALL,)
+    ),
+    "gemini": Message("assistant", (Thinking("", extra_to_signature(FOREIGN)),), (CALL,)),
+    "deepseek": Message("assistant", (Thinking("I look"), Text("Looking.")), (CALL,)),
+}
+
+
+@pytest.mark.parametrize("thinking", [None, True])
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+async def test_a_turn_that_another_model_began_goes_on(
+    shop: Shop, other: Message, thinking: bool | None
+) -> None:
+    """A fallback takes over in the middle, or somebody has chosen another model."""
+    asked = {"options": {} if thinking is None else {"thinking": thinking}}
+    history = [user("hi"), other, *results(other)]
+    shop.replies = [ReplyScript(reasoning="aha", text="Done.")]
+    reply = await shop.reply(*history, **asked)
+    assert reply.text == "Done."
+    assert (await shop.reply(*history, reply, user("bye"), **asked)).text == "echo: bye"

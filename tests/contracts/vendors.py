@@ -1,0 +1,88 @@
+"""What each vendor refuses beyond OpenAI's rules, for a stand-in that does as they do."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.fakes.model_script import ReplyScript, refusal
+
+Body = Mapping[str, Any]
+SIGNED = {"google": {"thought_signature": "c2lnbmVk"}}
+
+
+def objection(vendor: str, body: Body) -> ReplyScript | None:
+    """The vendor's refusal of this request, if it would refuse it."""
+    reason = _RULES.get(vendor, _strict)(body)
+    return refusal(400, reason) if reason else None
+
+
+def _replies(body: Body) -> list[Mapping[str, Any]]:
+    return [one for one in body["messages"] if one["role"] == "assistant"]
+
+
+def _strict(body: Body) -> str | None:
+    """Fields that only others know are refused."""
+    for message in _replies(body):
+        if "reasoning_content" in message:
+            return "property 'reasoning_content' is unsupported"
+        if any("extra_content" in call for call in message.get("tool_calls", ())):
+            return "property 'extra_content' is unsupported"
+    return None
+
+
+def _openai(body: Body) -> str | None:
+    if "max_tokens" in body:
+        return "Unsupported parameter: 'max_tokens' is not supported with this model."
+    return _strict(body)
+
+
+def _mistral(body: Body) -> str | None:
+    return "stream_options: Extra inputs are not permitted" if "stream_options" in body else None
+
+
+def _deepseek(body: Body) -> str | None:
+    # https://api-docs.deepseek.com/guides/thinking_mode
+    if body.get("thinking") == {"type": "disabled"}:
+        return None
+    if all(message.get("reasoning_content") for message in _replies(body)):
+        return None
+    return "The `reasoning_content` in the thinking mode must be passed back to the API."
+
+
+def _moonshot(body: Body) -> str | None:
+    for n, message in enumerate(body["messages"]):
+        if message.get("tool_calls") and not message.get("reasoning_content"):
+            return (
+                "thinking is enabled but reasoning_content is missing in assistant tool call "
+                f"message at index {n}"
+            )
+    return None
+
+
+def _gemini(body: Body) -> str | None:
+    # https://ai.google.dev/gemini-api/docs/thought-signatures
+    known = {"skip_thought_signature_validator", SIGNED["google"]["thought_signature"]}
+    for message in _replies(body):
+        if calls := message.get("tool_calls"):
+            google = (calls[0].get("extra_content") or {}).get("google", {})
+            if not (signature := google.get("thought_signature")):
+                return "Function call is missing a thought_signature in functionCall parts."
+            if signature not in known:
+                return "Invalid thought signature"
+    return None
+
+
+def _never(body: Body) -> str | None:
+    return None
+
+
+_RULES: Mapping[str, Callable[[Body], str | None]] = {
+    "openai": _openai,
+    "mistral": _mistral,
+    "deepseek": _deepseek,
+    "moonshot": _moonshot,
+    "gemini": _gemini,
+    "zhipu": _never,
+    # Their formats have rules of their own, which the stand-in knows.
+    "anthropic": _never,
+    "ollama": _never,
+}

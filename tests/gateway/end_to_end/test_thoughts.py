@@ -1,0 +1,89 @@
+"""A model's thoughts are stored with the conversation and go back to it, whatever happens."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.fakes.anthropic_wire import REDACTED, SIGNATURE
+from tests.fakes.model_mind import echo
+from tests.fakes.model_script import Call, ReplyScript, refusal
+from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
+
+LOOKED = Call("append_file", {"path": "log.txt", "content": "once\n"})
+
+
+@pytest.fixture
+def thinking(alone: GatewayProcess) -> GatewayProcess:
+    """A gateway with two models of Anthropic's format and one of OpenAI's."""
+    base = {"api_base": alone.model.base_url, "api_key": KEY}
+    names = {"claude": "anthropic/claude-opus-5", "fable": "anthropic/claude-fable-5-1"}
+    names["other"] = "openai/other"
+    models = [{"model_name": name, "model": model, **base} for name, model in names.items()]
+    alone.configure({"agent": {"model": "claude", "thinking": True}})
+    config = json.loads(alone.config.read_text())
+    alone.config.write_text(json.dumps({**config, "model_list": models}))
+    return alone
+
+
+def thoughts(gateway: GatewayProcess, n: int = -1) -> tuple[int, int]:
+    """How many thoughts request `n` held, and how many of them the vendor keeps to itself."""
+    raw = gateway.model.requests[n].raw.decode()
+    return raw.count(SIGNATURE), raw.count(REDACTED)
+
+
+async def test_thoughts_of_a_turn_that_was_killed_go_back_unchanged(
+    thinking: GatewayProcess,
+) -> None:
+    await thinking.start()
+    thinking.model.script(
+        ReplyScript(reasoning="hm, ünïcode", text="I look.", tool_calls=(LOOKED,)),
+        ReplyScript(text="x", latency_s=60.0),
+    )
+    await thinking.api.user_says(OWNER, "go")
+    await thinking.until(lambda: len(thinking.model.requests) == 2)
+    await thinking.kill()
+    await thinking.start()
+    await thinking.idle()
+    assert thinking.api.answers(OWNER) == ["I look.\n\necho: go"]
+    assert thoughts(thinking) == (1, 1)
+    assert "hm, ünïcode" in thinking.model.requests[-1].raw.decode()
+    assert thinking.model.requests[2].raw == thinking.model.requests[1].raw
+
+
+async def test_thoughts_live_through_another_model_and_a_summary(thinking: GatewayProcess) -> None:
+    async with thinking:
+        for n in range(5):
+            thinking.model.script(ReplyScript(reasoning=f"thought {n}", text=f"answer {n}"))
+            await thinking.told(OWNER, f"question {n} " + "x " * 2000)
+        await thinking.told(OWNER, "/model other")
+        assert (await thinking.told(OWNER, "and you?"))[-1] == "echo: and you?"
+        assert thoughts(thinking) == (0, 0)
+        await thinking.told(OWNER, "/model claude")
+        await thinking.told(OWNER, "back")
+        assert thoughts(thinking) == (5, 5)
+        await thinking.told(OWNER, "/compact")
+        assert (await thinking.told(OWNER, "still there?"))[-1] == "echo: still there?"
+        # The last three rounds stay as they were; the other two thoughts went with their rounds.
+        assert 0 < thoughts(thinking)[0] < 5
+
+
+async def test_thoughts_that_a_model_refuses_never_end_a_conversation(
+    thinking: GatewayProcess,
+) -> None:
+    def mind(body: Mapping[str, Any]) -> ReplyScript:
+        if "fable" in body["model"] and thoughts(thinking) != (0, 0):
+            return refusal(400, "messages.1.content.0: Invalid `signature` in `thinking` block")
+        return echo(body)
+
+    thinking.model.mind = mind
+    async with thinking:
+        thinking.model.script(ReplyScript(reasoning="hm", text="yes"))
+        await thinking.told(OWNER, "hi")
+        await thinking.told(OWNER, "/model fable")
+        asked = len(thinking.model.requests)
+        for text in ("one", "two", "three"):
+            assert (await thinking.told(OWNER, text))[-1] == f"echo: {text}"
+        # Refused once, and from then on left out before it is asked.
+        assert len(thinking.model.requests) - asked == 4
