@@ -19,6 +19,7 @@ from agent.security.policy import Unanswered
 from agent.security.redaction import Stream
 from agent.tools.base import CallContext, Recall, Spawn
 from agent.tools.runner import Runner
+from agent.tools.views import Stale, in_words
 from agent.types import Message, ToolCall, ToolResult
 
 PARALLEL_READS = 8
@@ -139,9 +140,13 @@ class Executor:
         verdict = self._guard.judge(call, result)
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
+        touched = [*(one.path for one in result.artifacts), *context.changes.touched]
+        stale = self._runner.views.stale(context.session)
+        result = _with_news(result, stale)
         # What has happened is known before it is stored: a stop in between does not forget it.
         self._keep(call, result)
         await self._progress.finish(call, result)
+        await self.tell_changes(touched, stale)
         await self._report(call, result, time.monotonic() - began)
         if verdict == "stop":
             raise Stopped("loop", fill("stopped_loop", tool=call.name))
@@ -174,9 +179,16 @@ class Executor:
             recall=place.recall,
         )
 
+    async def tell_changes(self, touched: Sequence[str], stale: Sequence[Stale]) -> None:
+        """Which files a call has changed, and which are no longer what was seen of them."""
+        for path in dict.fromkeys(touched):
+            await self._outlet.emit(events.FileChanged(path, "tool"))
+        for one in stale:
+            if (path := str(one.path)) not in touched:
+                await self._outlet.emit(events.FileChanged(path, one.by))
+            await self._outlet.emit(events.ContextInvalidated(path, (self._runner.agent,)))
+
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
-        for changed in result.artifacts:
-            await self._outlet.emit(events.FileChanged(changed.path, "tool"))
         diffs = [changed.content for changed in result.artifacts]
         await self._outlet.emit(
             events.ToolResulted(
@@ -190,6 +202,15 @@ class Executor:
                 result.file,
             )
         )
+
+
+def _with_news(result: ToolResult, stale: Sequence[Stale]) -> ToolResult:
+    """The result, at whose end the model reads which files are no longer what it has seen."""
+    if not stale:
+        return result
+    shown = result.for_model if result.for_user is None else result.for_user
+    told = f"{result.for_model}\n\n[{in_words([one.path for one in stale])}]"
+    return replace(result, for_model=told, for_user=shown)
 
 
 def _batches(calls: Sequence[ToolCall], runner: Runner) -> Iterator[list[ToolCall]]:

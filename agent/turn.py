@@ -208,6 +208,7 @@ class Turn:
             task.recall,
         )
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
+        await executor.tell_changes((), runner.views.noticed(task.session))
         return Loop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
         )

@@ -13,6 +13,9 @@ from agent.changes.state import Change, State, same
 from agent.changes.tree import Entry, Limits, Tree, Walk
 from agent.errors import ToolError
 
+# More than a watcher wants to hear of one command.
+_TOUCHED = 100
+
 
 class Command:
     """`begin` before it runs, `end` after it, both in a thread. What cannot be undone is noted in
@@ -59,6 +62,8 @@ class Command:
         found = _Difference(self._origin.root, before, after, window.others)
         if found.changes:
             self._changes.add(self._origin, found.changes, shared=window.overlaps)
+        paths = [change.path for change in found.changes if not _is_folder(change)]
+        self._recorder.touched += map(str, [*paths, *found.lost][:_TOUCHED])
         if found.lost:
             names = listed(found.lost, self._origin.root)
             self._recorder.notes.append(f"cannot be undone, too large or not readable: {names}")
@@ -165,9 +170,13 @@ def _split(changes: list[Change]) -> tuple[list[Change], list[Change]]:
     files: list[Change] = []
     folders: list[Change] = []
     for change in changes:
-        state = change.before or change.after
-        (folders if state is not None and state.kind == "folder" else files).append(change)
+        (folders if _is_folder(change) else files).append(change)
     return files, folders
+
+
+def _is_folder(change: Change) -> bool:
+    state = change.before or change.after
+    return state is not None and state.kind == "folder"
 
 
 def _is_told(change: Change) -> bool:

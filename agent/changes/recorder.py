@@ -28,11 +28,13 @@ class Origin:
 
 @dataclass(slots=True)
 class Recorder:
-    """For one call. `notes` are what a person has to be told of its changes."""
+    """For one call. `notes` are what a person has to be told of its changes, `touched` the files
+    that its command has changed, as far as they are known."""
 
     opens: OpenChanges | None = None
     origin: Origin | None = None
     notes: list[str] = field(default_factory=list)
+    touched: list[str] = field(default_factory=list)
 
     @property
     def changes(self) -> "Changes | None":
@@ -61,7 +63,10 @@ class Recorder:
         from agent.changes.command import Command
         from agent.tools.disk import in_thread
 
-        command = Command(self, self.opens(), closed)
+        changes = self.opens()
+        # The journal may lie in the folder; what it writes is nobody's work.
+        own = changes.blobs.folder.resolve()
+        command = Command(self, changes, [*closed, own])
         try:
             await in_thread(command.begin)
             yield

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agent.changes.recorder import Recorder
 from agent.events import Event
 from agent.security.redaction import Redactor
+from agent.tools.views import Views
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
 # Whether something was let through, why, and what it was; it is on record when this returns.
@@ -179,6 +180,14 @@ class Lingers(Protocol):
     def facts(self, session: str) -> Sequence[str]: ...
     def told(self, session: str) -> None: ...
     def lingering(self, workspace: Path) -> frozenset[Taint]: ...
+
+
+@runtime_checkable
+class Sees(Protocol):
+    """Optional ability of a tool: it shows files, and keeps what was seen of them."""
+
+    @property
+    def views(self) -> Views: ...
 
 
 @runtime_checkable

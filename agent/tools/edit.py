@@ -17,6 +17,7 @@ from agent.tools.latch import alone
 from agent.tools.matching import Edit, apply
 from agent.tools.scope import Scope
 from agent.tools.text import LIMIT_BYTES, Document, decode, diff
+from agent.tools.views import Views
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 _SINGLE = parameters(
@@ -38,8 +39,9 @@ class EditFile:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = _SCHEMA
 
-    def __init__(self, settings: ToolSettings) -> None:
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
         self._scope = Scope(settings)
+        self._views = views or Views()
 
     @property
     def description(self) -> str:
@@ -62,6 +64,7 @@ class EditFile:
                 data = after.encode()
                 with call.changes.file(path, data), carried(path, call.workspace, call.taint):
                     disk.replace(path, data)
+            self._views.wrote(call.session, path)
             return before, after
 
         before, after = await disk.in_thread(work)

@@ -25,6 +25,7 @@ from agent.tools.text import (
     lines_of,
     refuse_binary,
 )
+from agent.tools.views import Views, stamp
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 LINE_LIMIT = 2_000
@@ -40,8 +41,9 @@ class ReadFile:
         path="string", line_start="integer?", line_end="integer?"
     )
 
-    def __init__(self, settings: ToolSettings) -> None:
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
         self._scope = Scope(settings)
+        self.views = views or Views()
         self._limit_bytes = settings.output_limit_bytes
 
     @property
@@ -50,9 +52,12 @@ class ReadFile:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
+        # Before it is read: a change in between is noticed later.
+        found = stamp(path)
         data = await disk.in_thread(lambda: disk.read(path, LIMIT_BYTES))
         form = Form.of(data)
         refuse_binary(data, form, path)
+        self.views.saw(call.session, path, found)
         text = data[len(form.mark) :].decode(form.encoding, "replace")
         if "\ufffd" in text and not form.mark and is_latin(data):
             text = data.decode("latin-1")
@@ -96,8 +101,9 @@ class WriteFile:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
-    def __init__(self, settings: ToolSettings) -> None:
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
         self._scope = Scope(settings)
+        self._views = views or Views()
 
     @property
     def description(self) -> str:
@@ -122,6 +128,7 @@ class WriteFile:
                 data = _encoded(content, old.form if old else Form())
                 with call.changes.file(path, data), carried(path, call.workspace, call.taint):
                     disk.replace(path, data)
+            self._views.wrote(call.session, path)
             return diff(args["path"], old.text if old else "", content), len(data)
 
         shown, size = await disk.in_thread(work)
@@ -136,8 +143,9 @@ class AppendFile:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
-    def __init__(self, settings: ToolSettings) -> None:
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
         self._scope = Scope(settings)
+        self._views = views or Views()
 
     @property
     def description(self) -> str:
@@ -163,6 +171,7 @@ class AppendFile:
                 whole = old.encode() + data if old else data
                 with call.changes.file(path, whole), carried(path, call.workspace, call.taint):
                     disk.append(path, data)
+            self._views.wrote(call.session, path)
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)
 

@@ -28,6 +28,7 @@ from agent.security.taint import BOTH, NOTHING, UNTRUSTED, Exposure, way_out
 from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
 from agent.tools.output import bounded
 from agent.tools.toolbox import Toolbox
+from agent.tools.views import Views
 from agent.types import Effect, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,15 @@ class Runner:
         self._permissions = permissions
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
+
+    @property
+    def agent(self) -> str:
+        """Who calls: `main`, or a sub-agent."""
+        return self._permissions.agent_id
+
+    @property
+    def views(self) -> Views:
+        return self._toolbox.views
 
     def effect(self, call: ToolCall) -> Effect:
         """The effect that the call's tool declares; an unknown tool has none."""

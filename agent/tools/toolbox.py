@@ -10,7 +10,8 @@ from agent.providers.base import ToolSpec
 from agent.security.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.arguments import Arguments
-from agent.tools.base import Closes, Ends, Lingers, Running, Tool
+from agent.tools.base import Closes, Ends, Lingers, Running, Sees, Tool
+from agent.tools.views import Views
 from agent.types import Taint
 
 # What models that were trained with other tools write. Case, "_" and "-" do not matter.
@@ -109,6 +110,7 @@ class Toolbox:
         self._folded = {_folded(name): name for name in self._tools}
         self._checks: dict[str, Arguments] = {}
         self._specs: tuple[ToolSpec, ...] = ()
+        self._nothing_seen = Views()
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
@@ -126,6 +128,12 @@ class Toolbox:
     def _lingering(self) -> list[Lingers]:
         return [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
 
+    @property
+    def views(self) -> Views:
+        """What conversations have seen of files."""
+        shown = (tool.views for tool in self._tools.values() if isinstance(tool, Sees))
+        return next(shown, self._nothing_seen)
+
     def tasks(self, session: str) -> list[Running]:
         """What goes on in the background of a session."""
         return [task for tool in self._lingering for task in tool.tasks(session)]
@@ -135,11 +143,14 @@ class Toolbox:
         return any(tool.kill(session, id) for tool in self._lingering)
 
     def facts(self, session: str) -> list[str]:
-        """What the model should know of work that goes on, as a turn of this session begins."""
-        return [fact for tool in self._lingering for fact in tool.facts(session)]
+        """What the model should know of work that goes on, and of files that have changed, as a
+        turn of this session begins."""
+        lingering = [fact for tool in self._lingering for fact in tool.facts(session)]
+        return [*lingering, *self.views.facts(session)]
 
     def told(self, session: str) -> None:
         """A turn has begun, and knows the facts."""
+        self.views.told(session)
         for tool in self._lingering:
             tool.told(session)
 
@@ -149,6 +160,7 @@ class Toolbox:
 
     async def end(self, session: str) -> None:
         """Let go of what belongs to a session."""
+        self.views.end(session)
         for tool in self._tools.values():
             if isinstance(tool, Ends):
                 await tool.end(session)
@@ -205,12 +217,12 @@ def default_tools(settings: ToolSettings, roster: Callable[[], str] | None = Non
     from agent.tools.todo import Todo
     from agent.tools.undo import Undo
 
-    processes = Processes()
+    processes, views = Processes(), Views()
     return [
-        ReadFile(settings),
-        WriteFile(settings),
-        EditFile(settings),
-        AppendFile(settings),
+        ReadFile(settings, views),
+        WriteFile(settings, views),
+        EditFile(settings, views),
+        AppendFile(settings, views),
         ListDir(settings),
         GlobFiles(settings),
         Grep(settings),

@@ -276,3 +276,23 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
         await parts.bus.submit(said("look", chat="9", options={"project": told}))
         await parts.platform.until(lambda: parts.platform.texts("9"))
         assert not any("/w" in str(part) for part in model.requests[1].messages[0].content)
+
+
+async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    path = tmp_path / "workspace" / "a.txt"
+    path.write_text("old")
+    model = Scripted([assistant("", (call("1", "read_file", path="a.txt"),)), "read", "on"])
+    async with running(tmp_path, model) as parts:
+        await parts.bus.submit(typed("read it"))
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        path.write_text("newer")
+        with parts.watchers.watch("cli:local:main") as seen:
+            await parts.bus.submit(typed("go on"))
+            async for event in seen:
+                if isinstance(event, events.ContextInvalidated):
+                    break
+        assert event == events.ContextInvalidated(str(path), ("main",))
+        await parts.until("SELECT 1 FROM turn WHERE id = 2 AND state = 'done'")
+        asked = model.requests[2].messages[-1]
+        assert any(str(path) in part.text for part in asked.content if isinstance(part, Context))
