@@ -81,6 +81,11 @@ class Agent:
         """The built-in tools and the given ones, made when a first turn needs them."""
         return Toolbox([*default_tools(self.settings.tools, self._roster), *self._tools])
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether they are made: until then none of them does anything."""
+        return "toolbox" in self.__dict__
+
     @cached_property
     def _errands(self) -> "LocalErrands":
         from agent.subagents.local import LocalErrands
@@ -160,7 +165,7 @@ class Agent:
 
     async def aclose(self) -> None:
         """End what the tools left running, and close the connections to the models."""
-        if "toolbox" in self.__dict__:
+        if self.has_tools:
             await self.toolbox.aclose()
         await self.models.aclose()
 

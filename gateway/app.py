@@ -179,7 +179,7 @@ def _assemble(
     commands = Commands(office)
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, commands, work, approvals)
-    desk = Desk(database, bus, delivery, watchers, approvals, facts)
+    desk = Desk(database, bus, watchers, approvals, work.background, facts)
     return App(desk, bus, delivery, reception, work.compactions)
 
 

@@ -99,6 +99,9 @@ class Client:
         mode: QueueMode = await self._call("queue_mode", lane=lane)
         return mode
 
+    async def background(self, session: str) -> Sequence[str]:
+        return [str(each) for each in await self._call("background", session=session)]
+
     async def bind(self, lane: str, session: str | None) -> str:
         return str(await self._call("bind", lane=lane, session=session))
 

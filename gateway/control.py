@@ -72,6 +72,7 @@ class ControlServer:
             "open_console": self._open_console,
             "sessions": self._sessions,
             "queue_mode": lambda a: service.queue_mode(a["lane"]),
+            "background": lambda a: service.background(a["session"]),
             "bind": lambda a: service.bind(a["lane"], a["session"]),
             "search": self._search,
             "fork": lambda a: service.fork(a["session"]),

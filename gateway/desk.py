@@ -17,9 +17,9 @@ from agent.version import VERSION
 from gateway.access import CONSOLE
 from gateway.approvals import Approvals, asked_event
 from gateway.archivist import Archivist
+from gateway.background import Background
 from gateway.bus import MessageBus
 from gateway.caps import Day
-from gateway.delivery import Delivery
 from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
 from gateway.question import Question
@@ -42,16 +42,17 @@ class Desk:
         self,
         database: Database,
         bus: MessageBus,
-        delivery: Delivery,
         watchers: Watchers,
         approvals: Approvals,
+        background: Background,
         facts: Callable[[], dict[str, Any]],
     ) -> None:
         self._database = database
         self._bus = bus
-        self._delivery = delivery
+        self._delivery = approvals.delivery
         self._watchers = watchers
         self._approvals = approvals
+        self._background = background
         self._facts = facts
         self._archivist = Archivist(database, bus.wake, watchers.publish)
         self._reserved: dict[str, float] = {}
@@ -101,6 +102,9 @@ class Desk:
 
     async def queue_mode(self, lane: str) -> QueueMode:
         return await self._database.run(sessions.queue_mode_of_lane, lane)
+
+    async def background(self, session: str) -> Sequence[str]:
+        return self._background.running(session)
 
     async def bind(self, lane: str, session: str | None) -> str:
         bound = await self._database.run(_bind, lane, session)

@@ -127,6 +127,10 @@ class Records(Protocol):
         """What becomes of a message that is sent on the lane while a turn runs there."""
         ...
 
+    async def background(self, session: str) -> Sequence[str]:
+        """What runs in the background of a session, as people call it."""
+        ...
+
     async def bind(self, lane: str, session: str | None) -> str:
         """Put a lane into a session (None: a new one); returns the session's id."""
         ...

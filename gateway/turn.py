@@ -17,6 +17,7 @@ from agent.progress import Stop
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
 from agent.turn import Task
 from gateway import ending
+from gateway.background import Background
 from gateway.compaction import Compactions
 from gateway.compose import compose, opening, shown_taint
 from gateway.delivery import Delivery
@@ -75,6 +76,7 @@ class Turns:
             database, agent, self.histories, delivery, watchers, spending, self.speaking
         )
         self.errands = Errands(database, agent, rules)
+        self.background = Background(agent, database, watchers)
 
     async def run(
         self, claim: Claim, stop: Stop, has_news: Callable[[], bool] = lambda: True
@@ -113,10 +115,6 @@ class Turns:
         await self._commit(claim, window, journal, found, task.exposure, errands)
         if first is None:
             self.compactions.consider(claim, window, task.model)
-
-    def facts(self, session: str) -> Sequence[str]:
-        """What goes on in the background of a session, for the model."""
-        return self._agent.toolbox.facts(session)
 
     async def give_up(self, claim: Claim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
@@ -264,22 +262,17 @@ class Turns:
         journal.keep(rows)
         if dropped:
             window.drop(dropped)
+        lane = claim.messages[-1].route.lane
+        is_left = lane.startswith(ONCE) and await self.background.is_left(claim.session, lane)
         self._wake(letters, lanes)
-        if errands:
+        if errands or is_left:
             await self._agent.toolbox.end(claim.session)
-        elif claim.messages[-1].route.lane.startswith(ONCE):
-            await self._leave(claim.session)
 
     def _wake(self, letters: Sequence[Letter], lanes: Sequence[str]) -> None:
         for letter in letters:
             self._delivery.wake(letter.route.lane)
         for lane in lanes:
             self.errands.wake(lane)
-
-    async def _leave(self, session: str) -> None:
-        """Nobody comes back to a one-shot run: what it left running ends."""
-        if not await self._database.run(sessions.is_in_use, session):
-            await self._agent.toolbox.end(session)
 
     def _letter(self, claim: Claim, markdown: str) -> Letter:
         message = claim.messages[-1]

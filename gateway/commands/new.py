@@ -2,6 +2,7 @@
 
 from sqlite3 import Connection
 
+from gateway.background import ended_now
 from gateway.commands.call import CommandCall
 from gateway.store import sessions
 
@@ -12,9 +13,9 @@ async def answer(call: CommandCall) -> str:
     if call.session is None or not is_left:
         return told
     toolbox = call.office.agent.toolbox
-    running = sum(task.running for task in toolbox.tasks(call.session))
+    ended = ended_now(toolbox.tasks(call.session), "`")
     await toolbox.end(call.session)
-    return f"{told} What ran in its background was ended ({running})." if running else told
+    return f"{told} {ended}".rstrip()
 
 
 def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from gateway.console.lines import without_ansi
+from gateway.console.lines import printed
 
 _LINE_CHARS = 10_000
 
@@ -20,21 +20,16 @@ class Feed:
         if len(self._rest) > _LINE_CHARS:
             whole.append(self._rest)
             self._rest = ""
-        lines = [_shown(line) for line in whole]
+        lines = [printed(line) for line in whole]
         self._kept += (line for line in lines if line.strip())
         return lines
 
     def finish(self) -> list[str]:
         """The line that was not ended, if there is one."""
         rest, self._rest = self._rest, ""
-        return [_shown(rest)] if rest else []
+        return [printed(rest)] if rest else []
 
     @property
     def latest(self) -> list[str]:
-        rest = _shown(self._rest)
+        rest = printed(self._rest)
         return [*self._kept, *([rest] if rest.strip() else [])]
-
-
-def _shown(line: str) -> str:
-    """A line as it stands in the end: what was written over is gone."""
-    return without_ansi(line.rstrip("\r").rpartition("\r")[2])

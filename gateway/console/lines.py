@@ -26,6 +26,11 @@ def without_ansi(text: str) -> str:
     return visible(_ANSI.sub("", text))
 
 
+def printed(line: str) -> str:
+    """A line as it stands in the end on a terminal: what was written over is gone."""
+    return without_ansi(line.rstrip("\r").rpartition("\r")[2])
+
+
 def call_line(name: str, arguments: Mapping[str, Any]) -> str:
     """A tool call in one line: its name and what tells it apart."""
     if name in _BARE:
@@ -41,7 +46,9 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
 
 def outcome(result: events.ToolResulted) -> list[str]:
     """What a tool call came to, in at most a few lines."""
-    lines = without_ansi(result.content).strip("\n").split("\n")
+    prints = result.name in _ENDS_TELL
+    clean = printed if prints else without_ansi
+    lines = [clean(line) for line in result.content.strip("\n").split("\n")]
     took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
     if lines == [""]:
         return [f"nothing{took}"]
@@ -50,8 +57,7 @@ def outcome(result: events.ToolResulted) -> list[str]:
     most = _LIST_LINES if result.name == "todo" else _SHOWN_LINES
     if len(lines) > most + 1:
         rest = f"… {len(lines) - most:,} more lines"
-        last = result.name in _ENDS_TELL
-        lines = [rest, *lines[-most:]] if last else [*lines[:most], rest]
+        lines = [rest, *lines[-most:]] if prints else [*lines[:most], rest]
     shown = [cut(line, joined=False) for line in lines]
     shown[-1] += took
     return shown

@@ -1,6 +1,7 @@
 """The conversation: read a message, show its turn, read the next one."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -161,7 +162,18 @@ class Repl:
                 await self._command("/resume")
             await self._talk()
         if self.session:
+            await self._say_what_runs(self.session)
             self._screen.print(Text(f"To go on later: kore agent -r {self.session}", "dim"))
+
+    async def _say_what_runs(self, session: str) -> None:
+        """What is left behind in the background, and what becomes of it."""
+        running = await self._service.background(session)
+        if not running:
+            return
+        status = await self._service.status()
+        ends = status.get("pid") == os.getpid()
+        becomes = "Ends now, with Kore" if ends else "Goes on in the background (/tasks shows it)"
+        self._screen.print(Text(f"{becomes}: {', '.join(map(visible, running))}", "yellow"))
 
     async def _greet(self) -> None:
         status = await self._service.status()

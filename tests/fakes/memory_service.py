@@ -61,6 +61,7 @@ class MemoryService:
 
     def __init__(self) -> None:
         self.mode: QueueMode = "queue"
+        self.running: list[str] = []
         self.submitted: list[InboundMessage] = []
         self.answers: list[tuple[str, Answer, str]] = []
         self.sessions_by_id: dict[str, Stored] = {}
@@ -141,6 +142,9 @@ class MemoryService:
 
     async def queue_mode(self, lane: str) -> QueueMode:
         return self.mode
+
+    async def background(self, session: str) -> Sequence[str]:
+        return self.running
 
     async def bind(self, lane: str, session: str | None) -> str:
         if session is None:

@@ -148,7 +148,7 @@ async def opened(
         bus = MessageBus(
             database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns
         )
-        desk = Desk(database, bus, delivery, watchers, approvals, dict)
+        desk = Desk(database, bus, watchers, approvals, turns.background, dict)
         yield Parts(database, bus, delivery, watchers, approvals, turns, desk, platform, workspace)
     finally:
         await agent.toolbox.aclose()

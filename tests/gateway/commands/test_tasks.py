@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from agent.events import Notice
 from agent.providers.scripted import Scripted
 from agent.types import Message, ToolCall, assistant
 from gateway.messages import Sender
@@ -70,18 +71,23 @@ async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -
     async with console(tmp_path, model) as say:
         await say("start it")
         assert processes("sleep\0007812")
-        assert "in its background was ended (1)" in await say("/new")
+        assert "was ended: `sleep 7812`." in await say("/new")
         assert not processes("sleep\0007812")
         await say("hello")
         assert "background" not in str(model.requests[-1].messages[-1].content)
 
 
-async def test_a_one_shot_run_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
     model = Scripted([start("sleep 7813"), "it runs"])
-    async with running(tmp_path, model) as parts:
-        await parts.bus.submit(typed("go", "once-1", options={"auto": True}))
+    said = typed("go", "once-1", options={"auto": True})
+    async with running(tmp_path, model) as parts, parts.desk.watch(said.session_key) as watched:
+        await parts.bus.submit(said)
+        told = []
         async with asyncio.timeout(10):
-            while len(model.requests) < 2:
-                await asyncio.sleep(0.01)
+            async for event in watched:
+                told.append(event)
+                if isinstance(event, Delivered):
+                    break
+            assert Notice("info", "What ran in the background was ended: sleep 7813.") in told
             while processes("sleep\0007813"):
                 await asyncio.sleep(0.01)

@@ -149,6 +149,18 @@ async def test_a_dumb_terminal_runs_commands_by_hand_too(
     assert owner.submitted == []
 
 
+async def test_who_leaves_is_shown_what_goes_on(owner: MemoryService, home: Path) -> None:
+    owner.running = ["make -j4", "npm run dev"]
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("hello\r")
+        await terminal.see("echo: hello")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        await terminal.see("Goes on in the background (/tasks shows it): make -j4, npm run dev")
+        assert await terminal.ended() == 0
+
+
 async def test_ctrl_d_leaves(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)

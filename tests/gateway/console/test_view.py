@@ -141,6 +141,8 @@ def test_an_outcome_names_what_it_leaves_out() -> None:
 def test_the_end_of_what_a_command_printed_stays_with_its_exit_code() -> None:
     result = events.ToolResulted("1", "exec", "1\n2\n3\n4\n[exit code 1]", True, 0.1)
     assert outcome(result) == ["… 2 more lines", "3", "4", "[exit code 1]"]
+    bar = events.ToolResulted("1", "exec", "50 %\r100 %\n[exit code 0]", False, 0.1)
+    assert outcome(bar) == ["100 %", "[exit code 0]"]
 
 
 def test_an_approval_shows_every_argument_and_every_character() -> None:

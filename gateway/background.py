@@ -1,0 +1,47 @@
+"""What runs in the background of conversations: who is told of it, and where it ends."""
+
+from collections.abc import Iterable, Sequence
+
+from agent.agent import Agent
+from agent.events import Notice
+from agent.tools.base import Running
+from gateway.store import sessions
+from gateway.store.database import Database
+from gateway.visible import visible
+from gateway.watchers import Watchers
+
+
+def ended_now(tasks: Iterable[Running], quote: str = "") -> str:
+    """A sentence about what ends with its conversation; '' when nothing does."""
+    names = [visible(task.title) for task in tasks if task.running]
+    if quote:
+        names = [f"{quote}{name.replace(quote, ' ')}{quote}" for name in names]
+    return f"What ran in the background was ended: {', '.join(names)}." if names else ""
+
+
+class Background:
+    """The work that tools go on with between turns."""
+
+    def __init__(self, agent: Agent, database: Database, watchers: Watchers) -> None:
+        self._agent = agent
+        self._database = database
+        self._watchers = watchers
+
+    def facts(self, session: str) -> Sequence[str]:
+        """What goes on in a session, for the model."""
+        return self._agent.toolbox.facts(session)
+
+    def running(self, session: str) -> Sequence[str]:
+        """The same for people: what runs there, as they call it."""
+        if not self._agent.has_tools:
+            return []
+        return [task.title for task in self._agent.toolbox.tasks(session) if task.running]
+
+    async def is_left(self, session: str, lane: str) -> bool:
+        """Whether nobody comes back to a session whose one-shot run is over: what it left running
+        has to end then, and whoever watches is told."""
+        if await self._database.run(sessions.is_in_use, session):
+            return False
+        if told := ended_now(self._agent.toolbox.tasks(session)):
+            self._watchers.publish(lane, Notice("info", told))
+        return True
