@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from agent.errors import KoreError
 from agent.events import SessionClosed
 from gateway.access import CONSOLE
-from gateway.service import Found, SessionInfo
+from gateway.service import Found, Glimpse, SessionInfo
 from gateway.store import archive, search, sessions
 from gateway.store.archive import Owner, Status
 from gateway.store.database import Database
@@ -44,6 +44,9 @@ class Archivist:
         while not await self.database.run(search.enter_older):
             pass
         return await self.database.run(search.find, words, Scope(), limit)
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        return await self._with(archive.glimpse, session, first, last)
 
     async def fork(self, session: str) -> str:
         owner = Owner(f"{CONSOLE}:{os.getuid()}")

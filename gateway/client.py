@@ -17,7 +17,7 @@ from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage
 from gateway.question import Question
-from gateway.service import Found, Opened, QueueMode, SessionInfo, WatchEvent
+from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
 from gateway.wire import (
     LINE_LIMIT_BYTES,
     PROTOCOL,
@@ -27,6 +27,7 @@ from gateway.wire import (
     encode_line,
     error_from_json,
     found_from_json,
+    glimpse_from_json,
     inbound_to_json,
     is_own_user,
     opened_from_json,
@@ -87,6 +88,14 @@ class Client:
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return [session_from_json(item) for item in await self._call("sessions", limit=limit)]
+
+    async def last_session(self, principal: str) -> str | None:
+        found: str | None = await self._call("last_session", principal=principal)
+        return found
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        found = await self._call("glimpse", session=session, first=first, last=last)
+        return glimpse_from_json(found)
 
     async def messages(self, session: str) -> Sequence[Message]:
         found = []

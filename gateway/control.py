@@ -71,6 +71,8 @@ class ControlServer:
             "stop": lambda a: service.stop(a["lane"]),
             "open_console": self._open_console,
             "sessions": self._sessions,
+            "last_session": lambda a: service.last_session(a["principal"]),
+            "glimpse": self._glimpse,
             "queue_mode": lambda a: service.queue_mode(a["lane"]),
             "background": lambda a: service.background(a["session"]),
             "bind": lambda a: service.bind(a["lane"], a["session"]),
@@ -195,6 +197,10 @@ class ControlServer:
 
     async def _submit(self, arguments: Arguments) -> None:
         await self._service.submit(inbound_from_json(arguments["message"]))
+
+    async def _glimpse(self, arguments: Arguments) -> dict[str, Any]:
+        first, last = int(arguments["first"]), int(arguments["last"])
+        return asdict(await self._service.glimpse(arguments["session"], first, last))
 
     async def _search(self, arguments: Arguments) -> list[dict[str, Any]]:
         found = await self._service.search(arguments["words"], arguments["limit"])

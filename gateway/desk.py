@@ -23,8 +23,8 @@ from gateway.caps import Day
 from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
 from gateway.question import Question
-from gateway.service import Found, Opened, QueueMode, SessionInfo, WatchEvent
-from gateway.store import grants, inbox, outbox, sessions, spending, turns
+from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
+from gateway.store import archive, grants, inbox, outbox, sessions, spending, turns
 from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
 from gateway.watchers import Watchers
@@ -90,12 +90,20 @@ class Desk:
                 continue
             opened = await self._database.run(_open_console, chat_id, session, fresh)
             if opened is not None:
+                if opened.session is not None and not fresh:
+                    await self._archivist.set_status(opened.session, "open")
                 self._reserved[lane] = time.monotonic() + _RESERVED_S
                 return opened
         raise AssertionError("there is always a further number")
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._database.run(sessions.recent, limit)
+
+    async def last_session(self, principal: str) -> str | None:
+        return await self._database.run(sessions.last_of, principal)
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        return await self._archivist.glimpse(session, first, last)
 
     async def messages(self, session: str) -> Sequence[Message]:
         return await self._database.run(sessions.load_all, session)
@@ -232,6 +240,8 @@ def _open_console(
     unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
     bound = sessions.bound_session(connection, lane)
     if unfinished:
+        if fresh and bound is not None and archive.status_of(connection, bound) == "paused":
+            return None  # what waits there waits on
         if session is not None and sessions.find(connection, session) != bound:
             return None
         return Opened(chat_id, bound, unfinished=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
 
+from gateway.access import CONSOLE
 from gateway.audit.notes import Notes
 from gateway.channels.base import Batch
 from gateway.clerk import Clerk, Pressed, Settled
@@ -175,18 +176,21 @@ class Intake:
             taken.told.add(lane)
 
     def _tell_paused(self, connection: Connection, message: InboundMessage, now: float) -> bool:
-        """Tell whoever is the first to write into a paused conversation."""
+        """Tell whoever is the first to write into a paused conversation.
+
+        In the terminal everybody: it ends the waiting for an answer there.
+        """
         lane = message.session_key
         session = sessions.bound_session(connection, lane)
         if session is None or command_of(message) is not None:
             return False
         if archive.status_of(connection, session) != "paused":
             return False
-        if len(claims.waiting(connection, lane)) == 1:
+        if message.channel == CONSOLE or len(claims.waiting(connection, lane)) == 1:
             text = "⏸ This conversation is paused: what you write waits. /resume goes on with it."
             letter = self._letter(message, text)
             name = f"paused:{lane}:{message.event_id}"
-            told = replace(letter, delivery_id=name, kind="notice", event_id=None)
+            told = replace(letter, delivery_id=name, kind="notice")
             outbox.put(connection, None, [told], now)
         return True
 

@@ -73,6 +73,23 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a person ("user") or the model ("assistant") said."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """A session without all of its messages: how it began and, behind that, where it stands."""
+
+    info: SessionInfo
+    beginning: tuple[Said, ...] = ()
+    end: tuple[Said, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A console's place: its chat id, and the session bound to it (None: the first message makes
     one). `unfinished`: an earlier answer is still under way there, because the process was killed
@@ -118,6 +135,14 @@ class Records(Protocol):
         ...
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
+
+    async def last_session(self, principal: str) -> str | None:
+        """The session that somebody used last and has not closed."""
+        ...
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        """A session's first and last words, also of an unambiguous prefix. Raises `KoreError`."""
+        ...
 
     async def messages(self, session: str) -> Sequence[Message]:
         """The whole session, or that of an unambiguous prefix. Raises `KoreError`."""

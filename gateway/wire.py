@@ -14,7 +14,7 @@ from agent.codec import dumps, event_from_json, event_to_json
 from agent.errors import ConfigError, KoreError
 from gateway.messages import InboundMessage, Route, Sender
 from gateway.question import Question
-from gateway.service import Delivered, Found, Opened, SessionInfo, WatchEvent
+from gateway.service import Delivered, Found, Glimpse, Opened, Said, SessionInfo, WatchEvent
 
 # Raised when two processes of different Kore versions would not understand each other.
 PROTOCOL = 1
@@ -49,6 +49,12 @@ def opened_from_json(data: Mapping[str, Any]) -> Opened:
 
 def session_from_json(data: Mapping[str, Any]) -> SessionInfo:
     return SessionInfo(**_known(SessionInfo, data))
+
+
+def glimpse_from_json(data: Mapping[str, Any]) -> Glimpse:
+    parts = (data["beginning"], data["end"])
+    said = (tuple(Said(**_known(Said, one)) for one in part) for part in parts)
+    return Glimpse(session_from_json(data["info"]), *said)
 
 
 def found_from_json(data: Mapping[str, Any]) -> Found:

@@ -226,8 +226,7 @@ async def _fork(service: "Service", session: str | None) -> str:
     from gateway.console.speaker import principal
 
     if session is None:
-        listed = await service.sessions()
-        session = next((info.id for info in listed if info.principal == principal()), None)
+        session = await service.last_session(principal())
         if session is None:
             raise ConfigError("--fork-session: there is no session yet")
     return await service.fork(session)
@@ -248,7 +247,7 @@ async def _talk(
     from gateway.console.repl import Start, converse
 
     session = args.session or args.resume
-    fresh = not (session or args.latest or args.resume == "")
+    fresh = not (session or args.latest)
     if args.fork_session:
         async with _service(settings, home) as service:
             session = await _fork(service, session or None)

@@ -89,13 +89,7 @@ class OneTurn:
     async def _choose_session(self, lane: str) -> None:
         session = self._order.session
         if self._order.latest:
-            listed = await self._service.sessions()
-            mine = [
-                info.id
-                for info in listed
-                if info.principal == principal() and info.status != "closed"
-            ]
-            session = next(iter(mine), None)
+            session = await self._service.last_session(principal())
         if session is not None:
             await self._service.bind(lane, session)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 from agent.codec import message_to_json
-from agent.errors import KoreError
 from agent.types import Message
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
@@ -22,8 +21,6 @@ _STATES = {
     "resume": "let a paused or closed one go on",
     "close": "end one: its chat begins a new one; it can still be read, searched and resumed",
 }
-# Sessions that an export looks through for the one whose facts it states.
-_SEARCHED = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +60,8 @@ async def _run(args: argparse.Namespace) -> None:
             return
         messages = await service.messages(args.id)
         if args.action == "show":
-            _show(await _info(service, args.id), messages, as_json=args.json)
+            glimpse = await service.glimpse(args.id, 0, 0)
+            _show(glimpse.info, messages, as_json=args.json)
         elif args.format == "markdown":
             print(markdown(messages))
         else:
@@ -156,14 +154,6 @@ def _show(info: SessionInfo, messages: Sequence[Message], *, as_json: bool) -> N
     if info.taint:
         print(f"> taken in so far: {info.taint.replace(',', ', ')}\n")
     print(clean_lines(markdown(messages)))
-
-
-async def _info(service: Service, wanted: str) -> SessionInfo:
-    found = [s for s in await service.sessions(_SEARCHED) if s.id.startswith(wanted)]
-    info = next((s for s in found if s.id == wanted), found[0] if len(found) == 1 else None)
-    if info is None:
-        raise KoreError(f"there is no single session that starts with {wanted!r}")
-    return info
 
 
 def markdown(messages: Sequence[Message]) -> str:

@@ -12,7 +12,7 @@ from gateway.commands.table import COMMANDS
 from gateway.console import shapes
 from gateway.console.lines import visible
 from gateway.console.screen import Screen
-from gateway.service import Service, SessionInfo
+from gateway.service import Said, Service, SessionInfo
 
 if TYPE_CHECKING:
     from gateway.console.picker import Choice, Preview
@@ -114,7 +114,7 @@ class Sessions:
                 raise KoreError(f"found number {wanted}, expected 1 to {len(found)}")
             wanted = found[int(wanted) - 1].id
         session = await self._service.bind(lane, wanted)
-        await self._recall(session)
+        await self.recall(session)
         return session
 
     async def _picked(self, pick: "Pick") -> str | None:
@@ -132,30 +132,26 @@ class Sessions:
 
     async def _first_and_last(self, session: str) -> Sequence[str]:
         """How a session began and where it stands."""
-        said = [
-            f"{'›' if message.role == 'user' else ' '} {message.text}"
-            for message in await self._service.messages(session)
-            if message.role in ("user", "assistant") and message.text.strip()
-        ]
-        if len(said) <= _PREVIEWED:
-            return said
         half = _PREVIEWED // 2
-        return [*said[:half], f"  … {len(said) - 2 * half:,} more", *said[-half:]]
+        found = await self._service.glimpse(session, half, half)
+        first, last = ([_line(said) for said in part] for part in (found.beginning, found.end))
+        between = found.info.messages - len(first) - len(last)
+        return [*first, *([f"  … {between:,} more"] if last and between else []), *last]
 
-    async def _recall(self, session: str) -> None:
+    async def recall(self, session: str) -> None:
         """The last words of a session, so that one knows where one is."""
-        spoken = [
-            message
-            for message in await self._service.messages(session)
-            if message.role in ("user", "assistant") and message.text.strip()
-        ]
-        self._screen.print(Text(f"Session {session}, {len(spoken):,} messages", "dim"))
-        for message in spoken[-_SHOWN_MESSAGES:]:
-            if message.role == "user":
-                self._screen.print(Text(f"› {message.text}"), "dim")
+        found = await self._service.glimpse(session, 0, _SHOWN_MESSAGES)
+        self._screen.print(Text(f"Session {session}, {found.info.messages:,} messages", "dim"))
+        for said in found.end:
+            if said.role == "user":
+                self._screen.print(Text(f"› {visible(said.text)}"), "dim")
             else:
-                self._screen.print_block(shapes.markdown(message.text), "dim")
+                self._screen.print_block(shapes.markdown(said.text), "dim")
         self._screen.print()
+
+
+def _line(said: Said) -> str:
+    return f"{'›' if said.role == 'user' else ' '} {said.text}"
 
 
 def _ago(elapsed_s: float) -> str:

@@ -193,6 +193,8 @@ class Repl:
             self._screen.print(Text(waiting, "dim"))
         self._screen.print(Text("/help shows what can be typed, /exit leaves.", "dim"))
         self._screen.print()
+        if self.session is not None:
+            await self._sessions.recall(self.session)
 
     async def _talk(self) -> None:
         warned = False

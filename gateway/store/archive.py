@@ -1,10 +1,14 @@
 """What becomes of a conversation besides talking: forked, named, paused, closed, deleted."""
 
+import json
 from dataclasses import dataclass
+from itertools import islice
 from sqlite3 import Connection
 from typing import Literal
 
+from agent.codec import message_from_json
 from agent.errors import KoreError
+from gateway.service import Glimpse, Said
 from gateway.store import sessions
 from gateway.store.inbox import LIVE
 from gateway.store.search import Scope
@@ -86,6 +90,28 @@ def name_of(connection: Connection, session: str) -> str:
         "SELECT unseal(name, 'session.name', id) FROM session WHERE id = ?", (session,)
     ).fetchone()
     return str(name)
+
+
+def glimpse(connection: Connection, session: str, first: int, last: int) -> Glimpse:
+    """What stands between the first and the last words is not read."""
+    (info,) = sessions.recent(connection, 1, session=session)
+    beginning = _spoken(connection, session, first, "ASC", 0)
+    begun = beginning[-1][0] if beginning else 0
+    end = _spoken(connection, session, last, "DESC", begun)[::-1]
+    return Glimpse(info, *(tuple(said for _, said in part) for part in (beginning, end)))
+
+
+def _spoken(
+    connection: Connection, session: str, count: int, order: Literal["ASC", "DESC"], after: int
+) -> list[tuple[int, Said]]:
+    rows = connection.execute(
+        f"SELECT n, role, {sessions.CONTENT} FROM message WHERE session = ? AND n > ?"
+        f" AND role IN ('user', 'assistant') ORDER BY n {order}",
+        (session, after),
+    )
+    texts = ((n, role, message_from_json(json.loads(content)).text) for n, role, content in rows)
+    spoken = ((n, Said(role, text)) for n, role, text in texts if text.strip())
+    return list(islice(spoken, count))
 
 
 def status_of(connection: Connection, session: str) -> Status:

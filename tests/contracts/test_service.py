@@ -138,6 +138,22 @@ async def test_a_bound_lane_talks_in_its_session(service: Service) -> None:
     assert not await service.messages(second)
 
 
+async def test_the_first_and_last_words_of_the_session_used_last(service: Service) -> None:
+    chat_id, session = await place(service)
+    sent = message(chat_id, "東京 first")
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await until_last(events, sent.event_id)
+    assert await service.last_session(sent.principal) == session
+    assert await service.last_session("cli:nobody") is None
+    found = await service.glimpse(session[:-1], 1, 5)
+    assert (found.info.id, found.info.messages) == (session, 2)
+    assert [(said.role, said.text) for said in found.beginning] == [("user", "東京 first")]
+    assert [said.role for said in found.end] == ["assistant"]
+    with pytest.raises(KoreError, match="19990101_000000"):
+        await service.glimpse("19990101_000000", 1, 1)
+
+
 async def test_sessions_are_listed_and_limited(service: Service) -> None:
     made = {(await place(service))[1] for _ in range(3)}
     listed = await service.sessions()

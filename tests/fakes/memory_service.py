@@ -37,8 +37,10 @@ from gateway.question import Question
 from gateway.service import (
     Delivered,
     Found,
+    Glimpse,
     Opened,
     QueueMode,
+    Said,
     SessionInfo,
     SessionState,
     WatchEvent,
@@ -136,6 +138,18 @@ class MemoryService:
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
         return [replace(s.info, messages=len(s.messages)) for s in stored[:limit]]
+
+    async def last_session(self, principal: str) -> str | None:
+        listed = await self.sessions(1000)
+        open_ = (s for s in listed if s.principal == principal and s.status != "closed")
+        return next((info.id for info in open_), None)
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        found = self._find(session)
+        said = [Said(m.role, m.text) for m in found.messages if m.role in ("user", "assistant")]
+        end = said[first:][-last:] if last else []
+        info = replace(found.info, messages=len(found.messages))
+        return Glimpse(info, tuple(said[:first]), tuple(end))
 
     async def messages(self, session: str) -> Sequence[Message]:
         return list(self._find(session).messages)

@@ -92,6 +92,33 @@ async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
         await parts.desk.open_console("nope", fresh=False)
 
 
+async def test_going_on_with_a_paused_session_opens_it(parts: Parts) -> None:
+    session = await parts.desk.bind("cli:local:other", None)
+    for named in (session, None):
+        await parts.desk.set_status(session, "paused")
+        opened = await parts.desk.open_console(named, fresh=False)
+        assert opened.session == session
+        (info,) = await parts.desk.sessions()
+        assert info.status == "idle"
+
+
+async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
+    session = await parts.desk.bind("cli:local:main", None)
+    await parts.desk.set_status(session, "paused")
+    async with parts.desk.watch("cli:local:main") as events:
+        for text in ("one", "two"):
+            message = typed(text)
+            await parts.desk.submit(message)
+            told = await delivered(events)
+            assert (told.event_id, told.kind, told.last) == (message.event_id, "notice", True)
+            assert "/resume" in told.text
+    opened = await parts.desk.open_console(None, fresh=True)
+    assert (opened.chat_id, opened.unfinished) == ("main-2", False)
+    async with parts.desk.watch("cli:local:main") as events:
+        await parts.desk.bind("cli:local:main", session)
+        assert [(await delivered(events)).text for _ in range(2)] == ["re: one", "re: two"]
+
+
 async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
     message = typed("long")
     lane = message.session_key

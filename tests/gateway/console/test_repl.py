@@ -283,6 +283,25 @@ async def test_sessions_are_listed_and_resumed_by_number(owner: MemoryService, h
         await terminal.see("expected 1 to 1")
 
 
+async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_terminal(
+    owner: MemoryService, home: Path
+) -> None:
+    session = await owner.bind("", None)
+    said = [
+        user("long ago"),
+        assistant("so it was"),
+        user("東京\x1b[2J\u202e"),
+        assistant("**you**"),
+    ]
+    owner.sessions_by_id[session].messages += said
+    async with kore_agent(home, "-r", session) as terminal:
+        await terminal.see(f"Session {session}, 4 messages")
+        await terminal.see("› 東京\\x1b[2J\\u202e")
+        await terminal.see("you")
+        await terminal.see(PROMPT)
+        assert "long ago" not in terminal.text
+
+
 async def test_a_session_is_picked_by_what_is_typed_and_its_preview(
     owner: MemoryService, home: Path
 ) -> None:

@@ -3,7 +3,7 @@ from sqlite3 import Connection
 import pytest
 
 from agent.errors import KoreError
-from agent.types import ToolCall, assistant, user
+from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.commands import is_command
 from gateway.compose import compose
 from gateway.store import archive, claims, inbox, sessions, spending, windows
@@ -46,6 +46,24 @@ def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Connectio
     assert sessions.count_messages(db, parent) == 2
     (info,) = sessions.recent(db, 9, session=fork)
     assert (info.parent, info.messages) == (parent, 3)
+
+
+def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Connection) -> None:
+    made = session(db)
+    call = ToolCall("1", "look", {}, "{}")
+    result = Message("tool", (Text("found"),), (), "1")
+    more = [user("three"), assistant("", (call,)), result, assistant("four"), user("five")]
+    sessions.append_messages(db, made, None, more, 3.0)
+
+    def glimpse(first: int, last: int) -> list[list[str]]:
+        found = archive.glimpse(db, made, first, last)
+        assert found.info.messages == 7
+        return [[said.text for said in part] for part in (found.beginning, found.end)]
+
+    assert glimpse(1, 2) == [["one"], ["four", "five"]]
+    assert glimpse(3, 3) == [["one", "two", "three"], ["four", "five"]]
+    assert glimpse(9, 9) == [["one", "two", "three", "four", "five"], []]
+    assert glimpse(0, 1) == [[], ["five"]]
 
 
 def test_a_fork_leaves_a_running_turn_behind(db: Connection) -> None:
