@@ -46,6 +46,22 @@ class Job:
     asked: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was stored, and the window that it was made of."""
+
+    of: Window
+    shorter: Shorter
+
+
+@dataclass(slots=True)
+class Running:
+    """A summary in the background; a turn that waits for it tells the watchers."""
+
+    task: "asyncio.Task[Made | None]"
+    awaited: bool = False
+
+
 @dataclass(slots=True)
 class Compactions:
     """Makes sessions shorter. What it comes to is one transaction: a kill at any point leaves the
@@ -60,6 +76,7 @@ class Compactions:
     speaking: Callable[[InboundMessage], Speaking]
     _jobs: asyncio.Queue[Job] = field(default_factory=lambda: asyncio.Queue(_WAITING))
     _under_way: set[str] = field(default_factory=set)
+    _running: dict[str, Running] = field(default_factory=dict)
     _failed: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def keeper(self, claim: Claim, window: Window) -> "TurnKeeper":
@@ -92,22 +109,34 @@ class Compactions:
         model = await self.database.run(sessions.chosen_model, session)
         speaking = replace(self.speaking(claim.message), model=model)
         payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
-        shorter = await self._compact(Job(payer, speaking, focus))
-        if shorter is None:
+        made = await self._compact(Job(payer, speaking, focus))
+        if made is None:
             return "There is nothing to make shorter: the newest messages stay as they are."
-        return sentence(shorter)
+        return sentence(made.shorter)
+
+    async def join(self, session: str) -> Made | None:
+        """What comes of the summary under way in the background, for a turn that needs room now."""
+        running = self._running.get(session)
+        if running is None:
+            return None
+        running.awaited = True
+        await asyncio.wait({running.task})
+        failed = running.task.cancelled() or running.task.exception() is not None
+        return None if failed else running.task.result()
 
     async def _work(self) -> None:
         while True:
             job = await self._jobs.get()
             # A task of its own: a bug in it ends this summary, and is not silent.
             task = asyncio.create_task(self._compact(job), name=f"summary of {job.claim.session}")
+            self._running[job.claim.session] = Running(task)
             try:
                 await asyncio.wait({task})
             finally:
                 task.cancel()
                 await asyncio.wait({task})
                 self._under_way.discard(job.claim.session)
+                del self._running[job.claim.session]
             self._note(job.claim.session, task.exception())
 
     def _note(self, session: str, error: BaseException | None) -> None:
@@ -122,7 +151,7 @@ class Compactions:
         else:
             log.error("the summary of session %s broke", session, exc_info=error)
 
-    async def _compact(self, job: Job) -> Shorter | None:
+    async def _compact(self, job: Job) -> Made | None:
         window = await self.database.run(windows.load, job.claim.session)
         shorter = None
         try:
@@ -131,11 +160,14 @@ class Compactions:
         finally:
             # Whatever it came to: loading may have moved the place where the window begins.
             self.histories.forget(job.claim.session)
-        if shorter is not None:
+        if shorter is None:
+            return None
+        running = self._running.get(job.claim.session)
+        if running is None or not running.awaited:
             kept = len(shorter.of(window.messages))
             event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
             self.watchers.publish(job.claim.messages[-1].session_key, event)
-        return shorter
+        return Made(window, shorter)
 
     async def _shortened(self, job: Job, window: Window) -> Shorter | None:
         """Told and stored; None when there is nothing to gain, or its own turn was faster."""
@@ -186,7 +218,8 @@ class Compactions:
 
 @dataclass(frozen=True, slots=True)
 class TurnKeeper:
-    """Implements `agent.context.compaction.Keeper`: stores it, and shortens the turn's window."""
+    """Implements `agent.context.compaction.Keeper` and `Shares`: stores it, and shortens the
+    turn's window."""
 
     compactions: Compactions
     claim: Claim
@@ -194,6 +227,14 @@ class TurnKeeper:
 
     async def keep(self, shorter: Shorter) -> bool:
         return await to_its_end(self._keep(shorter))
+
+    async def made(self) -> Shorter | None:
+        made = await self.compactions.join(self.claim.session)
+        window = self.window
+        if made is None or (made.of.head, made.of.request) != (window.head, window.request):
+            return None
+        window.shorten(made.shorter)
+        return made.shorter
 
     async def _keep(self, shorter: Shorter) -> bool:
         done = await self.compactions.keep(self.claim, self.window, shorter)

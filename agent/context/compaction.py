@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agent.context.budget import estimate, estimate_text
 from agent.context.cut import Cut, choose
@@ -117,6 +117,15 @@ class Keeper(Protocol):
     async def keep(self, shorter: Shorter) -> bool: ...
 
 
+@runtime_checkable
+class Shares(Protocol):
+    """A keeper of conversations that others make shorter, too."""
+
+    async def made(self) -> Shorter | None:
+        """What somebody is at just now, once it is stored; None when nobody is, or in vain."""
+        ...
+
+
 @dataclass(slots=True)
 class Compactor:
     """One turn's: makes room while somebody waits for the answer, a bounded number of times."""
@@ -132,7 +141,20 @@ class Compactor:
         if self._tries <= 0:
             return None
         self._tries -= 1
-        goal = int(limit * GOAL)
+        shorter = await self.keeper.made() if isinstance(self.keeper, Shares) else None
+        shorter = shorter or await self._make(conversation, int(limit * GOAL))
+        if shorter is None:
+            return None
+        conversation.messages[:] = shorter.of(conversation.messages)
+        conversation.summary = shorter.summary
+        if shorter.cut:
+            conversation.trimmed = False
+        if conversation.tokens <= limit:
+            self._tries = _TRIES
+        return shorter
+
+    async def _make(self, conversation: Conversation, goal: int) -> Shorter | None:
+        """Stored; None when there is nothing to gain."""
         known = Leaving((), taint=self.exposure.taint)
         try:
             shorter = await shorten(self.summariser, conversation, goal, known, self.meter)
@@ -142,10 +164,4 @@ class Compactor:
             shorter = pruned_only(conversation, cut) if cut else None
         if shorter is None or not await self.keeper.keep(shorter):
             return None
-        conversation.messages[:] = shorter.of(conversation.messages)
-        conversation.summary = shorter.summary
-        if shorter.cut:
-            conversation.trimmed = False
-        if shorter.after <= limit:
-            self._tries = _TRIES
         return shorter

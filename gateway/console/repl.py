@@ -182,7 +182,7 @@ class Repl:
             f"Kore {VERSION}",
             model,
             self.session or "new session",
-            status.get("workspace"),
+            self._start.options.get("cwd", status.get("workspace")),
         )
         line = " · ".join(visible(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))

@@ -128,6 +128,37 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
 
 
+async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Path) -> None:
+    model = Gated(["They asked a lot."])
+    async with running(tmp_path, small(model, 20_000)) as parts:
+        with parts.watchers.watch(LANE) as seen:
+            while not model.asked_now.is_set():
+                await ask(parts, f"question {BIG}")
+                await settled(
+                    lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
+                )
+            await parts.bus.submit(said("word " * 8_000))
+            await settled(
+                lambda: any(one.awaited for one in parts.turns.compactions._running.values())
+            )
+            model.go.set()
+            await parts.until("SELECT 1 FROM summary")
+            told = []
+            async for event in seen:
+                if isinstance(event, events.Compacted):
+                    told.append(event)
+                if told and isinstance(event, events.Done):
+                    break
+        ((summaries,),) = await parts.rows("SELECT count(*) FROM summary")
+        assert (summaries, len(model.asked)) == (1, 1)
+        assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
+        assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
+        window = await window_of(parts, await session_of(parts))
+        stored = await parts.database.run(sessions.load_all, await session_of(parts))
+        assert window.messages == stored[window.head :]
+        assert not window.trimmed
+
+
 class Gated(Speaks):
     """Holds its summary back until `go`."""
 
