@@ -65,7 +65,7 @@ class _Listener:
                 yield from self._take(self._reader.feed(text), cut=False)
             case Reply():
                 cut = event.finish_reason == "length"
-                yield from self._take(self._reader.end(), cut=cut)
+                yield from self._take(self._reader.end(cut=cut), cut=cut)
                 yield self._reply(event, cut=cut)
             case _:
                 yield event

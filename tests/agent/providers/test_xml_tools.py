@@ -53,6 +53,22 @@ def read(*pieces: str) -> tuple[str, list[Written]]:
         ("<tool name='x'>half", "", [Written("x", "half", whole=False)]),
         ('<tool name="x">{"a": "b</tool>later', "later", [Written("x", '{"a": "b', whole=False)]),
         ("yes <tool nam", "yes ", []),
+        ("yes <tool", "yes ", []),
+        ("yes <tool_resu", "yes ", []),
+        ("yes <tool_cal", "yes ", []),
+        ("<tool name=read_file>a.txt</tool>", "", [Written("read_file", "a.txt")]),
+        ("<tool name=x/>", "", [Written("x", "")]),
+        ("<tool name='x'>1</tool></tool>\nso", "so", [Written("x", "1")]),
+        ("<tool name='x'>1</tool></tool_call>", "", [Written("x", "1")]),
+        ("<tool name='x'>1</tool></to", "", [Written("x", "1")]),
+        (
+            '<tool_call>\n{"name": "x", "arguments": {"a": "</tool_call>"}}\n</tool_call>',
+            "",
+            [Written("x", '{"a": "</tool_call>"}')],
+        ),
+        ('<tool_call>{"name": "x"}</tool_call>so', "so", [Written("x", "{}")]),
+        ("<tool_call>{x}</tool_call>so", "so", [Written("", "{x}", whole=False)]),
+        ('<tool_call>{"name": "x", "argu', "", [Written("", '{"name": "x", "argu', whole=False)]),
         ("a < b and <tools> and <tool>", "a < b and <tools> and <tool>", []),
         ("<tool name='x'>1</tool><tool_result name='x'>made up", "", [Written("x", "1")]),
         ("i <3 you <", "i <3 you <", []),
@@ -68,7 +84,8 @@ MARKUP = st.lists(
         [
             "<tool name='a'>", '<tool name="b">', "</tool>", "<tool_result", "<tool ", "<", ">",
             '"', "\\", "{", "}", '{"x": "', "text", " ", "\n",
-            "漢", "🙂", "'", "<tool name='c'/>", "/",
+            "漢", "🙂", "'", "<tool name='c'/>", "/", "<tool_call>", "</tool_call>", "<tool name=d>",
+            '{"name": "e"}',
         ]
     )
 )  # fmt: skip
@@ -86,6 +103,24 @@ def test_no_call_is_ever_shown(text: str) -> None:
     shown, _ = read(text)
     assert "<tool name='a'>" not in shown
     assert '<tool name="b">' not in shown
+    assert "<tool_call>" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Look:\n<tool name=\'read_file\'>a.txt</tool>\n<tool name="exec">{"a": "b"}</tool>\nSo.',
+        'Look:\n<tool_call>{"name": "exec", "arguments": {"a": "b"}}</tool_call></tool_call>So.',
+        "Look:\n<tool name=exec>ls</tool><tool_result name='exec'>made up</tool_result>",
+    ],
+)
+def test_wherever_a_reply_is_cut_nothing_of_a_call_is_shown(text: str) -> None:
+    for end in range(len(text)):
+        reader = XmlReader()
+        found = [one for letter in text[:end] for one in reader.feed(letter)]
+        found += reader.end(cut=True)
+        shown = "".join(one for one in found if isinstance(one, str))
+        assert not set(shown) & set("<>{}"), (end, shown)
 
 
 JSON = st.dictionaries(st.text(), st.recursive(st.none() | st.text(), st.lists, max_leaves=4))
