@@ -84,8 +84,8 @@ MARKUP = st.lists(
         [
             "<tool name='a'>", '<tool name="b">', "</tool>", "<tool_result", "<tool ", "<", ">",
             '"', "\\", "{", "}", '{"x": "', "text", " ", "\n",
-            "漢", "🙂", "'", "<tool name='c'/>", "/", "<tool_call>", "</tool_call>", "<tool name=d>",
-            '{"name": "e"}',
+            "漢", "🙂", "'", "<tool name='c'/>", "/", "<tool_call>", "</tool_call>",
+            "<tool name=d>", '{"name": "e"}',
         ]
     )
 )  # fmt: skip
