@@ -117,16 +117,23 @@ class Agent:
         Closing the iterator or cancelling the task stops the turn; the history stays valid.
         Without `session`, the turn is the first and only one of a new session.
         """
+        from agent.context.longwork import described, taint_of
+
         once = session is None
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
         said = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
-        context = Context(moment(datetime.now(), *self.toolbox.facts(session)))
+        work = self.redactor.clean(described(self.workspace.folder))
+        when = moment(datetime.now(), *self.toolbox.facts(session))
+        context = Context(f"{work}\n{when}" if work else when)
         asked = Message("user", (*said, context))
         self.toolbox.told(session)
         messages = await self._history.load(session)
         mark = await self._history.mark(session) if isinstance(self._history, Marks) else Mark()
         shown, keeper = mark.conversation(messages), MarkKeeper(mark)
         memory = self.workspace.owner_memory
+        known = self.workspace.taint(memory, self.workspace.folder) | taint_of(
+            self.workspace.folder
+        )
         task = Task(
             session=session,
             messages=[*shown.messages, asked],
@@ -136,7 +143,7 @@ class Agent:
             memory=memory,
             root=self.workspace.folder,
             owner=True,
-            exposure=Exposure(self.workspace.taint(memory, self.workspace.folder)),
+            exposure=Exposure(known),
             recording=Recording(self.changes, time.time_ns()),
         )
         turn = Turn(self, self._errands.sending(task))

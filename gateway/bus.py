@@ -11,7 +11,6 @@ from gateway.approvals import Approvals
 from gateway.channels.base import Batch
 from gateway.commands import is_at_once, is_command
 from gateway.commands.call import Commands
-from gateway.compose import compose
 from gateway.halt import Halted, halt
 from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
@@ -222,7 +221,7 @@ class MessageBus:
     def _claim(self, connection: Connection, lane: Lane) -> Claim | CommandClaim | Busy | None:
         if lane.aside:
             return claims.claim_at_once(connection, lane.name, is_at_once)
-        reading = (is_command, compose, self._turns.background.facts)
+        reading = (is_command, self._turns.asked, self._turns.background.facts)
         return claims.claim(connection, lane.name, time.time(), *reading)
 
     async def _wait_for(self, busy: Busy, lane: Lane) -> bool:

@@ -1,12 +1,14 @@
 """An inbound message as the model reads it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 from agent.context.moment import moment
 from agent.context.project import News
+from agent.context.system import Workspace
 from agent.events import Evicted, SessionCreated
+from agent.measure import Speaking
 from agent.types import Context, Message, Taint, Text
 from gateway.messages import InboundMessage
 from gateway.store.claims import Claim
@@ -14,10 +16,15 @@ from gateway.store.claims import Claim
 _QUOTE_LIMIT = 500
 
 
-def compose(messages: Sequence[InboundMessage], *, steering: bool = False) -> Message:
+def compose(
+    messages: Sequence[InboundMessage],
+    *,
+    steering: bool = False,
+    work: str = "",
+) -> Message:
     """One user message made of the inbound ones that a turn joins, with their moving facts.
 
-    `steering`: they arrived while that turn ran.
+    `steering`: they arrived while that turn ran. `work` tells of the long work in its folder.
     """
     last = messages[-1]
     facts = [last.channel]
@@ -34,7 +41,24 @@ def compose(messages: Sequence[InboundMessage], *, steering: bool = False) -> Me
     # Nobody has said these, so nothing in them counts as a person's word.
     reports = (Context(message.content) for message in messages if message.is_report)
     shown = (Context(news.text) for news in _news(messages))
-    return Message("user", (*([Text(text)] if text else ()), *reports, when, *shown))
+    more = (Context(work),) if work else ()
+    return Message("user", (*([Text(text)] if text else ()), *reports, *more, when, *shown))
+
+
+def known_before(workspace: Workspace, speaking: Speaking) -> frozenset[Taint]:
+    """What a turn has been told before anybody calls a tool."""
+    from agent.context.longwork import taint_of
+
+    taint = workspace.taint(speaking.memory, speaking.root)
+    return taint | taint_of(speaking.root) if speaking.owner else taint
+
+
+def told_of_work(message: InboundMessage, speaking: Speaking, clean: Callable[[str], str]) -> str:
+    """The long work in the folder of a turn: for its owner's ears, where nobody reads along."""
+    from agent.context.longwork import described
+
+    # A sub-agent is told by whoever sends it out what is its part.
+    return clean(described(speaking.root)) if speaking.owner and message.task is None else ""
 
 
 def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:

@@ -10,6 +10,17 @@ from agent.security.taint import Exposure
 from agent.types import Message, Result, Taint, assistant
 from gateway.store.tasks import Outcome
 
+# What a chat is shown of a sub-agent's turn: its words come with its result.
+FROM_AGENT = (
+    events.SessionStart
+    | events.ToolStart
+    | events.ToolResulted
+    | events.Retry
+    | events.Notice
+    | events.Error
+    | events.Done
+)
+
 
 @dataclass(slots=True)
 class Ending:

@@ -62,11 +62,16 @@ class Home:
         return self.root / "sandbox.json"
 
     @property
+    def long_work(self) -> Path:
+        """How far long work in other folders has got."""
+        return self.root / "long"
+
+    @property
     def own(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
             *(self.config, self.secrets, self.socket, self.lock),
-            *(self.logs, self.audit, self.tried, self.agents, self.undo),
+            *(self.logs, self.audit, self.tried, self.agents, self.undo, self.long_work),
         )
 
     def ensure(self) -> None:

@@ -16,12 +16,13 @@ from agent.measure import Speaking
 from agent.progress import Stop
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
 from agent.turn import Task
+from agent.types import Message
 from gateway import ending
 from gateway.background import Background
 from gateway.compaction import Compactions
-from gateway.compose import compose, opening, shown_taint
+from gateway.compose import compose, known_before, opening, shown_taint, told_of_work
 from gateway.delivery import Delivery
-from gateway.ending import Ending
+from gateway.ending import FROM_AGENT, Ending
 from gateway.errands import Errands
 from gateway.histories import Histories
 from gateway.journal import Journal
@@ -39,17 +40,6 @@ from gateway.store.tasks import Errand
 from gateway.store.turns import Outcome
 from gateway.store.windows import Window
 from gateway.watchers import Watchers
-
-# What a chat is shown of a sub-agent's turn: its words come with its result.
-SHOWN = (
-    events.SessionStart
-    | events.ToolStart
-    | events.ToolResulted
-    | events.Retry
-    | events.Notice
-    | events.Error
-    | events.Done
-)
 
 
 class Turns:
@@ -86,7 +76,7 @@ class Turns:
         Raises `Suspended` when the process goes down meanwhile, and `Waiting` when a person has to
         answer first.
         """
-        asked = claim.asked or compose(claim.messages)
+        asked = claim.asked or self.asked(claim.messages)
         window = await self.histories.open(claim.session, asked)
         if not claim.resumed:
             self._agent.toolbox.told(claim.session)
@@ -116,6 +106,12 @@ class Turns:
         if first is None:
             self.compactions.consider(claim, window, task.model)
 
+    def asked(self, messages: Sequence[InboundMessage]) -> Message:
+        """What a turn begins with that answers these."""
+        last = messages[-1]
+        work = told_of_work(last, self.speaking(last), self._agent.redactor.clean)
+        return compose(messages, work=work)
+
     async def give_up(self, claim: Claim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
         self.histories.forget(claim.session)
@@ -136,7 +132,7 @@ class Turns:
         if claim.resumed and open_calls(window.messages):
             known = await self._database.run(turns.known_results, claim.turn)
         speaking = self.speaking(message)
-        taint = self._agent.workspace.taint(speaking.memory, speaking.root)
+        taint = known_before(self._agent.workspace, speaking)
         if any(map(self._rules.is_stranger, claim.messages)):
             taint |= UNTRUSTED
         if message.task is not None and message.lane:
@@ -201,7 +197,7 @@ class Turns:
                 found.note(event)
                 if isinstance(event, events.Done):
                     event = events.Done(replace(event.result, messages=()))
-                if isinstance(event, SHOWN):
+                if isinstance(event, FROM_AGENT):
                     shown = event_to_json(event)
                     told = events.FromAgent(errand.agent, number, errand.title, shown)
                     self._watchers.publish(errand.root_lane, told)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agent.checklist import guard
 from agent.errors import ToolError
 from agent.prompts import load
 from agent.security.marks import carried, is_marked
@@ -89,6 +90,7 @@ def _edited(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
             raise failure from exc
     if text == before.text:
         raise ToolError(f"The edit leaves {path} as it is; nothing was written.")
+    guard(path, before.text, text)
     return before, replace(before, text=text)
 
 

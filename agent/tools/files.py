@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agent.checklist import guard
 from agent.errors import ToolError
 from agent.prompts import load
 from agent.security.marks import carried, is_marked
@@ -113,6 +114,7 @@ class WriteFile:
         """Whether the file would be new, and the difference."""
         path = self._scope.find(args["path"], call)
         old = await disk.in_thread(lambda: _existing(path))
+        guard(path, old.text if old else "", args["content"])
         shown = diff(args["path"], old.text if old else "", args["content"])
         if old is None:
             return Plan(creates=(path,), diff=shown)
@@ -125,6 +127,7 @@ class WriteFile:
         def work() -> tuple[str, int]:
             with alone(path):
                 old = _existing(path)
+                guard(path, old.text if old else "", content)
                 data = _encoded(content, old.form if old else Form())
                 with call.changes.file(path, data), carried(path, call.workspace, call.taint):
                     disk.replace(path, data)
@@ -155,6 +158,7 @@ class AppendFile:
         """Which file grows, and by what."""
         path = self._scope.find(args["path"], call)
         old = await disk.in_thread(lambda: _appendable(path))
+        guard(path, old.text if old else "", (old.text if old else "") + args["content"])
         shown = diff(args["path"], old.text, old.text + args["content"]) if old else None
         if old is None:
             return Plan(creates=(path,), diff=diff(args["path"], "", args["content"]))
@@ -167,6 +171,7 @@ class AppendFile:
         def work() -> tuple[str, int]:
             with alone(path):
                 old = _appendable(path)
+                guard(path, old.text if old else "", (old.text if old else "") + content)
                 data = (old.form if old else Form()).encode(content)
                 whole = old.encode() + data if old else data
                 with call.changes.file(path, whole), carried(path, call.workspace, call.taint):

@@ -3,11 +3,8 @@
 import argparse
 import asyncio
 import os
-import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError
 from agent.security.modes import MODES
 from gateway.cli.ahead import import_ahead
-from gateway.cli.basis import home_of, settings_of, whole
-from gateway.cli.once import DONE, INTERRUPTED, Ask, OneTurn, Order
+from gateway.cli.basis import dollars, home_of, hours, settings_of, whole
+from gateway.cli.once import DONE, INTERRUPTED, OneTurn, Order
+from gateway.cli.terminal import ask_here, interrupts, reached
 from gateway.home import Home
 from gateway.shield import shield
 
@@ -56,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
     add("-f", "--file", action="append", type=Path, metavar="PATH", help="show the model this file")
     add("--sandbox", choices=SANDBOXES, help="what commands run in (default: security.sandbox)")
-    add("--max-cost", type=_dollars, metavar="USD", help="stop a turn before it costs more")
+    add("--max-cost", type=dollars, metavar="USD", help="stop a turn before it costs more")
     add("--max-iter", type=whole, metavar="N", help="at most N model calls in a turn")
     add(
         "--output-format",
@@ -64,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="of a single turn (default: text)",
     )
+    add("--init", action="store_true", help="plan TEXT as long work: a checklist, and no more")
+    add("--auto-continue", action="store_true", help="session after session, until all is done")
+    add("--max-sessions", type=whole, metavar="N", help="(default: 50)")
+    add("--max-hours", type=hours, metavar="H", help="(default: no end)")
+    add("--team", metavar="A,B", help="agents that work side by side")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,6 +81,12 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args, {"security.sandbox": args.sandbox} if args.sandbox else None)
     _log_to_file(args, settings, home)
     try:
+        if args.init or args.auto_continue:
+            from gateway.cli.longwork import work
+
+            project = _project(args, options, settings)
+            order = Order(text or "", args.output_format, options=options, project=project)
+            return asyncio.run(work(args, order, settings, home))
         if text is None:
             return asyncio.run(_talk(args, options, settings, home))
         session = args.session or args.resume
@@ -96,28 +105,18 @@ def _log_to_file(args: argparse.Namespace, settings: "Settings", home: Home) -> 
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "agent.log")
 
 
-def _dollars(text: str) -> float:
-    try:
-        usd = float(text)
-    except ValueError:
-        usd = -1.0
-    if not 0 <= usd <= 1e9:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected an amount such as 0.50")
-    return usd
-
-
 def _text(args: argparse.Namespace) -> str | None:
     """What to say in a single turn; None for a conversation. Raises `ConfigError`."""
     given = [text for text in (args.text, args.message, args.printed) if text is not None]
     if len(given) > 1:
         raise ConfigError("found several messages, expected one of TEXT, -m and -p")
     text: str | None = given[0] if given else None
-    if text == "-" or (text is None and not sys.stdin.isatty()):
+    if text == "-" or (text is None and not args.auto_continue and not sys.stdin.isatty()):
         text = _stdin()
     elif args.printed is not None and _is_fed():
         text = f"{text}\n\n{_stdin()}".strip()
     if text is None:
-        if args.output_format != "text":
+        if args.output_format != "text" and not args.auto_continue:
             raise ConfigError("--output-format is for a single turn", hint="kore agent -m TEXT …")
         return None
     if not text.strip():
@@ -207,13 +206,13 @@ def _tools(names: str, flag: str) -> list[str]:
 
 async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool) -> int:
     interrupted = asyncio.Event()
-    with _interrupts(interrupted):
-        async with _service(settings, home) as service:
+    with interrupts(interrupted):
+        async with reached(settings, home) as service:
             status = await service.status()
             chosen = order.options.get("model", status.get("model"))
             if (hint := status.get("model_hint")) and chosen == status.get("model"):
                 print(hint, file=sys.stderr)
-            ask = _ask_here(interrupted)
+            ask = ask_here(interrupted)
             if ask is None:
                 order = replace(order, options={**order.options, "unattended": True})
             if forked:
@@ -232,15 +231,6 @@ async def _fork(service: "Service", session: str | None) -> str:
     return await service.fork(session)
 
 
-def _ask_here(interrupted: asyncio.Event) -> Ask | None:
-    """A way to ask whoever sits at this terminal; None when nobody does."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    from gateway.console.approvals import ask_at_terminal
-
-    return ask_at_terminal(sys.stdin, sys.stderr, interrupted)
-
-
 async def _talk(
     args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: Home
 ) -> int:
@@ -249,7 +239,7 @@ async def _talk(
     session = args.session or args.resume
     fresh = not (session or args.latest)
     if args.fork_session:
-        async with _service(settings, home) as service:
+        async with reached(settings, home) as service:
             session = await _fork(service, session or None)
     project = _project(args, options, settings)
 
@@ -259,39 +249,5 @@ async def _talk(
         return Command(Shell.of(settings, options.get("cwd")), command, show)
 
     start = Start(session or None, fresh, args.resume == "", options, project, by_hand)
-    await converse(lambda: _service(settings, home), start, home.root)
+    await converse(lambda: reached(settings, home), start, home.root)
     return DONE
-
-
-@asynccontextmanager
-async def _service(settings: "Settings", home: Home) -> "AsyncIterator[Service]":
-    """The service to speak to. Raises `ConfigError` when it lacks the sandbox that is wanted."""
-    from gateway.cli.link import open_service
-
-    async with open_service(settings, home) as service:
-        wanted = settings.security.sandbox
-        used = str((await service.status()).get("sandbox", ""))
-        if wanted not in ("auto", "none") and used != wanted:
-            raise ConfigError(
-                f"sandbox {wanted}: Kore is running already, and its commands run in {used}",
-                hint="stop it, or set security.sandbox and start it again",
-            )
-        yield service
-
-
-@contextmanager
-def _interrupts(interrupted: asyncio.Event) -> Iterator[None]:
-    """The first Ctrl-C sets the event, the second ends the program."""
-    loop, main = asyncio.get_running_loop(), asyncio.current_task()
-
-    def on_signal() -> None:
-        if interrupted.is_set() and main is not None:
-            main.cancel()
-        interrupted.set()
-
-    loop.add_signal_handler(signal.SIGINT, on_signal)
-    try:
-        yield
-    finally:
-        with suppress(RuntimeError):
-            loop.remove_signal_handler(signal.SIGINT)

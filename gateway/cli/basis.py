@@ -19,6 +19,26 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def dollars(text: str) -> float:
+    """An amount of money on the command line."""
+    return _number(text, 0.0, 1e9, "an amount such as 0.50")
+
+
+def hours(text: str) -> float:
+    """A time on the command line."""
+    return _number(text, 1e-6, 1e4, "hours such as 1.5")
+
+
+def _number(text: str, least: float, most: float, expected: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not least <= found <= most:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
+    return found
+
+
 def home_of(args: argparse.Namespace) -> Home:
     """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
     return find_home(os.environ, args.home)

@@ -60,6 +60,15 @@ class OneTurn:
         self._stopping = False
         self._started: set[str] = set()
 
+    @property
+    def lane(self) -> str:
+        return self._speaker.lane
+
+    @property
+    def stopped(self) -> str | None:
+        """What ended the turn when it was not the model."""
+        return self._result.stopped if self._result else None
+
     async def run(self, interrupted: asyncio.Event) -> int:
         """Returns the exit code once the turn is stored. `interrupted` stops the turn.
 

@@ -1,0 +1,281 @@
+"""`kore agent --init` and `--auto-continue`: one piece of work over many sessions.
+
+What has been done stands in the folder's own files, and how many sessions it took in the tally.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.checklist import LIST, is_same_work
+from agent.context.longwork import PROGRESS, features_of, plan_of, text_of
+from agent.errors import ConfigError, KoreError
+from agent.prompts import fill
+from gateway.cli.once import (
+    BLOCKED,
+    DECIDE,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    LIMIT,
+    USAGE,
+    Ask,
+    OneTurn,
+    Order,
+)
+from gateway.cli.tally import Ledger, Tally, opened
+from gateway.cli.terminal import ask_here, interrupts, reached
+from gateway.home import Home
+from gateway.service import Service
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+MAX_SESSIONS = 50
+# Sessions in a row that change neither checklist nor progress.
+_IDLE = 2
+# A session that was killed this often is not begun again.
+_CUTS = 3
+_STOP_S = 60
+_AGAIN_S = 0.2
+
+
+async def work(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> int:
+    """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
+    plan = _plan(args, order, settings, home)
+    interrupted = asyncio.Event()
+    with interrupts(interrupted), opened(home, plan.folder) as ledger:
+        async with reached(settings, home) as service:
+            ask = ask_here(interrupted)
+            if ask is None:
+                options = {**order.options, "unattended": True}
+                plan = replace(plan, order=replace(order, options=options))
+            long = LongWork(service, plan, ledger, ask)
+            return await (long.run if args.auto_continue else long.init)(interrupted)
+
+
+def _plan(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> "Plan":
+    if args.session or args.resume is not None or args.latest:
+        raise ConfigError("each session of long work is a new one: -c, -s and -r do not fit")
+    if not args.auto_continue:
+        if not order.text:
+            raise ConfigError("--init needs the task", hint='kore agent --init "the task"')
+        if args.max_sessions or args.max_hours or args.team:
+            raise ConfigError("--max-sessions, --max-hours and --team belong to --auto-continue")
+    folder = Path(order.options.get("cwd") or settings.agent.workspace)
+    limit = args.max_sessions or MAX_SESSIONS
+    team = _team(args.team or "", folder, settings, home)
+    return Plan(order, folder, order.text or None, limit, args.max_hours, team)
+
+
+def _team(names: str, folder: Path, settings: "Settings", home: Home) -> tuple[str, ...]:
+    """The agents of these names. Raises `ConfigError` for one that there is not."""
+    wanted = tuple(filter(None, (name.strip() for name in names.split(","))))
+    if not wanted:
+        return ()
+    from gateway.agents import catalogue_of
+
+    if settings.subagents.max_depth < 1:
+        raise ConfigError("--team: subagents.max_depth 0 lets nobody be sent out")
+    catalogue = catalogue_of(home, settings)
+    found = {name: catalogue.find(name, folder) for name in wanted}
+    if missing := [name for name, one in found.items() if one is None]:
+        raise ConfigError(
+            f"--team: there is no agent {missing[0][:80]!r}", hint="`kore agents list` shows them"
+        )
+    return tuple(one.name for one in found.values() if one is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for: `order` is what every session has in common."""
+
+    order: Order
+    folder: Path
+    text: str | None = None
+    max_sessions: int = MAX_SESSIONS
+    max_hours: float | None = None
+    team: tuple[str, ...] = ()
+
+
+class LongWork:
+    """`exit_code = await LongWork(service, plan, ledger, ask).run(interrupted)`."""
+
+    def __init__(
+        self,
+        service: Service,
+        plan: Plan,
+        ledger: Ledger,
+        ask: Ask | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._service = service
+        self._plan = plan
+        self._ledger = ledger
+        self._ask = ask
+        self._clock = clock
+
+    async def init(self, interrupted: asyncio.Event) -> int:
+        """Have the files written. Raises `ConfigError` when there is a checklist already."""
+        folder = self._plan.folder
+        if (folder / LIST).exists():
+            raise ConfigError(
+                f"{folder / LIST} is there already",
+                hint="kore agent --auto-continue goes on with it; remove it to begin anew",
+            )
+        code = await self._make_plan(await self._take_up(), interrupted)
+        self._ledger.close()
+        return code
+
+    async def run(self, interrupted: asyncio.Event) -> int:
+        """Session after session, to the end of the work or of a limit."""
+        folder, code = self._plan.folder, DONE
+        tally = await self._take_up()
+        if features_of(folder) is None:
+            if self._plan.text is None or (folder / LIST).exists():
+                what = "no usable" if (folder / LIST).exists() else "no"
+                raise ConfigError(
+                    f"there is {what} {LIST} in {folder}",
+                    hint='kore agent --init "the task" makes one',
+                )
+            code = await self._make_plan(tally, interrupted)
+        if code == DONE:
+            code = await self._sessions(tally, interrupted)
+        # What raises is no orderly end: the next command goes on from there.
+        self._ledger.close()
+        return code
+
+    async def _take_up(self) -> Tally:
+        """Where a killed command has left it. Raises `KoreError` when it goes on by itself."""
+        tally = self._ledger.read()
+        if tally.lane is None:
+            return tally
+        _say(f"going on where a command was cut off, after {tally.done} sessions")
+        # A running gateway works on when only the terminal was killed; two must not work at once.
+        until = self._clock() + _STOP_S
+        while await self._service.stop(tally.lane):
+            if self._clock() > until:
+                raise KoreError(
+                    "the session that was cut off is still at work",
+                    hint="`kore sessions list` shows it; try again, or stop Kore",
+                )
+            await asyncio.sleep(_AGAIN_S)
+        tally = replace(tally, lane=None, cuts=tally.cuts + 1)
+        if tally.cuts >= _CUTS:
+            _say(f"session {tally.done + 1} was cut off {_CUTS} times; it counts as done")
+            tally = replace(tally, done=tally.done + 1, cuts=0)
+        self._ledger.write(tally)
+        return tally
+
+    async def _make_plan(self, tally: Tally, interrupted: asyncio.Event) -> int:
+        folder = self._plan.folder
+        text = fill("long_init", plan=plan_of(folder), task=self._plan.text or "")
+        code, _ = await self._turn(text, interrupted, tally)
+        features = features_of(folder)
+        if features is not None:
+            _say(f"{len(features)} features are in {folder / LIST}")
+        elif code in (DONE, LIMIT):
+            _say(f"no usable {LIST} was written in {folder}: say more about the task, or try again")
+            return FAILED
+        return code
+
+    async def _sessions(self, tally: Tally, interrupted: asyncio.Event) -> int:
+        folder = self._plan.folder
+        while True:
+            passing, total = _standing(folder)
+            if passing == total:
+                _say(f"all {total} features pass, after {tally.done} sessions")
+                return DONE
+            if (left_s := self._left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
+                what = "the hours are used up" if left_s <= 0 else f"{tally.done} sessions are done"
+                _say(f"{what}; {passing} of {total} features pass")
+                return LIMIT
+            before, began = _files(folder), self._clock()
+            _say(f"session {tally.done + 1}: {passing} of {total} features pass")
+            code, stopped = await self._session(tally, interrupted, left_s)
+            worked_s = tally.worked_s + self._clock() - began
+            after = _files(folder)
+            tally = Tally(
+                tally.done + 1, idle=tally.idle + 1 if after == before else 0, worked_s=worked_s
+            )
+            self._ledger.write(tally)
+            if interrupted.is_set():
+                return INTERRUPTED
+            if not is_same_work(before[0], after[0]):
+                _say(f"more than what passes has changed in {folder / LIST}: look at it")
+                return FAILED
+            if (end := _end(code, stopped, tally)) is not None:
+                return end
+
+    async def _session(
+        self, tally: Tally, interrupted: asyncio.Event, left_s: float
+    ) -> tuple[int, str | None]:
+        text = fill("long_session", n=tally.done + 1)
+        if self._plan.text:
+            text += f"\n\n{self._plan.text}"
+        if self._plan.team:
+            text += "\n\n" + fill("long_team", team=", ".join(self._plan.team))
+        # Stopped by a person or by the clock: the turn needs one event for both.
+        stop = asyncio.Event()
+        timer = None
+        if left_s != float("inf"):
+            timer = asyncio.get_running_loop().call_later(left_s, stop.set)
+        relay = asyncio.create_task(_pass_on(interrupted, stop))
+        try:
+            return await self._turn(text, stop, tally)
+        finally:
+            relay.cancel()
+            await asyncio.wait({relay})
+            if timer is not None:
+                timer.cancel()
+
+    async def _turn(self, text: str, stop: asyncio.Event, tally: Tally) -> tuple[int, str | None]:
+        """The exit code of a new session's only turn, and what stopped it."""
+        if self._plan.order.project is not None:
+            self._plan.order.project.forget()
+        order = replace(self._plan.order, text=text)
+        turn = OneTurn(self._service, order, sys.stdout, sys.stderr, self._ask)
+        self._ledger.write(replace(tally, lane=turn.lane))
+        code = await turn.run(stop)
+        return code, turn.stopped
+
+    def _left_s(self, tally: Tally) -> float:
+        hours = self._plan.max_hours
+        return float("inf") if hours is None else hours * 3600 - tally.worked_s
+
+
+def _end(code: int, stopped: str | None, tally: Tally) -> int | None:
+    """Whether a session's outcome ends it all, and how."""
+    if code in (BLOCKED, DECIDE, FAILED, USAGE):
+        return code
+    # A session that came to the end of its model calls is followed by the next; money is not.
+    if code == LIMIT and stopped == "limit":
+        return LIMIT
+    if tally.idle >= _IDLE:
+        _say(f"{_IDLE} sessions in a row changed neither {LIST} nor {PROGRESS}")
+        return LIMIT
+    return None
+
+
+async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:
+    await first.wait()
+    second.set()
+
+
+def _standing(folder: Path) -> tuple[int, int]:
+    features = features_of(folder) or ()
+    return sum(one.passes for one in features), len(features)
+
+
+def _files(folder: Path) -> tuple[str, str]:
+    """The checklist and the progress."""
+    return text_of(folder, LIST), text_of(folder, PROGRESS)
+
+
+def _say(text: str) -> None:
+    print(f"── {text}", file=sys.stderr, flush=True)

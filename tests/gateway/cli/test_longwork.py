@@ -1,0 +1,257 @@
+"""Long work, run as people run it: real processes, a stand-in model that works by the files."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript, refusal
+from tests.gateway.cli.kore import ROOT
+
+FEATURES = ["log in", "log out", "sign up"]
+
+
+class Worker:
+    """Plans three features, and has one more pass in each session."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.says = "done for now"
+        self.works = True
+
+    def __call__(self, body: Mapping[str, Any]) -> ReplyScript:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return ReplyScript(text=self.says)
+        if "Prepare a piece of long work" in str(last["content"]):
+            return self._writes([False] * len(FEATURES))
+        passing = [one["passes"] for one in self.features()]
+        if not self.works or all(passing):
+            return ReplyScript(text=self.says)
+        passing[passing.index(False)] = True
+        return self._writes(passing)
+
+    def features(self) -> list[dict[str, Any]]:
+        found = json.loads((self.folder / "feature_list.json").read_text())
+        return list(found["features"])
+
+    def _writes(self, passing: list[bool]) -> ReplyScript:
+        pairs = zip(FEATURES, passing, strict=True)
+        features = [{"description": d, "steps": ["try it"], "passes": p} for d, p in pairs]
+        files = {
+            "feature_list.json": json.dumps({"features": features}),
+            "PROGRESS.md": f"{sum(passing)} pass. " + "x" * 3000,
+            ".kore/session_plan.md": "# Understanding",
+        }
+        calls = (Call("write_file", {"path": n, "content": c}) for n, c in files.items())
+        return ReplyScript(tool_calls=tuple(calls))
+
+
+class Place:
+    def __init__(self, folder: Path, server: ModelServer) -> None:
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.mind = server.mind = Worker(self.work)
+        self.server = server
+        self.home = folder / "home"
+        self.home.mkdir()
+        entry = {"model_name": "default", "model": "openai/x", "api_base": server.base_url}
+        (self.home / "config.json").write_text(
+            json.dumps({"model_list": [{**entry, "api_key": "k"}]})
+        )
+
+    async def start(self, *words: str) -> asyncio.subprocess.Process:
+        clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", "agent", "-y", "--cwd", str(self.work), *words),
+            env={**clean, "KORE_HOME": str(self.home), "PYTHONPATH": str(ROOT)},
+            cwd=self.home.parent,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def run(self, *words: str) -> tuple[int, str]:
+        """The exit code, and what stood on stderr."""
+        process = await self.start(*words)
+        async with asyncio.timeout(60):
+            _, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, err.decode()
+
+    def asked(self) -> list[str]:
+        """What each session began with."""
+        bodies = [one.body["messages"] for one in self.server.requests]
+        return [str(m[-1]["content"]) for m in bodies if m[-1]["role"] == "user"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, model_server: ModelServer) -> Place:
+    return Place(tmp_path, model_server)
+
+
+async def test_a_plan_is_made_and_nothing_else(place: Place) -> None:
+    code, err = await place.run("--init", "an account page")
+    assert code == 0, err
+    assert "3 features" in err
+    assert [one["passes"] for one in place.mind.features()] == [False] * 3
+    assert (place.work / ".kore" / "session_plan.md").exists()
+    assert "an account page" in place.asked()[0]
+    code, err = await place.run("--init", "again")
+    assert (code, "is there already" in err) == (2, True)
+
+
+async def test_a_plan_that_never_came_is_an_error(place: Place) -> None:
+    place.server.script("I would rather not")
+    code, err = await place.run("--init", "x")
+    assert code == 1
+    assert "no usable feature_list.json" in err
+
+
+async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
+    code, err = await place.run("--auto-continue", "an account page")
+    assert code == 0, err
+    assert "all 3 features pass, after 3 sessions" in err
+    assert not list((place.home / "long").glob("*.json"))
+    told = place.asked()[2]
+    assert "1 of 3 features pass" in told
+    assert "[x] log in" in told
+    assert "[ ] log out" in told
+    assert "1 pass. " + "x" * 1400 in told
+    assert "x" * 1500 not in told
+    systems = {str(one.body["messages"][0]["content"]) for one in place.server.requests}
+    assert len(systems) == 1
+    assert "log in" not in systems.pop()
+
+
+async def test_the_list_of_sessions_has_an_end(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    code, err = await place.run("--auto-continue", "--max-sessions", "2")
+    assert code == 5
+    assert "2 sessions are done; 2 of 3 features pass" in err
+
+
+async def test_the_time_has_an_end_also_within_a_session(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    place.server.latency_s = 30
+    code, err = await place.run("--auto-continue", "--max-hours", "0.0005")
+    assert code == 5
+    assert "the hours are used up" in err
+
+
+@pytest.mark.parametrize(("word", "code"), [("BLOCKED:no key", 3), ("DECIDE:red or blue?", 4)])
+async def test_a_signal_ends_it_after_its_tools_have_run(
+    place: Place, word: str, code: int
+) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    place.mind.says = f"<promise>{word}</promise>"
+    assert (await place.run("--auto-continue"))[0] == code
+    assert sum(one["passes"] for one in place.mind.features()) == 1
+
+
+async def test_sessions_that_change_nothing_end_it(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    place.mind.works = False
+    code, err = await place.run("--auto-continue")
+    assert code == 5
+    assert "2 sessions in a row changed neither" in err
+
+
+async def test_after_a_kill_the_same_command_goes_on_and_counts_no_session_twice(
+    place: Place,
+) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    assert (await place.run("--auto-continue", "--max-sessions", "1"))[0] == 5
+    place.server.latency_s = 30
+    before = len(place.server.requests)
+    process = await place.start("--auto-continue", "--max-sessions", "2")
+    async with asyncio.timeout(30):
+        while len(place.server.requests) == before:
+            await place.server.news(10)
+    process.kill()
+    await process.communicate()
+    place.server.latency_s = 0
+    code, err = await place.run("--auto-continue", "--max-sessions", "2")
+    assert code == 0, err
+    assert "cut off, after 0 sessions" in err
+    assert "all 3 features pass, after 2 sessions" in err
+
+
+async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    shorter = json.dumps({"features": [{"description": FEATURES[0], "passes": True}]})
+    place.server.script(
+        ReplyScript(
+            tool_calls=(Call("exec", {"command": f"echo '{shorter}' > feature_list.json"}),)
+        ),
+        "all done",
+    )
+    code, err = await place.run("--auto-continue")
+    assert code == 1
+    assert "more than what passes has changed" in err
+
+
+async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    place.server.latency_s = 30
+    before = len(place.server.requests)
+    first = await place.start("--auto-continue")
+    async with asyncio.timeout(30):
+        while len(place.server.requests) == before:
+            await place.server.news(10)
+    code, err = await place.run("--auto-continue")
+    first.kill()
+    await first.communicate()
+    assert code == 2
+    assert "long work goes on in" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--auto-continue", "-c"), "each session of long work is a new one"),
+        (("--init", "x", "--max-hours", "1"), "belong to --auto-continue"),
+        (("--auto-continue", "--team", "explore,explorer"), "there is no agent 'explorer'"),
+        (("--auto-continue", "--max-hours", "soon"), "expected hours such as 1.5"),
+    ],
+)
+async def test_flags_that_do_not_fit(place: Place, words: tuple[str, ...], complaint: str) -> None:
+    code, err = await place.run(*words)
+    assert code == 2
+    assert complaint in err
+
+
+async def test_without_a_list_and_a_task_there_is_nothing_to_do(place: Place) -> None:
+    code, err = await place.run("--auto-continue")
+    assert code == 2
+    assert "kore agent --init" in err
+
+
+async def test_a_team_is_told_to_the_model(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    await place.run("--auto-continue", "--max-sessions", "1", "--team", "explore, review")
+    assert "Work as a team: explore, review" in place.asked()[-1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "words", "code"),
+    [
+        (ReplyScript(text="fine"), (), 0),
+        (ReplyScript(text="<promise>COMPLETE</promise>"), (), 0),
+        (refusal(400, "no"), (), 1),
+        (ReplyScript(text="<promise>BLOCKED:no key</promise>"), (), 3),
+        (ReplyScript(text="<promise>DECIDE:a or b</promise>"), (), 4),
+        (ReplyScript(tool_calls=(Call("list_dir", {"path": "."}),)), ("--max-iter", "1"), 5),
+    ],
+)
+async def test_the_exit_code_of_a_single_turn(
+    place: Place, reply: ReplyScript, words: tuple[str, ...], code: int
+) -> None:
+    place.server.script(reply)
+    assert (await place.run(*words, "-m", "go"))[0] == code

@@ -1,0 +1,46 @@
+"""What a killed command leaves of its count."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ConfigError
+from gateway.cli.tally import Ledger, Tally, opened
+from gateway.home import Home
+from gateway.messages import ONCE
+
+UNDER_WAY = Tally(3, f"{ONCE}12", cuts=1, idle=1, worked_s=61.5)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    with opened(Home(tmp_path / "home"), tmp_path) as ledger:
+        assert ledger.read() == Tally()
+        ledger.write(UNDER_WAY)
+    with opened(Home(tmp_path / "home"), tmp_path) as ledger:
+        assert ledger.read() == UNDER_WAY
+        ledger.close()
+        assert ledger.read() == Tally()
+
+
+def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    refused = pytest.raises(ConfigError, match="goes on in")
+    with opened(home, tmp_path), opened(home, home.root), refused, opened(home, tmp_path / "."):
+        pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"done": "x"}',
+        '{"done": -1}',
+        '{"lane": "telegram:a:1:"}',
+        '{"other": 1}',
+    ],
+)
+def test_what_is_no_tally_counts_as_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert Ledger(path).read() == Tally()
