@@ -132,7 +132,9 @@ class Executor:
             await self._outlet.emit(started_event)
 
         # Shown when it really starts: a call that waits for an answer may start much later.
-        started_event = events.ToolStart(call.id, call.name, call.arguments or {})
+        started_event = events.ToolStart(
+            call.id, self._runner.toolbox.name(call.name), call.arguments or {}
+        )
         context = self._context(call, live)
         result = context.changes.told(await self._runner.run(context, start))
         if not started:
@@ -193,7 +195,7 @@ class Executor:
         await self._outlet.emit(
             events.ToolResulted(
                 call.id,
-                call.name,
+                self._runner.toolbox.name(call.name),
                 result.for_user if result.for_user is not None else result.for_model,
                 result.is_error,
                 round(elapsed_s, 3),

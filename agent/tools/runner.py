@@ -77,7 +77,7 @@ class Runner:
     ) -> None:
         self.exposure = exposure or Exposure()
         self.redactor = redactor or Redactor()
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._permissions = permissions
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
@@ -89,11 +89,11 @@ class Runner:
 
     @property
     def views(self) -> Views:
-        return self._toolbox.views
+        return self.toolbox.views
 
     def effect(self, call: ToolCall) -> Effect:
         """The effect that the call's tool declares; an unknown tool has none."""
-        tool = self._toolbox.find(call.name)
+        tool = self.toolbox.find(call.name)
         return tool.effect if tool else "read"
 
     async def run(
@@ -118,9 +118,9 @@ class Runner:
             await self._permit(tool, args, plan, context)
             await on_start()
             # Before as well as after: what works there may end meanwhile.
-            brings |= self._toolbox.lingering(context.workspace)
+            brings |= self.toolbox.lingering(context.workspace)
             result = _checked(tool, await self._within(tool, tool.run(args, context)))
-            lingering = self._toolbox.lingering(context.workspace)
+            lingering = self.toolbox.lingering(context.workspace)
             return replace(result, taint=result.taint | brings | lingering)
         except ToolError as exc:
             quoted = UNTRUSTED if exc.untrusted else NOTHING
@@ -150,10 +150,10 @@ class Runner:
             raise ToolError(f"{tool.name} failed: {type(exc).__name__}: {exc}") from exc
 
     def _check(self, call: ToolCall) -> tuple[Tool, Mapping[str, Any]]:
-        tool = self._toolbox.get(call.name)
+        tool = self.toolbox.get(call.name)
         if call.arguments is None:
             raise ToolError(f"The arguments of {tool.name} are not a JSON object: {call.raw[:200]}")
-        return tool, self._toolbox.validate(tool, call.arguments)
+        return tool, self.toolbox.validate(tool, call.arguments)
 
     def _bounded(self, tool: Tool, context: CallContext) -> CallContext:
         """The call with what it may reach, and with a record of what it does."""

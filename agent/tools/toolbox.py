@@ -182,6 +182,11 @@ class Toolbox:
         folded = _folded(name)
         return self._tools.get(self._folded.get(folded) or NAMES.get(folded, ""))
 
+    def name(self, called: str) -> str:
+        """The name of the tool that is called so; what no tool answers to stays as it is."""
+        tool = self.find(called)
+        return tool.name if tool else called
+
     def get(self, name: str) -> Tool:
         """`find`. Raises ToolError with the closest name, or all of them."""
         if (tool := self.find(name)) is not None:

@@ -38,6 +38,9 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
     if name == "task":
         who = arguments.get("subagent_type") or "general"
         return visible(cut(f"{name} {who}: {arguments.get('description', '')}"))
+    if name == "process":
+        given = (arguments.get(key) for key in ("action", "id", "text"))
+        return visible(cut(" ".join([name, *(str(one) for one in given if one is not None)])))
     told = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
     if told is None and arguments:
         told = json.dumps(dict(arguments), ensure_ascii=False, default=str)

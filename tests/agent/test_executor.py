@@ -177,3 +177,10 @@ async def test_a_repeated_result_keeps_its_text(tmp_path: Path) -> None:
     agent, _ = scripted([planned, "done"], tmp_path, Handmade("look", body))
     _, result = await played(agent, task(agent))
     assert results(result.messages) == ["same", "same", f"same\n\n{load('repeated')}"]
+
+
+async def test_events_name_the_tool_whichever_name_it_was_called_by(tmp_path: Path) -> None:
+    agent, _ = scripted([calls(call("Bash", "c1", command="echo hi")), "done"], tmp_path)
+    happened, _ = await played(agent, task(agent))
+    named = [e.name for e in happened if isinstance(e, events.ToolStart | events.ToolResulted)]
+    assert named == ["exec", "exec"]

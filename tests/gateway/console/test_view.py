@@ -133,6 +133,11 @@ def test_a_call_is_one_line_however_long() -> None:
     assert len(line) <= 200
 
 
+def test_a_look_at_a_process_says_what_it_does() -> None:
+    line = call_line("process", {"action": "input", "id": 2, "text": "yes\n"})
+    assert line == "process input 2 yes"
+
+
 def test_an_outcome_names_what_it_leaves_out() -> None:
     result = events.ToolResulted("1", "task", "1\n2\n3\n4\n5", False, 2.0)
     assert outcome(result) == ["1", "2", "3", "… 2 more lines (2.0 s)"]
