@@ -21,7 +21,8 @@ from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import Provider
 from agent.providers.models import Models
-from agent.security.policy import Approver
+from agent.security.modes import Mode
+from agent.security.policy import Approver, Ask, Callback
 from agent.security.redaction import Redactor
 from agent.security.taint import Exposure
 from agent.settings import AgentSettings
@@ -43,10 +44,12 @@ class Agent:
 
     `model` is a name (`vendor/model`), a `Provider`, or `Models` that know several names; without
     one, a key in the environment or the offline stand-in decides. `tools` are added to the
-    built-in ones. `approve` is asked for calls that need a person's consent; without it they are
-    refused; `Permissions` in its place bring a policy of one's own. `workspace` holds the prompt
-    files and is where tools work (default: this folder). The model's key and `settings.secrets`
-    leave in no event, result or message. `subagents` can be sent out besides the built-in ones.
+    built-in ones. `approve`, a function or an `Approver`, is asked for calls that need a person's
+    consent; without it they are refused; `Permissions` in its place bring a policy of one's own.
+    `mode` says how much runs without a question (plan, ask, accept-edits, auto). `workspace` holds
+    the prompt files and is where tools work (default: this folder). The model's key and
+    `settings.secrets` leave in no event, result or message. `subagents` can be sent out besides
+    the built-in ones.
     `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
     its own, other histories have none.
     """
@@ -57,7 +60,8 @@ class Agent:
         *,
         tools: Sequence[Tool] = (),
         history: History | None = None,
-        approve: Approver | Permissions | None = None,
+        approve: Ask | Approver | Permissions | None = None,
+        mode: Mode = "ask",
         workspace: str | Path = ".",
         settings: AgentSettings | None = None,
         subagents: Sequence[Definition] | Catalogue = (),
@@ -74,7 +78,7 @@ class Agent:
         self.subagents = found
         self._history = history or MemoryHistory()
         self.changes = changes or _changes_of(self._history)
-        self._approve = approve
+        self._approve, self._mode = approve, mode
 
     @cached_property
     def toolbox(self) -> Toolbox:
@@ -97,10 +101,12 @@ class Agent:
 
         return roster(self.subagents.load())
 
-    async def run(self, prompt: str | Message, *, session: str | None = None) -> Result:
+    async def run(
+        self, prompt: str | Message, *, session: str | None = None, model: str | None = None
+    ) -> Result:
         """`stream`, collected. Raises the `KoreError` that ended the turn, if one did."""
         error: events.Error | None = None
-        async with aclosing(self.stream(prompt, session=session)) as stream:
+        async with aclosing(self.stream(prompt, session=session, model=model)) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):
                     error = event
@@ -110,12 +116,13 @@ class Agent:
         raise of_code(error.code, error.message, error.hint)
 
     async def stream(
-        self, prompt: str | Message, *, session: str | None = None
+        self, prompt: str | Message, *, session: str | None = None, model: str | None = None
     ) -> AsyncGenerator[Event]:
         """The events of one turn; the last is `Done`. A `Message` may hold pictures.
 
         Closing the iterator or cancelling the task stops the turn; the history stays valid.
-        Without `session`, the turn is the first and only one of a new session.
+        Without `session`, the turn is the first and only one of a new session. `model` is this
+        turn's, by its name or that of a profile.
         """
         from agent.context.longwork import described, taint_of
 
@@ -139,10 +146,11 @@ class Agent:
             messages=[*shown.messages, asked],
             summary=shown.summary,
             keeper=keeper,
-            permissions=_permissions(self._approve),
+            permissions=_permissions(self._approve, self._mode),
             memory=memory,
             root=self.workspace.folder,
             owner=True,
+            model=model,
             exposure=Exposure(known),
             recording=Recording(self.changes, time.time_ns()),
         )
@@ -194,10 +202,12 @@ def _changes_of(history: History) -> OpenChanges | None:
     return opened
 
 
-def _permissions(approve: Approver | Permissions | None) -> Permissions:
+def _permissions(approve: Ask | Approver | Permissions | None, mode: Mode) -> Permissions:
     if isinstance(approve, Permissions):
         return approve
+    if approve is not None and not isinstance(approve, Approver):
+        approve = Callback(approve)
     # Here and not above: the gateway brings its own, and needs no engine before a tool is called.
     from agent.security.engine import DefaultPolicy
 
-    return Permissions(DefaultPolicy(), approve)
+    return Permissions(DefaultPolicy(mode), approve)

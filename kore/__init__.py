@@ -12,9 +12,17 @@ from agent.events import Event
 from agent.face import run, stream
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import ModelRequest, Provider
-from agent.providers.routing import register_provider
-from agent.security.policy import ApprovalRequest, Approver, Decision, Policy, ToolRequest
-from agent.settings import AgentSettings
+from agent.providers.models import Models
+from agent.providers.routing import ModelConfig, register_provider
+from agent.security.policy import (
+    Answer,
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Policy,
+    ToolRequest,
+)
+from agent.settings import AgentSettings, SubagentLimits
 from agent.subagents.definition import Definition
 from agent.tools.base import CallContext, Tool
 from agent.tools.function import tool
@@ -25,6 +33,7 @@ from agent.version import VERSION as __version__
 __all__ = [
     "Agent",
     "AgentSettings",
+    "Answer",
     "ApprovalRequest",
     "Approver",
     "CallContext",
@@ -38,13 +47,16 @@ __all__ = [
     "KoreError",
     "MemoryHistory",
     "Message",
+    "ModelConfig",
     "ModelRequest",
+    "Models",
     "Permissions",
     "Policy",
     "PolicyDenied",
     "Provider",
     "ProviderError",
     "Result",
+    "SubagentLimits",
     "Text",
     "Tool",
     "ToolCall",

@@ -1,6 +1,8 @@
 """One decision per tool call: allow, ask or deny, with a reason and the rule that said so."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -109,6 +111,7 @@ class Unanswered(Exception):
     """There is no answer yet: the turn ends where it is, and goes on from its journal later."""
 
 
+@runtime_checkable
 class Approver(Protocol):
     """The person, or whoever answers for one. A `KoreError` counts as a no.
 
@@ -118,6 +121,26 @@ class Approver(Protocol):
     """
 
     async def ask(self, request: ApprovalRequest) -> Answer | Answered: ...
+
+
+# The same as a function; a plain one is run in a thread, so that it may wait for a person.
+Ask = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """An `Approver` made of a function."""
+
+    function: Ask
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        answer: Answer | Awaitable[Answer]
+        is_async = inspect.iscoroutinefunction(self.function)
+        if is_async:
+            answer = self.function(request)
+        else:
+            answer = await asyncio.to_thread(self.function, request)
+        return answer if isinstance(answer, str) else await answer
 
 
 Trust = Literal["local", "remote"]

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from contextlib import aclosing
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 import kore
 from agent.providers.scripted import Scripted
+from agent.security.modes import Mode
 from agent.types import user
+from tests.agent.props import call, calls
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -120,3 +123,60 @@ async def test_permissions_bring_a_policy_of_ones_own(tmp_path: Path) -> None:
 
 def test_messages_are_made_of_the_exported_words() -> None:
     assert user("hi") == kore.Message("user", (kore.Text("hi"),))
+
+
+WRITE = '!tool write_file {"path": "a.txt", "content": "new"}'
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_function_answers_for_the_person(
+    tmp_path: Path, answer: kore.Answer, plain: bool
+) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    asked: list[tuple[kore.ApprovalRequest, bool]] = []
+
+    def ask(request: kore.ApprovalRequest) -> kore.Answer:
+        asked.append((request, threading.current_thread() is threading.main_thread()))
+        return answer
+
+    async def ask_later(request: kore.ApprovalRequest) -> kore.Answer:
+        return ask(request)
+
+    approve = ask if plain else ask_later
+    await kore.run(WRITE, model="offline/echo", workspace=tmp_path, approve=approve)
+    assert (tmp_path / "a.txt").read_text() == ("new" if answer == "once" else "old")
+    ((request, in_main),) = asked
+    assert request.diff is not None
+    assert "+new" in request.diff
+    # A plain function may wait for a person; the loop goes on meanwhile.
+    assert in_main is not plain
+
+
+@pytest.mark.parametrize(("mode", "text"), [("plan", "old"), ("ask", "old"), ("auto", "new")])
+async def test_the_mode_says_what_runs_without_a_question(
+    tmp_path: Path, mode: Mode, text: str
+) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    await kore.run(WRITE, model="offline/echo", workspace=tmp_path, mode=mode)
+    assert (tmp_path / "a.txt").read_text() == text
+
+
+async def test_a_call_bounds_itself_and_keeps_the_other_settings(tmp_path: Path) -> None:
+    model = Scripted([calls(call("list_dir")), "done"])
+    settings = kore.AgentSettings(temperature=0.5, max_iterations=9, thinking=False)
+    result = await kore.run(
+        "go", model=model, workspace=tmp_path, settings=settings, max_iterations=1, thinking=True
+    )
+    assert result.stopped == "max_iterations"
+    (request,) = model.requests
+    assert (request.temperature, request.options["thinking"]) == (0.5, True)
+
+
+async def test_a_turn_names_its_model_or_a_profile(tmp_path: Path) -> None:
+    kore.register_provider("mine", lambda config: Scripted([f"I am {config.model_id}."] * 2))
+    models = kore.Models("mine/large", profiles={"quick": "mine/small"})
+    agent = kore.Agent(models, workspace=tmp_path)
+    said = [(await agent.run("who?", model=name)).text for name in (None, "quick", "mine/other")]
+    assert said == ["I am large.", "I am small.", "I am other."]
+    await agent.aclose()

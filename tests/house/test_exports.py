@@ -1,5 +1,6 @@
 """What `import kore` offers, and what it costs."""
 
+import inspect
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from tests.house.tree import ROOT
 EXPORTS = [
     "Agent",
     "AgentSettings",
+    "Answer",
     "ApprovalRequest",
     "Approver",
     "CallContext",
@@ -22,13 +24,16 @@ EXPORTS = [
     "KoreError",
     "MemoryHistory",
     "Message",
+    "ModelConfig",
     "ModelRequest",
+    "Models",
     "Permissions",
     "Policy",
     "PolicyDenied",
     "Provider",
     "ProviderError",
     "Result",
+    "SubagentLimits",
     "Text",
     "Tool",
     "ToolCall",
@@ -54,10 +59,11 @@ def test_the_library_offers_these_names_and_no_others() -> None:
 
 
 def test_every_name_says_what_it_is() -> None:
+    offered = {name: getattr(kore, name) for name in EXPORTS}
     undocumented = [
         name
-        for name in EXPORTS
-        if callable(getattr(kore, name)) and not getattr(kore, name).__doc__
+        for name, value in offered.items()
+        if (inspect.isclass(value) or inspect.isroutine(value)) and not value.__doc__
     ]
     assert undocumented == []
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.house.pages import README, blocks, page
 from tests.house.tree import ROOT
 
@@ -71,9 +69,8 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
         assert run(["sh", "-c", command], ROOT, environ), f"{command} printed nothing"
 
 
-@pytest.mark.parametrize("name", ["README.md", "library"])
-def test_the_python_of_a_page_runs(name: str, tmp_path: Path) -> None:
-    snippets = blocks(TEXT if name == "README.md" else page(name), "python")
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    snippets = blocks(TEXT, "python")
     assert snippets
     environ = surroundings(tmp_path)
     for snippet in snippets:

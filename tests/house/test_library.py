@@ -1,0 +1,72 @@
+"""What the library's pages show: each example runs, does what it is there for, and is typed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.pages import blocks, page, sections
+from tests.house.test_readme import run, surroundings
+from tests.house.tree import ROOT
+
+# The page and section of each example, and what it prints.
+PRINTED = {
+    ("library", "One call, or a stream"): "What is in this folder?",
+    ("library", "Sessions"): "True",
+    ("library", "Sub-agents"): "poet session_start",
+    ("library", "Events"): "calls list_dir {'path': '.'}",
+    ("library", "An own provider"): "HELLO",
+    ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
+    ("own-tools", "Approvals"): "exec - ",
+}
+
+
+def examples() -> dict[tuple[str, str], str]:
+    """The one example of each section that has any."""
+    found = {}
+    for name in ("library", "own-tools"):
+        for head, body in sections(page(name)).items():
+            if snippets := blocks(body, "python"):
+                (found[name, head],) = snippets
+    return found
+
+
+EXAMPLES = examples()
+
+
+def test_there_is_an_example_of_each_thing() -> None:
+    assert EXAMPLES.keys() == PRINTED.keys()
+
+
+@pytest.mark.parametrize(("name", "head"), PRINTED)
+def test_an_example_runs_and_does_what_it_shows(name: str, head: str, tmp_path: Path) -> None:
+    snippet = EXAMPLES[name, head]
+    printed = run([sys.executable, "-W", "error", "-c", snippet], tmp_path, surroundings(tmp_path))
+    assert PRINTED[name, head] in printed
+    if head == "Approvals":
+        assert (tmp_path / "made-by-a-tool").exists()
+    if head == "Sessions":
+        assert (tmp_path / "chats").is_dir()
+
+
+def test_a_provider_is_registered_in_ten_lines() -> None:
+    lines = [line for line in EXAMPLES["library", "An own provider"].splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(("import ", "from ", "print("))]
+    assert len(own) <= 10
+
+
+def test_the_examples_are_typed_strictly(tmp_path: Path) -> None:
+    for (name, head), snippet in EXAMPLES.items():
+        title = "".join(char if char.isalnum() else "_" for char in head.lower())
+        (tmp_path / f"{name.replace('-', '_')}_{title}.py").write_text(snippet)
+    # The same settings as `mypy` alone, so that both share what they know of the packages.
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml"]
+    done = subprocess.run(
+        [*command, *map(str, sorted(tmp_path.glob("*.py")))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
