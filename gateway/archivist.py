@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from agent.errors import KoreError
 from agent.events import SessionClosed
 from gateway.access import CONSOLE
+from gateway.background import Background
 from gateway.service import Found, Glimpse, SessionInfo
 from gateway.store import archive, search, sessions
 from gateway.store.archive import Owner, Status
@@ -39,6 +40,7 @@ class Archivist:
     database: Database
     wake: Callable[[str], None]
     publish: Callable[[str, SessionClosed], None]
+    background: Background
 
     async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
         while not await self.database.run(search.enter_older):
@@ -76,7 +78,8 @@ class Archivist:
             self.wake(lane)
             if status == "closed":
                 self.publish(lane, SessionClosed(found.id, found.name))
-        return _DONE[status].format(found.id)
+        ended = await self.background.end(found.id) if status == "closed" else ""
+        return f"{_DONE[status].format(found.id)} {ended}".rstrip()
 
     async def _with(
         self,

@@ -37,6 +37,14 @@ class Background:
             return []
         return [task.title for task in self._agent.toolbox.tasks(session) if task.running]
 
+    async def end(self, session: str) -> str:
+        """Let go of all that a session holds; a sentence about what has run there, or ''."""
+        if not self._agent.has_tools:
+            return ""
+        told = ended_now(self._agent.toolbox.tasks(session))
+        await self._agent.toolbox.end(session)
+        return told
+
     async def is_left(self, session: str, lane: str) -> bool:
         """Whether nobody comes back to a session whose one-shot run is over: what it left running
         has to end then, and whoever watches is told."""

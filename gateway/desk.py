@@ -54,7 +54,7 @@ class Desk:
         self._approvals = approvals
         self._background = background
         self._facts = facts
-        self._archivist = Archivist(database, bus.wake, watchers.publish)
+        self._archivist = Archivist(database, bus.wake, watchers.publish, background)
         self._reserved: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:

@@ -77,6 +77,18 @@ async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -
         assert "background" not in str(model.requests[-1].messages[-1].content)
 
 
+async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path) -> None:
+    model = Scripted([start("sleep 7814"), "it runs"])
+    async with running(tmp_path, model) as parts, parts.desk.watch(LANE) as watched:
+        await Console(parts, watched)("start it")
+        (session,) = await parts.desk.sessions()
+        assert await parts.desk.background(session.id) == ["sleep 7814"]
+        told = await parts.desk.set_status(session.id, "closed")
+        assert told.endswith("What ran in the background was ended: sleep 7814.")
+        assert not processes("sleep\0007814")
+        assert await parts.desk.background(session.id) == []
+
+
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
     model = Scripted([start("sleep 7813"), "it runs"])
     said = typed("go", "once-1", options={"auto": True})
