@@ -15,7 +15,7 @@ from agent.context.summary import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, Stage, open_stage
-from gateway.store import sessions, windows
+from gateway.store import archive, sessions, windows
 from gateway.store.database import connect
 from gateway.store.windows import Kept
 
@@ -24,6 +24,7 @@ KEPT = 60
 TURNS = 25
 WARM_UPS = 2
 OPENINGS = 30
+LAST_WORDS = 6
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
@@ -84,13 +85,14 @@ def _tell(connection: Connection, session: str) -> None:
 
 
 def _open_ms(connection: Connection, session: str) -> list[float]:
-    """What `kore agent -r` asks of the database: the list of sessions, this one, its window."""
+    """What `kore agent -r` asks of the database: the list of sessions, this one, its last words,
+    and its window."""
     taken = []
     for _ in range(OPENINGS):
         began = time.perf_counter()
         sessions.recent(connection, 20)
         windows.load(connection, sessions.find(connection, session))
-        sessions.count_messages(connection, session)
+        archive.glimpse(connection, session, 0, LAST_WORDS)
         taken.append((time.perf_counter() - began) * 1000)
     return taken
 

@@ -39,13 +39,14 @@ class News:
 @dataclass(slots=True)
 class Project:
     """`root` is the folder, or None without one; `focus` are files, the most wanted first, which
-    together may have `limit` tokens; `clean` takes secrets out."""
+    together may have `limit` tokens; `clean` takes secrets out; `remark` is for the person."""
 
     root: Path | None
     focus: Sequence[Path] = ()
     shape: Shape = field(default_factory=Shape)
     limit: int = 20_000
     clean: Callable[[str], str] = str
+    remark: str = ""
     _told: dict[str, str] = field(default_factory=dict)
     _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
 

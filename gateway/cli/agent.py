@@ -14,12 +14,12 @@ from agent.security.modes import MODES
 from gateway.cli.ahead import import_ahead
 from gateway.cli.basis import dollars, home_of, hours, settings_of, whole
 from gateway.cli.once import DONE, INTERRUPTED, OneTurn, Order
+from gateway.cli.project import project_of
 from gateway.cli.terminal import ask_here, interrupts, reached
 from gateway.home import Home
 from gateway.shield import shield
 
 if TYPE_CHECKING:
-    from agent.context.project import Project
     from gateway.console.shell import Command, Show
     from gateway.service import Service
     from gateway.settings import Settings
@@ -84,13 +84,13 @@ def run(args: argparse.Namespace) -> int:
         if args.init or args.auto_continue:
             from gateway.cli.longwork import work
 
-            project = _project(args, options, settings)
+            project = project_of(args, options, settings)
             order = Order(text or "", args.output_format, options=options, project=project)
             return asyncio.run(work(args, order, settings, home))
         if text is None:
             return asyncio.run(_talk(args, options, settings, home))
         session = args.session or args.resume
-        project = _project(args, options, settings)
+        project = project_of(args, options, settings)
         order = Order(text, args.output_format, session, args.latest, options, project)
         return asyncio.run(_once(order, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
@@ -164,31 +164,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def _project(
-    args: argparse.Namespace, options: dict[str, Any], settings: "Settings"
-) -> "Project | None":
-    """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
-    if "cwd" not in options and not args.file:
-        return None
-    from agent.context.project import FILE_SHARE, Project
-    from agent.context.tree import Shape
-    from agent.security.paths import blocked_entry
-    from gateway.secrets import redactor_of
-
-    folder = Path(options.get("cwd") or Path.cwd())
-    files = [(folder / given.expanduser()).resolve() for given in args.file or ()]
-    for file in files:
-        if not file.is_file():
-            raise ConfigError(f"--file {file}: no such file")
-        if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
-            raise ConfigError(f"--file {file}: security.blocked_paths keeps it from the model")
-    context = settings.context
-    shape = Shape(context.max_tree_depth, context.max_files_per_dir)
-    root = folder if "cwd" in options else None
-    clean = redactor_of(settings, os.environ).clean
-    return Project(root, files, shape, int(context.max_tokens * FILE_SHARE), clean)
-
-
 def _tools(names: str, flag: str) -> list[str]:
     """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
     from agent.security.policy_file import TOOLS
@@ -241,7 +216,7 @@ async def _talk(
     if args.fork_session:
         async with reached(settings, home) as service:
             session = await _fork(service, session or None)
-    project = _project(args, options, settings)
+    project = project_of(args, options, settings)
 
     def by_hand(command: str, show: "Show") -> "Command":
         from gateway.console.shell import Command, Shell

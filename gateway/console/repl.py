@@ -188,6 +188,8 @@ class Repl:
         self._screen.print(Text(line, "bold"))
         if (hint := status.get("model_hint")) and model == status.get("model"):
             self._screen.print(Text(visible(str(hint)), "yellow"))
+        if (project := self._start.project) is not None and project.remark:
+            self._screen.print(Text(project.remark, "yellow"))
         if self._opened.unfinished:
             waiting = "An earlier answer is still under way; it will appear here."
             self._screen.print(Text(waiting, "dim"))

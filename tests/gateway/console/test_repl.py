@@ -63,6 +63,21 @@ async def test_the_greeting_names_the_model_that_was_asked_for(
     assert "Set a key." not in terminal.text
 
 
+async def test_the_greeting_names_the_folder_and_whose_word_its_instructions_are(
+    owner: MemoryService, home: Path
+) -> None:
+    (home.parent / "theirs").mkdir()
+    (home.parent / "theirs" / "AGENTS.md").write_text("Use tabs.")
+    async with kore_agent(home, "--cwd", str(home.parent / "theirs")) as terminal:
+        await terminal.see("security.trusted_folders makes it yours")
+        await terminal.see(PROMPT)
+        terminal.type("hi\r")
+        await terminal.see("echo: hi")
+    assert "/theirs" in terminal.text
+    shown = owner.submitted[0].options["project"]["text"]
+    assert "AGENTS.md (9 B)" in shown
+
+
 async def test_the_list_of_sessions_keeps_whole_ids_in_a_narrow_terminal(
     owner: MemoryService, home: Path
 ) -> None:

@@ -1,0 +1,55 @@
+"""What `kore agent` shows the model of a folder and of files: `--cwd` and `-f`."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent.context.project import Project
+    from gateway.settings import Settings
+
+_STRANGE = (
+    "AGENTS.md or CLAUDE.md here counts as a stranger's words, so ways out ask; "
+    "security.trusted_folders makes it yours."
+)
+
+
+def project_of(
+    args: argparse.Namespace, options: Mapping[str, Any], settings: "Settings"
+) -> "Project | None":
+    """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
+    if "cwd" not in options and not args.file:
+        return None
+    from agent.context.project import FILE_SHARE, Project
+    from agent.context.tree import Shape
+    from agent.security.paths import blocked_entry
+    from gateway.secrets import redactor_of
+
+    folder = Path(options.get("cwd") or Path.cwd())
+    files = [(folder / given.expanduser()).resolve() for given in args.file or ()]
+    for file in files:
+        if not file.is_file():
+            raise ConfigError(f"--file {file}: no such file")
+        if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
+            raise ConfigError(f"--file {file}: security.blocked_paths keeps it from the model")
+    context = settings.context
+    shape = Shape(context.max_tree_depth, context.max_files_per_dir)
+    root = folder if "cwd" in options else None
+    clean = redactor_of(settings, os.environ).clean
+    limit = int(context.max_tokens * FILE_SHARE)
+    return Project(root, files, shape, limit, clean, _remark(root, settings))
+
+
+def _remark(root: Path | None, settings: "Settings") -> str:
+    """What the person should know of the folder before they begin."""
+    if root is None:
+        return ""
+    from agent.context.instructions import Instructions
+    from gateway.agents import trusted_folders
+
+    told = Instructions(settings.agent.workspace, trusted_folders(settings)).read(root)
+    return _STRANGE if "untrusted" in told.taint else ""
