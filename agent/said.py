@@ -64,8 +64,8 @@ class Reply:
 
     type: ClassVar[str] = "reply"
     message: Message
-    usage: Usage | None
-    finish_reason: str | None
+    usage: Usage | None = None
+    finish_reason: str | None = None
     rank: int = 0
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 from agent.errors import BadThoughts, NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice
 from agent.prompts import load
-from agent.providers.base import ModelRequest, Provider
+from agent.providers.base import ClosingProvider, ModelRequest
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
 _REFUSED_KEPT = 50_000
@@ -53,10 +53,10 @@ class Adapting:
     """
 
     def __init__(
-        self, provider: Provider, *, tools: Literal["native", "xml"] | None = None
+        self, provider: ClosingProvider, *, tools: Literal["native", "xml"] | None = None
     ) -> None:
         self._provider = provider
-        self._xml: Provider | None = None
+        self._xml: ClosingProvider | None = None
         self._tools = tools
         self._lacks: dict[str, _Lacks] = {}
         self._answered: set[_Kind] = set()

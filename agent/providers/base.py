@@ -38,12 +38,17 @@ class Provider(Protocol):
     """A way to reach a model.
 
     `stream` yields deltas as they arrive and, as its last item, exactly one `Reply`. It raises
-    `ProviderError`; a reply that was cut short is an error, never a `Reply`.
+    `ProviderError`; a reply that was cut short is an error, never a `Reply`. One that holds
+    connections also has `async def aclose(self)`.
     """
 
     @property
     def name(self) -> str: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
+
+
+class ClosingProvider(Provider, Protocol):
+    """A provider as Kore holds it."""
 
     async def aclose(self) -> None: ...

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from agent.errors import ConfigError
-from agent.providers.base import Provider
+from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Account, Cooldowns
 from agent.providers.prices import tariff_of
 from agent.providers.retry import Retrying, Seat
@@ -24,7 +24,7 @@ PROFILES: tuple[Profile, ...] = get_args(Profile)
 class OpenModel:
     """A model ready for requests; `model` is its vendor's name for it."""
 
-    provider: Provider
+    provider: ClosingProvider
     model: str
     context_tokens: int = CONTEXT_TOKENS
     temperature: float | None = None
@@ -62,7 +62,9 @@ class Models:
         if model is None or isinstance(model, str):
             return cls(model or default_model(environ), environ=environ)
         models = cls(model.name)
-        models._open[model.name] = OpenModel(model, model.name)
+        from agent.providers.own import Own
+
+        models._open[model.name] = OpenModel(Own(model, model.name), model.name)
         return models
 
     def open(self, name: str | None = None) -> OpenModel:

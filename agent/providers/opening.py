@@ -4,7 +4,7 @@ import re
 
 from agent.errors import ConfigError
 from agent.providers.adapting import Adapting
-from agent.providers.base import Provider
+from agent.providers.base import ClosingProvider
 from agent.providers.routing import ModelConfig
 from agent.providers.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.vendors import Vendor
@@ -13,7 +13,7 @@ from agent.providers.vendors import Vendor
 _HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
 
 
-def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
     if config.transport == "sdk" and vendor.protocol != "openai":
         raise ConfigError(
@@ -30,7 +30,7 @@ def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> 
     return Adapting(opened, tools=config.tools)
 
 
-def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     from agent.providers.openai import OpenAI
 
     endpoint = Endpoint(*_place(config, vendor), extra_headers=config.headers)
@@ -44,14 +44,14 @@ def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provid
     return OpenAI(endpoint, transport, dialect=vendor.dialect, deadlines=deadlines)
 
 
-def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     from agent.providers.anthropic import Anthropic, anthropic_endpoint
 
     endpoint = anthropic_endpoint(*_place(config, vendor), config.headers)
     return Anthropic(endpoint, deadlines=deadlines)
 
 
-def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Provider:
+def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     from agent.providers.ollama import PATH, Ollama
 
     endpoint = Endpoint(*_place(config, vendor), path=PATH, extra_headers=config.headers)

@@ -10,7 +10,7 @@ from typing import cast
 
 from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited, Unavailable
 from agent.events import ModelEvent, Notice, Reply, Retry
-from agent.providers.base import ModelRequest, Provider
+from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.cooldown import Account, Cooldowns
 
 _BASE_S = 0.5
@@ -29,7 +29,7 @@ class Seat:
     the request's own.
     """
 
-    provider: Provider
+    provider: ClosingProvider
     model: str | None = None
     account: Account = _NO_ACCOUNT
     rank: int = 0
@@ -65,7 +65,7 @@ class Retrying:
 
     def __init__(
         self,
-        seats: Provider | Sequence[Seat],
+        seats: ClosingProvider | Sequence[Seat],
         *,
         attempts: int = 3,
         cooldowns: Cooldowns | None = None,

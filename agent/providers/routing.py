@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
-from agent.providers.base import Provider
+from agent.providers.base import ClosingProvider, Provider
 from agent.providers.transport import Deadlines
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
 
@@ -58,19 +58,25 @@ class ModelConfig:
         return self.model.partition("/")[2]
 
 
-ProviderFactory = Callable[[ModelConfig], Provider]
+# A function of the config or of nothing, mostly the provider's class.
+ProviderFactory = Callable[[ModelConfig], Provider] | Callable[[], Provider]
 
 # What `register_provider` was told; the one thing here that outlives a call.
 _registered: dict[str, ProviderFactory] = {}
 
 
 def register_provider(name: str, factory: ProviderFactory) -> None:
-    """Make `name/model` reach what `factory` makes of its `ModelConfig`.
+    """Make `name/model` reach what `factory` makes, of its `ModelConfig` if it takes one.
 
     Raises `ConfigError` for a name that Kore itself uses; a name of one's own may be replaced.
     """
     if not name or "/" in name or find_vendor(name) or name == "offline":
         raise ConfigError(f"{name!r} cannot be the name of a provider of your own")
+    if not callable(factory):
+        raise ConfigError(
+            f"provider {name!r}: expected its class, or a function that makes one; a provider that "
+            "is there already is given as model"
+        )
     _registered[name] = factory
 
 
@@ -102,10 +108,12 @@ def resolve(name: str, known: Sequence[ModelConfig], environ: Mapping[str, str])
     )
 
 
-def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) -> Provider:
+def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) -> ClosingProvider:
     """A provider for a resolved config; nothing is connected before its first request."""
     if config.vendor in _registered:
-        return _registered[config.vendor](config)
+        from agent.providers.own import Own
+
+        return Own(_made(_registered[config.vendor], config), config.vendor)
     vendor = find_vendor(config.vendor)
     if vendor is None:
         from agent.providers.scripted import Echo
@@ -114,6 +122,18 @@ def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) ->
     from agent.providers.opening import open_endpoint
 
     return open_endpoint(config, vendor, deadlines or Deadlines())
+
+
+def _made(factory: ProviderFactory, config: ModelConfig) -> Provider:
+    from inspect import signature
+
+    try:
+        signature(factory).bind(config)
+    except TypeError:
+        return cast(Callable[[], Provider], factory)()
+    except ValueError:
+        pass  # what is written in C does not always tell what it takes
+    return cast(Callable[[ModelConfig], Provider], factory)(config)
 
 
 def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:

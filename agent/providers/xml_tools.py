@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from agent.events import ModelEvent, Reply, TextDelta, ToolCallDelta
 from agent.prompts import fill
-from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
 from agent.providers.reply import next_call_number, read_call
 from agent.providers.wire import encode_json, name_of
 from agent.providers.xml_reader import Written, XmlReader
@@ -26,7 +26,7 @@ class XmlTools:
     reads, and no person ever sees it as text.
     """
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: ClosingProvider) -> None:
         self._provider = provider
 
     @property

@@ -58,7 +58,8 @@ def test_a_name_that_is_neither_is_an_error() -> None:
 async def test_a_provider_of_ones_own_serves_every_profile(tmp_path: Path) -> None:
     model = Scripted(["hello"])
     agent = Agent(model, workspace=tmp_path)
-    assert agent.models.open(agent.models.profile("quick")).provider is model
+    assert agent.models.open(agent.models.profile("quick")) is agent.models.open()
+    assert (await agent.run("hi")).text == "hello"
 
 
 async def test_a_turn_tells_of_an_unusable_profile(tmp_path: Path) -> None:

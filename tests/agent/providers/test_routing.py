@@ -4,6 +4,7 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.providers.base import Provider
+from agent.providers.own import Own
 from agent.providers.routing import (
     ModelConfig,
     default_model,
@@ -217,7 +218,9 @@ def test_a_provider_of_ones_own_is_found_by_its_name() -> None:
 
     register_provider("my-vendor", factory)
     provider = open_provider(resolve("my-vendor/big", [], {}))
-    assert isinstance(provider, Scripted)
+    assert isinstance(provider, Own)
+    assert isinstance(provider.provider, Scripted)
+    assert provider.name == "my-vendor"
     assert made[0].model_id == "big"
 
 

@@ -1,0 +1,63 @@
+"""Somebody's own provider, made whole: only its `stream` has to be written."""
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol, runtime_checkable
+
+from agent.errors import BadReply, ProviderError, TimedOut, Unavailable
+from agent.events import ModelEvent, Reply, TextDelta
+from agent.providers.base import ModelRequest, Provider
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """Optional ability of a provider: let go of connections and the like."""
+
+    async def aclose(self) -> None: ...
+
+
+class Own:
+    """Around a provider that Kore did not write.
+
+    A broken connection or a time-out of Python's own is one of ours, so that it is tried again; any
+    other exception is a bug of the provider and stays what it is. A reply that came without deltas
+    is shown all the same.
+    """
+
+    def __init__(self, provider: Provider, name: str) -> None:
+        self.provider = provider
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        events: object = self.provider.stream(request)
+        if not isinstance(events, AsyncIterator):
+            if inspect.iscoroutine(events):
+                events.close()
+            raise BadReply(
+                f"the provider {self._name!r} streams nothing: its stream(request) must be an "
+                "async generator that yields events and, last, a Reply"
+            )
+        shown = False
+        try:
+            async for event in events:
+                shown = shown or isinstance(event, TextDelta)
+                if isinstance(event, Reply) and not shown and event.message.text:
+                    yield TextDelta(event.message.text)
+                yield event
+        except ProviderError:
+            raise
+        except TimeoutError as exc:
+            raise TimedOut(f"{self._name} did not answer in time") from exc
+        except OSError as exc:
+            raise Unavailable(f"the connection to {self._name} broke") from exc
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+
+    async def aclose(self) -> None:
+        if isinstance(self.provider, Closes):
+            await self.provider.aclose()
