@@ -1,94 +1,13 @@
-"""Long work, run as people run it: real processes, a stand-in model that works by the files."""
+"""Long work, from its plan to its ends."""
 
-import asyncio
 import json
-import os
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
-from tests.gateway.cli.kore import ROOT
-
-FEATURES = ["log in", "log out", "sign up"]
-
-
-class Worker:
-    """Plans three features, and has one more pass in each session."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.says = "done for now"
-        self.works = True
-
-    def __call__(self, body: Mapping[str, Any]) -> ReplyScript:
-        last = body["messages"][-1]
-        if last["role"] == "tool":
-            return ReplyScript(text=self.says)
-        if "Prepare a piece of long work" in str(last["content"]):
-            return self._writes([False] * len(FEATURES))
-        passing = [one["passes"] for one in self.features()]
-        if not self.works or all(passing):
-            return ReplyScript(text=self.says)
-        passing[passing.index(False)] = True
-        return self._writes(passing)
-
-    def features(self) -> list[dict[str, Any]]:
-        found = json.loads((self.folder / "feature_list.json").read_text())
-        return list(found["features"])
-
-    def _writes(self, passing: list[bool]) -> ReplyScript:
-        pairs = zip(FEATURES, passing, strict=True)
-        features = [{"description": d, "steps": ["try it"], "passes": p} for d, p in pairs]
-        files = {
-            "feature_list.json": json.dumps({"features": features}),
-            "PROGRESS.md": f"{sum(passing)} pass. " + "x" * 3000,
-            ".kore/session_plan.md": "# Understanding",
-        }
-        calls = (Call("write_file", {"path": n, "content": c}) for n, c in files.items())
-        return ReplyScript(tool_calls=tuple(calls))
-
-
-class Place:
-    def __init__(self, folder: Path, server: ModelServer) -> None:
-        self.work = folder / "work"
-        self.work.mkdir()
-        self.mind = server.mind = Worker(self.work)
-        self.server = server
-        self.home = folder / "home"
-        self.home.mkdir()
-        entry = {"model_name": "default", "model": "openai/x", "api_base": server.base_url}
-        (self.home / "config.json").write_text(
-            json.dumps({"model_list": [{**entry, "api_key": "k"}]})
-        )
-
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
-        clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", "agent", "-y", "--cwd", str(self.work), *words),
-            env={**clean, "KORE_HOME": str(self.home), "PYTHONPATH": str(ROOT)},
-            cwd=self.home.parent,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-
-    async def run(self, *words: str) -> tuple[int, str]:
-        """The exit code, and what stood on stderr."""
-        process = await self.start(*words)
-        async with asyncio.timeout(60):
-            _, err = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, err.decode()
-
-    def asked(self) -> list[str]:
-        """What each session began with."""
-        bodies = [one.body["messages"] for one in self.server.requests]
-        return [str(m[-1]["content"]) for m in bodies if m[-1]["role"] == "user"]
+from tests.gateway.cli.longwork import FEATURES, Place
 
 
 @pytest.fixture
@@ -163,26 +82,6 @@ async def test_sessions_that_change_nothing_end_it(place: Place) -> None:
     assert "2 sessions in a row changed neither" in err
 
 
-async def test_after_a_kill_the_same_command_goes_on_and_counts_no_session_twice(
-    place: Place,
-) -> None:
-    assert (await place.run("--init", "x"))[0] == 0
-    assert (await place.run("--auto-continue", "--max-sessions", "1"))[0] == 5
-    place.server.latency_s = 30
-    before = len(place.server.requests)
-    process = await place.start("--auto-continue", "--max-sessions", "2")
-    async with asyncio.timeout(30):
-        while len(place.server.requests) == before:
-            await place.server.news(10)
-    process.kill()
-    await process.communicate()
-    place.server.latency_s = 0
-    code, err = await place.run("--auto-continue", "--max-sessions", "2")
-    assert code == 0, err
-    assert "cut off, after 0 sessions" in err
-    assert "all 3 features pass, after 2 sessions" in err
-
-
 async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
     assert (await place.run("--init", "x"))[0] == 0
     shorter = json.dumps({"features": [{"description": FEATURES[0], "passes": True}]})
@@ -200,11 +99,8 @@ async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
 async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
     assert (await place.run("--init", "x"))[0] == 0
     place.server.latency_s = 30
-    before = len(place.server.requests)
     first = await place.start("--auto-continue")
-    async with asyncio.timeout(30):
-        while len(place.server.requests) == before:
-            await place.server.news(10)
+    await place.asked_by(first)
     code, err = await place.run("--auto-continue")
     first.kill()
     await first.communicate()

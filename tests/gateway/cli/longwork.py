@@ -1,0 +1,117 @@
+"""Long work as people run it: real processes, and a stand-in model that goes by the files."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.client import Client
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.cli.kore import ROOT
+
+FEATURES = ["log in", "log out", "sign up"]
+
+
+class Worker:
+    """Plans three features, and has one more pass in each session."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.says = "done for now"
+        self.works = True
+
+    def __call__(self, body: Mapping[str, Any]) -> ReplyScript:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return ReplyScript(text=self.says)
+        if "Prepare a piece of long work" in str(last["content"]):
+            return self._writes([False] * len(FEATURES))
+        passing = [one["passes"] for one in self.features()]
+        if not self.works or all(passing):
+            return ReplyScript(text=self.says)
+        passing[passing.index(False)] = True
+        return self._writes(passing)
+
+    def features(self) -> list[dict[str, Any]]:
+        found = json.loads((self.folder / "feature_list.json").read_text())
+        return list(found["features"])
+
+    def _writes(self, passing: list[bool]) -> ReplyScript:
+        pairs = zip(FEATURES, passing, strict=True)
+        features = [{"description": d, "steps": ["try it"], "passes": p} for d, p in pairs]
+        files = {
+            "feature_list.json": json.dumps({"features": features}),
+            "PROGRESS.md": f"{sum(passing)} pass. " + "x" * 3000,
+            ".kore/session_plan.md": "# Understanding",
+        }
+        calls = (Call("write_file", {"path": n, "content": c}) for n, c in files.items())
+        return ReplyScript(tool_calls=tuple(calls))
+
+
+class Place:
+    def __init__(self, folder: Path, server: ModelServer) -> None:
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.mind = server.mind = Worker(self.work)
+        self.server = server
+        self.home = folder / "home"
+        self.home.mkdir()
+        entry = {"model_name": "default", "model": "openai/x", "api_base": server.base_url}
+        (self.home / "config.json").write_text(
+            json.dumps({"model_list": [{**entry, "api_key": "k"}]})
+        )
+
+    async def start(self, *words: str) -> asyncio.subprocess.Process:
+        """`kore agent` in the folder."""
+        return await self._kore("agent", "-y", "--cwd", str(self.work), *words)
+
+    async def serve(self) -> asyncio.subprocess.Process:
+        """A `kore gateway`, once it can be spoken to."""
+        process = await self._kore("gateway", "--quiet")
+        async with asyncio.timeout(30):
+            while await Client.connect(self.home / "kore.sock") is None:
+                await self.server.news(0.02)
+        return process
+
+    async def asked_by(self, process: asyncio.subprocess.Process) -> None:
+        """Returns once the process has asked the model."""
+        before = len(self.server.requests)
+        async with asyncio.timeout(30):
+            while len(self.server.requests) == before and process.returncode is None:
+                await self.server.news(1)
+
+    async def _kore(self, *words: str) -> asyncio.subprocess.Process:
+        clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", *words),
+            env={**clean, "KORE_HOME": str(self.home), "PYTHONPATH": str(ROOT)},
+            cwd=self.home.parent,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def run(self, *words: str) -> tuple[int, str]:
+        """The exit code of `kore agent`, and what stood on stderr."""
+        process = await self.start(*words)
+        async with asyncio.timeout(60):
+            _, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, err.decode()
+
+    async def told(self, *words: str) -> tuple[int, str]:
+        """The exit code of another verb, and what stood on stdout."""
+        process = await self._kore(*words)
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode()
+
+    def asked(self) -> list[str]:
+        """What each session began with."""
+        bodies = [one.body["messages"] for one in self.server.requests]
+        return [str(m[-1]["content"]) for m in bodies if m[-1]["role"] == "user"]

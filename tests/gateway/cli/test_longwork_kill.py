@@ -1,0 +1,93 @@
+"""Long work whose processes are killed."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.tally import Tally, opened
+from gateway.home import Home
+from gateway.messages import ONCE
+from tests.fakes.model import ModelServer
+from tests.gateway.cli.longwork import FEATURES, Place
+
+
+@pytest.fixture
+def place(tmp_path: Path, model_server: ModelServer) -> Place:
+    return Place(tmp_path, model_server)
+
+
+async def killed_after(lines: int, process: asyncio.subprocess.Process) -> int | None:
+    """Kill it at this line of what it tells; its exit code if it ends before."""
+    assert process.stderr is not None
+    async with asyncio.timeout(60):
+        for _ in range(lines):
+            if not await process.stderr.readline():
+                return await process.wait()
+    process.kill()
+    await process.wait()
+    return None
+
+
+async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place) -> None:
+    place.server.latency_s = 0.05
+    lines, code = -2, None
+    while code is None:
+        lines += 3
+        code = await killed_after(lines, await place.start("--auto-continue", "an account page"))
+        if (place.work / "feature_list.json").exists():
+            assert [one["description"] for one in place.mind.features()] == FEATURES
+    assert code == 0
+    assert lines > 3
+    assert all(one["passes"] for one in place.mind.features())
+    # No tally is left, no half-written file under a name of its own, and no session at work.
+    assert not [*place.home.glob("long/*.json"), *place.home.glob("long/*.new")]
+    names = {path.name for path in place.work.iterdir() if path.suffix != ".kore-new"}
+    assert names == {"feature_list.json", "PROGRESS.md", ".kore"}
+    _, sessions = await place.told("sessions", "list", "--json")
+    assert "running" not in {one["status"] for one in json.loads(sessions)}
+
+
+async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Place) -> None:
+    with opened(Home(place.home), place.work) as ledger:
+        ledger.write(Tally(lane=f"{ONCE}1", cuts=2))
+    code, err = await place.run("--auto-continue", "an account page", "--max-sessions", "1")
+    assert code == 5
+    assert "session 1 was cut off 3 times; it counts as done" in err
+
+
+async def test_what_a_gateway_still_does_for_a_killed_terminal_ends_first(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    gateway = await place.serve()
+    place.server.latency_s = 60
+    process = await place.start("--auto-continue")
+    await place.asked_by(process)
+    process.kill()
+    await process.communicate()
+    place.server.latency_s = 0
+    code, err = await place.run("--auto-continue")
+    assert code == 0, err
+    assert place.server.abandoned == 1
+    assert "all 3 features pass, after 3 sessions" in err
+    gateway.terminate()
+    await gateway.communicate()
+
+
+async def test_after_the_gateway_was_killed_the_same_command_goes_on(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    gateway = await place.serve()
+    place.server.latency_s = 60
+    process = await place.start("--auto-continue", "--max-sessions", "2")
+    await place.asked_by(process)
+    gateway.kill()
+    await gateway.communicate()
+    async with asyncio.timeout(30):
+        _, err = await process.communicate()
+    assert process.returncode == 1
+    assert b"Kore stopped" in err
+    place.server.latency_s = 0
+    code, told = await place.run("--auto-continue", "--max-sessions", "2")
+    assert code == 5, told
+    assert "cut off, after 0 sessions" in told
+    assert "2 sessions are done; 2 of 3 features pass" in told
