@@ -17,17 +17,26 @@ FEATURES = ["log in", "log out", "sign up"]
 
 
 class Worker:
-    """Plans three features, and has one more pass in each session."""
+    """Plans three features, and has one more pass in each session; with a team of two, two.
+
+    A member writes a file for its feature, after `member_s` seconds.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.says = "done for now"
         self.works = True
+        self.member_s = 0.0
 
     def __call__(self, body: Mapping[str, Any]) -> ReplyScript:
         last = body["messages"][-1]
+        asked = next(str(m["content"]) for m in body["messages"][::-1] if m["role"] == "user")
+        if asked.startswith("Build: "):
+            return self._builds(asked.split()[1], done=last["role"] == "tool")
         if last["role"] == "tool":
-            return ReplyScript(text=self.says)
+            return self._tests() if "(sub-agent" in str(last) else ReplyScript(text=self.says)
+        if "Work as a team" in asked:
+            return self._sends_out()
         if "Prepare a piece of long work" in str(last["content"]):
             return self._writes([False] * len(FEATURES))
         passing = [one["passes"] for one in self.features()]
@@ -35,6 +44,23 @@ class Worker:
             return ReplyScript(text=self.says)
         passing[passing.index(False)] = True
         return self._writes(passing)
+
+    def _sends_out(self) -> ReplyScript:
+        left = [n for n, one in enumerate(self.features()) if not one["passes"]]
+        orders = (
+            {"description": "build", "prompt": f"Build: {n} and nothing else"} for n in left[:2]
+        )
+        return ReplyScript(tool_calls=tuple(Call("task", order) for order in orders))
+
+    def _builds(self, feature: str, *, done: bool) -> ReplyScript:
+        if done:
+            return ReplyScript(text="built")
+        built = Call("write_file", {"path": f"{feature}.txt", "content": "built"})
+        return ReplyScript(tool_calls=(built,), latency_s=self.member_s)
+
+    def _tests(self) -> ReplyScript:
+        built = [(self.folder / f"{n}.txt").exists() for n in range(len(FEATURES))]
+        return self._writes(built)
 
     def features(self) -> list[dict[str, Any]]:
         found = json.loads((self.folder / "feature_list.json").read_text())

@@ -129,10 +129,16 @@ async def test_without_a_list_and_a_task_there_is_nothing_to_do(place: Place) ->
     assert "kore agent --init" in err
 
 
-async def test_a_team_is_told_to_the_model(place: Place) -> None:
+async def test_a_team_does_several_features_in_a_session(place: Place) -> None:
     assert (await place.run("--init", "x"))[0] == 0
-    await place.run("--auto-continue", "--max-sessions", "1", "--team", "explore, review")
-    assert "Work as a team: explore, review" in place.asked()[-1]
+    code, err = await place.run("--auto-continue", "--team", "general, Review")
+    assert code == 0, err
+    assert "all 3 features pass, after 2 sessions" in err
+    asked = place.asked()
+    assert "Work as a team: general, review" in asked[1]
+    # Its members are told what the one who sends them out tells them.
+    (member,) = {one for one in asked if one.startswith("Build: 1")}
+    assert "Long work" not in member
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,23 @@ async def test_what_a_gateway_still_does_for_a_killed_terminal_ends_first(place:
     await gateway.communicate()
 
 
+async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: Place) -> None:
+    assert (await place.run("--init", "x"))[0] == 0
+    place.mind.member_s = 60
+    process = await place.start("--auto-continue", "--team", "general")
+    async with asyncio.timeout(30):
+        while sum(one.startswith("Build: ") for one in place.asked()) < 2:
+            await place.server.news(10)
+    process.kill()
+    await process.communicate()
+    place.mind.member_s = 0
+    code, err = await place.run("--auto-continue", "--team", "general")
+    assert code == 0, err
+    assert "all 3 features pass, after 2 sessions" in err
+    # Two that were killed, and each feature once.
+    assert sum(one.startswith("Build: ") for one in place.asked()) == 5
+
+
 async def test_after_the_gateway_was_killed_the_same_command_goes_on(place: Place) -> None:
     assert (await place.run("--init", "x"))[0] == 0
     gateway = await place.serve()
