@@ -16,7 +16,7 @@ from agent.context.gauge import Gauge
 from agent.context.mark import Mark, MarkKeeper, Marks
 from agent.context.moment import moment
 from agent.context.system import Workspace
-from agent.errors import of_code
+from agent.errors import ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import Provider
@@ -49,7 +49,8 @@ class Agent:
     `mode` says how much runs without a question (plan, ask, accept-edits, auto). `workspace` holds
     the prompt files and is where tools work (default: this folder). The model's key and
     `settings.secrets` leave in no event, result or message. `subagents` can be sent out besides
-    the built-in ones.
+    the built-in ones; `agent` is the one that speaks, itself or by its name: with its text, tools,
+    model and mode.
     `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
     its own, other histories have none.
     """
@@ -65,8 +66,10 @@ class Agent:
         workspace: str | Path = ".",
         settings: AgentSettings | None = None,
         subagents: Sequence[Definition] | Catalogue = (),
+        agent: str | Definition | None = None,
         changes: OpenChanges | None = None,
     ) -> None:
+        """Raises `ConfigError` for the name of an agent that there is not."""
         self.settings = settings or AgentSettings()
         self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
         self.gauge = Gauge()
@@ -76,6 +79,7 @@ class Agent:
         self.workspace = Workspace(folder, self.settings.trusted_folders)
         found = subagents if isinstance(subagents, Catalogue) else Catalogue(given=subagents)
         self.subagents = found
+        self._speaks = self._chosen(agent)
         self._history = history or MemoryHistory()
         self.changes = changes or _changes_of(self._history)
         self._approve, self._mode = approve, mode
@@ -154,7 +158,7 @@ class Agent:
             exposure=Exposure(known),
             recording=Recording(self.changes, time.time_ns()),
         )
-        turn = Turn(self, self._errands.sending(task))
+        turn = Turn(self, self._errands.sending(self._spoken(task)))
         try:
             if not messages:
                 yield events.SessionCreated(session)
@@ -165,6 +169,24 @@ class Agent:
             await asyncio.shield(self._store(session, [asked, *turn.settled()], mark, keeper))
             if once:
                 await self.toolbox.end(session)
+
+    def _chosen(self, agent: str | Definition | None) -> Definition | None:
+        """Raises `ConfigError` for the name of an agent that there is not."""
+        if agent is None or isinstance(agent, Definition):
+            return agent
+        folder = self.workspace.folder
+        if (found := self.subagents.find(agent, folder)) is None:
+            names = ", ".join(self.subagents.load(folder))
+            raise ConfigError(f"there is no agent {agent[:80]!r}; there are {names}")
+        return found
+
+    def _spoken(self, task: Task) -> Task:
+        """The turn of whoever speaks."""
+        if self._speaks is None:
+            return task
+        from agent.subagents.outfit import spoken_as
+
+        return spoken_as(task, self._speaks, self)
 
     async def _store(
         self, session: str, messages: list[Message], before: Mark, keeper: MarkKeeper

@@ -31,6 +31,7 @@ class Options(TypedDict, total=False):
     workspace: str | Path
     settings: AgentSettings
     subagents: Sequence[Definition]
+    agent: str | Definition
 
 
 async def run(

@@ -1,9 +1,11 @@
 """Agents as people see them: where this installation looks for them, and what is said of each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.errors import ConfigError
 from agent.settings import SubagentLimits
 from agent.subagents.catalogue import Catalogue, Places
 from agent.subagents.definition import BUILT_IN, Definition
@@ -20,6 +22,16 @@ def catalogue_of(home: Home, settings: "Settings") -> Catalogue:
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
     """Whatever projects in these bring along is the owner's own word."""
     return tuple(Path(name).expanduser() for name in settings.security.trusted_folders)
+
+
+def agent_option(home: Home, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:
+    """The agent that a terminal wants to speak with, as a message's option: one of this folder,
+    else of the workspace. Raises `ConfigError`."""
+    found = catalogue_of(home, settings)
+    for folder in (Path(cwd or Path.cwd()), settings.agent.workspace):
+        if (agent := found.find(name, folder)) is not None:
+            return asdict(agent)
+    raise ConfigError(f"--agent: there is no agent {name[:80]!r}", hint="kore agents list")
 
 
 def limits_of(settings: "Settings") -> SubagentLimits:

@@ -14,6 +14,7 @@ from agent.subagents import outfit
 from agent.subagents.definition import Definition
 from agent.tools import base
 from agent.tools.base import CallContext
+from gateway.access import CONSOLE
 from gateway.messages import ONCE, InboundMessage
 from gateway.store import approvals, inbox, sessions, tasks
 from gateway.store.claims import Claim
@@ -21,6 +22,8 @@ from gateway.store.inbox import Arrival, Entry
 from gateway.store.tasks import Errand, Outcome
 
 RUNNING_MOST = 32
+# Options that show something with one message.
+_SHOWN = ("project", "run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,8 @@ def begin(connection: Connection, order: Order, now: float) -> Errand:
         raise ToolError(f"{working} sub-agents work for this conversation already: wait for them.")
     lane = caller.lane if caller else claim.messages[-1].session_key
     background = order.definition.background if wanted.background is None else wanted.background
-    definition, earlier = order.definition, order.earlier
+    earlier, above = order.earlier, caller.definition if caller else spoken_with(claim.messages[-1])
+    definition = order.definition.held_to(above.mode if above else None)
     session = (
         earlier.session
         if earlier is not None
@@ -130,7 +134,7 @@ def _post(
         edited=False,
         task=errand.id,
         lane=errand.lane,
-        options=_lasting(asked),
+        options={name: value for name, value in _lasting(asked).items() if name != "agent"},
     )
     arrival = Arrival(message.channel, message.account, now)
     inbox.accept(connection, arrival, [Entry(message)])
@@ -167,9 +171,18 @@ def report(connection: Connection, errand: Errand, outcome: Outcome, now: float)
     inbox.accept(connection, arrival, [Entry(message)])
 
 
+def spoken_with(message: InboundMessage) -> Definition | None:
+    """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
+    as it was when that began."""
+    chosen = message.options.get("agent")
+    if message.channel != CONSOLE or not isinstance(chosen, dict):
+        return None
+    return Definition.of_data(chosen)
+
+
 def _lasting(asked: InboundMessage) -> dict[str, Any]:
     """What a person chose for all that their message leads to: not what it showed."""
-    return {name: value for name, value in asked.options.items() if name != "project"}
+    return {name: value for name, value in asked.options.items() if name not in _SHOWN}
 
 
 def speakers(connection: Connection, errand: Errand) -> tuple[list[InboundMessage], str | None]:

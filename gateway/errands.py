@@ -26,7 +26,7 @@ from agent.types import ToolResult
 from gateway import dispatch
 from gateway.journal import Waiting
 from gateway.rules import Rules
-from gateway.store import tasks
+from gateway.store import sessions, tasks
 from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.store.tasks import Errand, Outcome
@@ -55,8 +55,11 @@ class Errands:
         return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel) if errands \
             else nullcontext()  # fmt: skip
 
-    def sending(self, claim: Claim, task: Task) -> Task:
-        """A person's turn, able to send out sub-agents."""
+    async def sending(self, claim: Claim, task: Task) -> Task:
+        """A person's turn: as the agent that they speak with, able to send out sub-agents."""
+        if (chosen := dispatch.spoken_with(claim.messages[-1])) is not None:
+            task = outfit.spoken_as(task, chosen, self._agent)
+            await self._database.run(sessions.add_taint, claim.session, task.exposure.taint)
         if self._limits.max_depth < 1:
             return task
         return replace(task, spawn=_Spawner(self, claim, None, task))

@@ -62,8 +62,8 @@ class InboundMessage:
     # Somebody else's words, which the sender passes on.
     forwarded: bool = False
     # What the sender chose for this one message: model, thinking, auto, mode, allowed_tools,
-    # disallowed_tools, unattended, cwd, project, run, max_iterations, max_cost_usd. Only the
-    # console's count.
+    # disallowed_tools, unattended, agent, cwd, project, run, max_iterations, max_cost_usd. Only
+    # the console's count.
     options: dict[str, Any] = field(default_factory=dict)
     # A button below one of our messages was pressed: `content` is what the button holds.
     pressed: bool = False

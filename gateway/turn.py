@@ -90,7 +90,7 @@ class Turns:
             if first is not None:
                 task = await self.errands.dressed(claim, task, first)
             else:
-                task = self.errands.sending(claim, task)
+                task = await self.errands.sending(claim, task)
             journal.steering = Steering(
                 self._database,
                 claim,

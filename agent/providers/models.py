@@ -53,7 +53,7 @@ class Models:
     cooldowns: Cooldowns = field(default_factory=Cooldowns, repr=False)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
-    _unusable: set[str] = field(default_factory=set, init=False, repr=False)
+    _told: set[str] = field(default_factory=set, init=False, repr=False)
     _untold: list[str] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
@@ -85,14 +85,18 @@ class Models:
         try:
             resolve(wanted, self.known, self.environ)
         except ConfigError as exc:
-            if name not in self._unusable:
-                self._unusable.add(name)
-                self._untold.append(
-                    f"the model of profile {name!r} cannot be used, {self.default} takes its "
-                    f"place: {exc}"
-                )
+            self.tell(
+                f"the model of profile {name!r} cannot be used, {self.default} takes its "
+                f"place: {exc}"
+            )
             return self.default
         return wanted
+
+    def tell(self, notice: str) -> None:
+        """Have a person told, once for as long as these models live."""
+        if notice not in self._told:
+            self._told.add(notice)
+            self._untold.append(notice)
 
     def take_notices(self) -> list[str]:
         """What a person should be told; each sentence is handed out once."""

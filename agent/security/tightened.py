@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from agent.prompts import fill
 from agent.security.modes import Mode
 from agent.security.policy import (
     Answer,
@@ -30,6 +31,9 @@ class Tightened:
 
         # Channel and sandbox are the policy's to judge: here the mode alone speaks.
         said = weigh(self.mode, reach_of(request), "local", confined=True)
+        if said.verdict == "deny":
+            # What the mode says of itself speaks of the conversation's, which a person can change.
+            said = replace(said, reason=fill("policy/agent_mode", mode=self.mode))
         return tightest_of([self.policy.decide(request), said])
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
 from agent import frontmatter
-from agent.security.modes import Mode
+from agent.security.modes import Mode, tightest
 from agent.tools.toolbox import NAMES
 
 BUILT_IN = "built in"
@@ -57,6 +57,21 @@ class Definition:
     more: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> "Definition":
+        """From what `asdict` made of one, also through JSON and in another version of Kore."""
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        for name in ("tools", "without", "skills", "remarks"):
+            if known.get(name) is not None:
+                known[name] = tuple(known[name])
+        return cls(**known)
+
+    def held_to(self, mode: Mode | None) -> "Definition":
+        """The same, that may do no more than `mode` either."""
+        if mode is None:
+            return self
+        return replace(self, mode=tightest(mode, self.mode or mode))
+
     def chooses(self, tool: str) -> bool:
         """Whether this agent is given a tool, by its canonical name."""
         return (self.tools is None or tool in self.tools) and tool not in self.without
@@ -66,25 +81,25 @@ def read_definition(raw: bytes, stem: str, source: str, *, trusted: bool = True)
     """The agent of a file; `stem` is its name when it says none. Nothing is too odd to be read."""
     text, remarks = frontmatter.decode(raw)
     found = frontmatter.read(text)
-    fields = _Fields(found.fields, [*remarks, *found.remarks])
-    name = _line(fields.text("name"))[:_NAME_CHARS] or stem
-    description = fields.text("description").strip()[:_DESCRIPTION_CHARS]
+    told = _Fields(found.fields, [*remarks, *found.remarks])
+    name = _line(told.text("name"))[:_NAME_CHARS] or stem
+    description = told.text("description").strip()[:_DESCRIPTION_CHARS]
     return Definition(
         name=name,
         description=description or _first_line(found.body),
         prompt=found.body,
-        tools=fields.tools("tools", "allowed-tools"),
-        without=fields.without(),
-        model=fields.model(),
-        mode=fields.mode(),
-        max_turns=fields.count("maxTurns"),
-        background=fields.flag("background"),
-        skills=tuple(fields.words("skills") or ()),
-        color=_line(fields.text("color")) or None,
+        tools=told.tools("tools", "allowed-tools"),
+        without=told.without(),
+        model=told.model(),
+        mode=told.mode(),
+        max_turns=told.count("maxTurns"),
+        background=told.flag("background"),
+        skills=tuple(told.words("skills") or ()),
+        color=_line(told.text("color")) or None,
         source=source,
         trusted=trusted,
-        more=dict(fields.rest()),
-        remarks=tuple(fields.remarks),
+        more=dict(told.rest()),
+        remarks=tuple(told.remarks),
     )
 
 

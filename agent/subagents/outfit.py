@@ -11,7 +11,7 @@ from agent.security.tightened import Named, Tightened
 from agent.subagents.definition import Definition, family_of, model_of
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox
-from agent.turn import Character
+from agent.turn import Character, Equipment, Task
 from agent.types import Taint
 
 RESULT_LIMIT_CHARS = 20_000
@@ -32,9 +32,23 @@ def character_of(definition: Definition, toolbox: Toolbox, *, may_send: bool) ->
     return Character(_text(definition), toolbox.only(chosen))
 
 
-def main_character(definition: Definition, toolbox: Toolbox) -> Character:
-    """A whole conversation as this agent: its text stands behind the workspace's."""
-    return Character(_text(definition), toolbox.only(definition.chooses), alone=False)
+def spoken_as(task: Task, definition: Definition, agent: Equipment) -> Task:
+    """A person's turn as this agent: its text stands behind the workspace's. A model that was
+    chosen for the turn counts before the agent's own."""
+    model = task.model
+    if model is None:
+        model, note = model_for(agent.models, None, definition, None)
+        if note:
+            agent.models.tell(note)
+    most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]
+    task.exposure.taint |= taint_of(definition)
+    return replace(
+        task,
+        permissions=permissions_of(task.permissions, definition, f"agent {definition.name}"),
+        character=Character(_text(definition), agent.toolbox.only(definition.chooses), alone=False),
+        model=model,
+        max_iterations=min(most, default=None),
+    )
 
 
 def permissions_of(given: Permissions, definition: Definition, who: str) -> Permissions:

@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--fork-session", action="store_true", help="go on in a copy; the session stays as it is")
     add("--model", metavar="NAME", help="a name from model_list, vendor/model, or a profile")
+    add("--agent", metavar="NAME", help="speak with this agent (`kore agents list`)")
     add("--thinking", action="store_true", help="ask the model to think before it answers")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")
@@ -79,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
     if home.config.exists():
         import_ahead("aiohttp")
     settings = settings_of(args, {"security.sandbox": args.sandbox} if args.sandbox else None)
+    if args.agent is not None:
+        from gateway.agents import agent_option
+
+        options["agent"] = agent_option(home, settings, args.agent, options.get("cwd"))
     _log_to_file(args, settings, home)
     try:
         if args.init or args.auto_continue:

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 from agent.errors import KoreError
@@ -11,6 +12,7 @@ from gateway.cli.table import clean, clean_lines, print_json, print_table
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SHOWN_CHARS = 60
+_HERE = "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         print_json([facts(agent, tools) for agent in agents])
     else:
         _list(agents, tools)
+        if not all(one.trusted for one in agents):
+            print(_HERE, file=sys.stderr)
     return 0
 
 

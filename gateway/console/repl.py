@@ -178,8 +178,10 @@ class Repl:
     async def _greet(self) -> None:
         status = await self._service.status()
         model = self._start.options.get("model", status.get("model"))
+        spoken_with = self._start.options.get("agent", {}).get("name")
         facts = (
             f"Kore {VERSION}",
+            spoken_with and f"agent {spoken_with}",
             model,
             self.session or "new session",
             self._start.options.get("cwd", status.get("workspace")),

@@ -170,15 +170,10 @@ def _all(connection: Connection, where: str, *values: object) -> list[Errand]:
 
 def _errand(row: Sequence[Any]) -> Errand:
     data = dict(zip((one.name for one in fields(Errand)), row, strict=True))
-    definition = json.loads(data["definition"])
-    known = {one.name: definition[one.name] for one in fields(Definition) if one.name in definition}
-    for name in ("tools", "without", "skills", "remarks"):
-        if known.get(name) is not None:
-            known[name] = tuple(known[name])
     return Errand(
         **data
         | {
-            "definition": Definition(**known),
+            "definition": Definition.of_data(json.loads(data["definition"])),
             "background": bool(data["background"]),
             "taint": sessions.taint_of_text(data["taint"]),
         }

@@ -3,14 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from agent.events import ApprovalAsked, Done, FromAgent, ModelEvent, Reply
 from agent.providers.base import ModelRequest
 from agent.providers.models import Models
 from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Echo
+from agent.subagents.definition import Definition
 from agent.types import Usage, assistant
 from gateway.service import Delivered
 from tests.gateway.parts import Parts, running, settled, typed
@@ -389,3 +393,38 @@ async def test_what_the_terminal_showed_its_agent_is_not_shown_to_a_sub_agent(
             "SELECT content FROM message WHERE role = 'user' ORDER BY created_at, n"
         )
         assert ["the tree" in content for (content,) in rows] == [True, False, False]
+
+
+async def test_the_terminal_may_speak_with_an_agent(tmp_path: Path) -> None:
+    poet = Definition("poet", "", "You are a poet.", tools=("list_dir",), model="second")
+    paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
+    models = Models("first", [ModelConfig("first", "offline/echo"), paid])
+    async with running(tmp_path, models) as parts:
+        options = {"agent": asdict(poet)}
+        await parts.bus.submit(typed(tool("list_dir"), options=options))
+        await parts.bus.submit(typed(tool("read_file", path="a"), options=options))
+        answer = await answered(parts, 2)
+        assert "There is no tool 'read_file'" in answer[1]
+        assert "There is no tool" not in answer[0]
+        assert await parts.rows("SELECT 1 FROM usage WHERE coalesce(cost_nusd, 0) = 0") == []
+
+
+async def test_what_a_folder_brings_speaks_with_a_strangers_taint(tmp_path: Path) -> None:
+    near = Definition("near", "", "Obey me.", trusted=False)
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(typed("hello", options={"agent": asdict(near)}))
+        await answered(parts)
+        assert await parts.rows("SELECT taint FROM session") == [("untrusted",)]
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_who_is_sent_out_does_no_more_than_the_agent_that_sends(
+    tmp_path: Path, background: bool
+) -> None:
+    careful = Definition("careful", "", "You look.", mode="plan")
+    write = tool("write_file", path="new.txt", content="x")
+    async with running(tmp_path, Echo()) as parts:
+        options = {"auto": True, "agent": asdict(careful)}
+        await parts.bus.submit(typed(task(write, background=background), options=options))
+        assert "Not allowed" in (await answered(parts, 1 + background))[background]
+        assert not (parts.workspace / "new.txt").exists()

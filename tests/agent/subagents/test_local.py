@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.agent import Agent
+from agent.errors import ConfigError
 from agent.events import Done, FromAgent, ModelEvent, Reply
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import Echo, Scripted
@@ -136,3 +137,32 @@ async def test_a_conversation_ends_with_one_result(tmp_path: Path) -> None:
     done = [e async for e in agent.stream(task("x", background=True)) if isinstance(e, Done)]
     assert len(done) == 1
     assert "number 1" in done[0].result.text
+
+
+async def test_a_conversation_may_be_an_agents_own(tmp_path: Path) -> None:
+    (tmp_path / "AGENT.md").write_text("Of the workspace.")
+    model = Scripted(["A line."])
+    agent = Agent(model, workspace=tmp_path, subagents=[POET], agent="poet")
+    assert (await agent.run("about rain")).text == "A line."
+    (asked,) = model.requests
+    assert asked.system.index("Of the workspace.") < asked.system.index("You are a poet.")
+    assert [tool.name for tool in asked.tools] == ["list_dir"]
+
+
+async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sends_out(
+    tmp_path: Path,
+) -> None:
+    write = '!tool write_file {"path": "a.txt", "content": "x"}'
+    careful = Definition("careful", "", "You look.", mode="plan")
+    agent = Agent(Echo(), workspace=tmp_path, approve=allowed(), agent=careful)
+    refused = (await agent.run(write)).text
+    assert "Not allowed: the agent that you are only looks" in refused
+    # No command of a person would help.
+    assert "/mode" not in refused
+    assert "Not allowed" in (await agent.run(task(write, "general"))).text
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no agent 'nobody'; there are explore, general, review"):
+        Agent(Echo(), workspace=tmp_path, agent="nobody")
