@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from agent.context.budget import estimate_text
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 TREE_TOKENS = 500
+# Whether it is a folder.
+_Entry: TypeAlias = "tuple[os.DirEntry[str], bool]"
+# The ignore files above, the nearest last.
+_Rules: TypeAlias = "tuple[tuple[Path, GitIgnoreSpec], ...]"
 # A folder with more than this is looked at no further.
 _LOOKED_AT = 5_000
 _IGNORE_LIMIT_BYTES = 100_000
@@ -27,49 +31,62 @@ class Shape:
 
 def tree(root: Path, shape: Shape, limit: int = TREE_TOKENS) -> str:
     """The tree in at most about `limit` tokens: as deep as fits, then as many entries as fit."""
-    for depth in range(shape.depth, 0, -1):
-        found = "\n".join(_Walk(root, shape, depth).lines())
-        if estimate_text(found) <= limit:
-            return found
-    lines = found.splitlines()
+    walk = _Walk(root, shape)
+    shown = ""
+    for depth in range(shape.depth):
+        walk.deepen()
+        found = "\n".join(walk.lines())
+        if estimate_text(found) > limit:
+            return shown if depth else _cut(found, limit)
+        shown = found
+    return shown
+
+
+def _cut(text: str, limit: int) -> str:
+    lines = text.splitlines()
     while len(lines) > 1 and estimate_text("\n".join(lines)) > limit:
         del lines[len(lines) * 9 // 10 :]
     return "\n".join([*lines, "…"])
 
 
 class _Walk:
-    """One way through a folder."""
+    """A folder looked at level by level; what is far down is not looked at when it cannot be
+    shown."""
 
-    def __init__(self, root: Path, shape: Shape, depth: int) -> None:
+    def __init__(self, root: Path, shape: Shape) -> None:
         self._root = root
         self._per_folder = shape.per_folder
-        self._depth = depth
         self._left = _LOOKED_AT
+        self._found: dict[str, Sequence[_Entry]] = {}
+        self._next: list[tuple[Path, _Rules]] = [(root, ())]
+
+    def deepen(self) -> None:
+        """Look one level further down."""
+        level, self._next = self._next, []
+        for folder, rules in level:
+            own = _ignored_in(folder)
+            rules = (*rules, (folder, own)) if own is not None else rules
+            entries = self._found[str(folder)] = self._entries(folder, rules)
+            shown = entries[: self._per_folder]
+            self._next += [(Path(entry.path), rules) for entry, is_folder in shown if is_folder]
 
     def lines(self) -> Iterator[str]:
-        yield from self._folder(self._root, 0, ())
+        """What was found so far."""
+        yield from self._lines(str(self._root), "")
 
-    def _folder(
-        self, folder: Path, level: int, rules: Sequence[tuple[Path, "GitIgnoreSpec"]]
-    ) -> Iterator[str]:
-        own = _ignored_in(folder)
-        rules = (*rules, (folder, own)) if own is not None else rules
-        entries = self._entries(folder, rules)
-        indent = "  " * level
+    def _lines(self, folder: str, indent: str) -> Iterator[str]:
+        entries = self._found.get(folder, ())
         for entry, is_folder in entries[: self._per_folder]:
             name = "".join(c if c.isprintable() else "?" for c in entry.name)
             if is_folder:
                 yield f"{indent}{name}/"
-                if level + 1 < self._depth:
-                    yield from self._folder(Path(entry.path), level + 1, rules)
+                yield from self._lines(entry.path, f"{indent}  ")
             else:
                 yield f"{indent}{name}{_size(entry)}"
         if len(entries) > self._per_folder:
             yield f"{indent}... ({len(entries) - self._per_folder} more files)"
 
-    def _entries(
-        self, folder: Path, rules: Sequence[tuple[Path, "GitIgnoreSpec"]]
-    ) -> list[tuple["os.DirEntry[str]", bool]]:
+    def _entries(self, folder: Path, rules: _Rules) -> list[_Entry]:
         found = []
         try:
             with os.scandir(folder) as entries:
@@ -85,9 +102,7 @@ class _Walk:
         return sorted(found, key=lambda one: (not one[1], one[0].name))
 
 
-def _is_ignored(
-    entry: "os.DirEntry[str]", is_folder: bool, rules: Sequence[tuple[Path, "GitIgnoreSpec"]]
-) -> bool:
+def _is_ignored(entry: "os.DirEntry[str]", is_folder: bool, rules: _Rules) -> bool:
     # The nearest file that says anything of it decides.
     for folder, spec in reversed(rules):
         path = os.path.relpath(entry.path, folder) + ("/" if is_folder else "")
