@@ -27,10 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when every run of every case has passed, else 1. Raises `ConfigError`."""
-    verdicts = asyncio.run(_verdicts(args))
+    subject, verdicts = asyncio.run(_verdicts(args))
     if args.json:
         print_json(
             {
+                "with": subject,
                 "passed": sum(verdict.passed for verdict in verdicts),
                 "runs": [{**asdict(verdict), "passed": verdict.passed} for verdict in verdicts],
             }
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(verdict.passed for verdict in verdicts) else 1
 
 
-async def _verdicts(args: argparse.Namespace) -> "list[Verdict]":
+async def _verdicts(args: argparse.Namespace) -> "tuple[str, list[Verdict]]":
     from gateway.evaluation.case import load_cases
     from gateway.evaluation.run import Runner
 
@@ -48,13 +49,17 @@ async def _verdicts(args: argparse.Namespace) -> "list[Verdict]":
     home = home_of(args)
     home.ensure()
     runner = Runner(settings_of(args), home, args.model, args.scripted)
+    subject = await runner.subject()
+    if not args.json:
+        runs = "1 run" if len(cases) == 1 else f"{len(cases)} runs"
+        print(f"{runs} with {subject}", flush=True)
     verdicts = []
     async with aclosing(runner.run(cases, args.parallel)) as stream:
         async for verdict in stream:
             verdicts.append(verdict)
             if not args.json:
                 _show(verdict, args)
-    return verdicts
+    return subject, verdicts
 
 
 def _show(verdict: "Verdict", args: argparse.Namespace) -> None:

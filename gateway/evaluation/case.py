@@ -1,10 +1,11 @@
 """One test case: a task, the files it begins with, and what has to hold afterwards."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agent.codec import dumps
 from agent.errors import ConfigError
@@ -12,6 +13,27 @@ from agent.types import Message, ToolCall, assistant
 from gateway.settings.document import read_object
 
 Count = Annotated[int, Field(ge=0)]
+
+
+def _is_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as exc:
+        raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
+    return text
+
+
+Pattern = Annotated[str, AfterValidator(_is_pattern)]
+# What a check is about, and what else it may say of that.
+_SUBJECTS = {
+    "file": {"equals", "contains", "matches", "absent", "unchanged"},
+    "command": {"exit_code"},
+    "answer_contains": set[str](),
+    "answer_matches": set[str](),
+    "tool": {"at_least", "at_most"},
+    "max_tokens": set[str](),
+    "max_cost_usd": set[str](),
+}
 
 
 class _Strict(BaseModel):
@@ -25,13 +47,13 @@ class Check(_Strict):
     file: str | None = None
     equals: str | None = None
     contains: str | None = None
-    matches: str | None = None
+    matches: Pattern | None = None
     absent: bool = False
     unchanged: bool = False
     command: str | None = None
     exit_code: int = 0
     answer_contains: str | None = None
-    answer_matches: str | None = None
+    answer_matches: Pattern | None = None
     tool: str | None = None
     at_least: Count | None = None
     at_most: Count | None = None
@@ -40,11 +62,12 @@ class Check(_Strict):
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Check":
-        names = ("file", "command", "answer_contains", "answer_matches", "tool", "max_tokens",
-                 "max_cost_usd")  # fmt: skip
-        found = [name for name in names if getattr(self, name) is not None]
+        found = [name for name in _SUBJECTS if getattr(self, name) is not None]
         if len(found) != 1:
-            raise ValueError(f"found {found or 'none'}, expected exactly one of {', '.join(names)}")
+            names = ", ".join(_SUBJECTS)
+            raise ValueError(f"found {found or 'none'}, expected exactly one of {names}")
+        if strange := self.model_fields_set - {*found, *_SUBJECTS[found[0]]}:
+            raise ValueError(f"{', '.join(sorted(strange))} says nothing of {found[0]}")
         texts = (self.equals, self.contains, self.matches)
         says_what = self.absent or self.unchanged or any(text is not None for text in texts)
         if self.file is not None and not says_what:
@@ -76,6 +99,13 @@ class Case(_Strict):
     script: Annotated[tuple[str | ScriptedReply, ...], Field(strict=False)] = ()
     max_iterations: Annotated[int, Field(ge=1)] | None = None
 
+    @model_validator(mode="after")
+    def _knows_what_is_unchanged(self) -> "Case":
+        for check in self.checks:
+            if check.unchanged and check.file not in self.workspace:
+                raise ValueError(f"{check.file} is to be unchanged, but workspace lacks it")
+        return self
+
     @property
     def tasks(self) -> tuple[str, ...]:
         return (self.task,) if isinstance(self.task, str) else self.task
@@ -104,12 +134,16 @@ def load_cases(places: list[Path]) -> Iterator[Case]:
 
     Raises `ConfigError` that names file, place and what was expected.
     """
+    names: dict[str, Path] = {}
     for place in places:
         files = sorted(place.glob("*.json")) if place.is_dir() else [place]
         if not files:
             raise ConfigError(f"{place} holds no cases (files that end with .json)")
         for file in files:
-            yield _read(file)
+            case = _read(file)
+            if (other := names.setdefault(case.name, file)) != file:
+                raise ConfigError(f"{file}: name: {other} is called {case.name!r} as well")
+            yield case
 
 
 def _read(file: Path) -> Case:

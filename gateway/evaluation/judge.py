@@ -31,7 +31,9 @@ class Outcome:
 
 async def faults(case: Case, outcome: Outcome) -> list[str]:
     """What does not hold; empty for a case that has passed."""
-    found = [f"the turn ended with an error: {outcome.error}"] if outcome.error else []
+    if outcome.error:
+        return [f"the turn ended with an error: {outcome.error}"]
+    found: list[str] = []
     for check in case.checks:
         if check.command is not None:
             found += await _command(check.command, check.exit_code, outcome)

@@ -7,9 +7,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agent import events
 from agent.agent import Agent
+from agent.errors import ConfigError
+from agent.providers.routing import OFFLINE
 from agent.providers.scripted import Scripted
 from agent.sandbox import Sandbox
 from agent.security.engine import RolePolicy, Standing
@@ -53,6 +56,23 @@ class Runner:
     model: str | None = None
     scripted: bool = False
 
+    async def subject(self) -> str:
+        """What is tried: a model by its name, or the scripts. Raises `ConfigError` for a model
+        that cannot be used, and when nobody has named any."""
+        if self.scripted:
+            return "scripts"
+        choice = await choose_sandbox(self.settings, self.home)
+        async with aclosing(await open_agent(self._settings(), self.home, choice.sandbox)) as agent:
+            name = agent.models.default
+            if name == OFFLINE and OFFLINE not in (self.model, self.settings.agent.model):
+                raise ConfigError(
+                    "there is no model to try: none is configured, and no key was found",
+                    hint="Set a key such as OPENAI_API_KEY, name a model with --model, or let the "
+                    "cases' own scripts reply with --scripted.",
+                )
+            agent.models.check(name)
+            return name
+
     async def run(self, cases: Sequence[Case], at_once: int = 1) -> AsyncGenerator[Verdict]:
         """The verdicts, in the order of the cases."""
         gate = asyncio.Semaphore(at_once)
@@ -83,19 +103,20 @@ class Runner:
     async def _agent(self, case: Case, folder: Path, sandbox: Sandbox) -> Agent:
         standing = Standing(built_in_roles()["build"], "auto", confined=sandbox.confines)
         permissions = Permissions(RolePolicy(standing))
-        agent_section = self.settings.agent.model_copy(
-            update={
-                "workspace": folder,
-                "max_iterations": case.max_iterations or self.settings.agent.max_iterations,
-                **({"model": self.model} if self.model else {}),
-            }
-        )
+        most = case.max_iterations or self.settings.agent.max_iterations
         if not self.scripted:
-            settings = self.settings.model_copy(update={"agent": agent_section})
+            settings = self._settings(workspace=folder, max_iterations=most)
             return await open_agent(settings, self.home, sandbox, permissions)
-        limits = AgentSettings(agent_section.max_iterations, tools=ToolSettings(sandbox=sandbox))
+        limits = AgentSettings(most, tools=ToolSettings(sandbox=sandbox))
         script = Scripted(case.replies())
         return Agent(script, workspace=folder, settings=limits, approve=permissions)
+
+    def _settings(self, **changes: Any) -> Settings:
+        """The settings, with what is to be tried in place of what they say."""
+        if self.model:
+            changes["model"] = self.model
+        section = self.settings.agent.model_copy(update=changes)
+        return self.settings.model_copy(update={"agent": section})
 
 
 async def _converse(agent: Agent, case: Case, outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ import pytest
 from agent.errors import ConfigError
 from gateway.evaluation.case import load_cases
 from tests.gateway.cli.kore import ROOT, kore
+from tests.house.pages import blocks, page
 
 WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new"}}]}
 
@@ -86,6 +87,10 @@ def test_each_run_begins_with_fresh_files(tmp_path: Path) -> None:
         ({"checks": []}, "checks"),
         ({"checks": [{"file": "a"}]}, r"checks\.0"),
         ({"checks": [{"file": "a", "absent": True, "tool": "exec"}]}, "exactly one"),
+        ({"checks": [{"file": "a", "absent": True, "at_least": 1}]}, "at_least says nothing"),
+        ({"checks": [{"file": "a", "unchanged": True}]}, "workspace lacks it"),
+        ({"checks": [{"answer_matches": "("}]}, "no regular expression"),
+        ({"checks": [{"file": "a", "matches": "["}]}, "no regular expression"),
         ({"name": "No Name"}, "name"),
         ({"tasks": "go"}, "tasks"),
     ],
@@ -93,6 +98,47 @@ def test_each_run_begins_with_fresh_files(tmp_path: Path) -> None:
 def test_a_broken_case_is_named(tmp_path: Path, more: dict[str, Any], where: str) -> None:
     with pytest.raises(ConfigError, match=f"one.json.*{where}"):
         list(load_cases([case(tmp_path, **more)]))
+
+
+def test_two_cases_cannot_share_a_name(tmp_path: Path) -> None:
+    first = case(tmp_path)
+    (tmp_path / "two.json").write_text(first.read_text())
+    with pytest.raises(ConfigError, match=r"two.json.*one.json"):
+        list(load_cases([tmp_path]))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ((), "there is no model to try"),
+        (("--model", "nobody/x"), "no such vendor"),
+        (("--model", "openai/gpt-5"), "needs a key"),
+    ],
+)
+def test_a_model_that_cannot_be_tried_is_said_before_any_case_runs(
+    tmp_path: Path, model: tuple[str, ...], said: str
+) -> None:
+    ran = kore("eval", *model, case(tmp_path), home=tmp_path / "kore")
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert ran.stdout == ""
+
+
+def test_what_was_tried_is_said(tmp_path: Path) -> None:
+    words = 'say "!tool write_file" to nobody'
+    file = case(tmp_path, task=words, checks=[{"answer_contains": words}])
+    ran = kore("eval", "--model", "offline/echo", file, home=tmp_path / "kore")
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout.startswith("1 run with offline/echo\npass  one")
+    ran = kore("eval", "--scripted", "--json", file, home=tmp_path / "kore")
+    assert json.loads(ran.stdout)["with"] == "scripts"
+
+
+def test_the_case_that_the_page_shows_passes_by_its_script(tmp_path: Path) -> None:
+    (shown,) = blocks(page("evaluation"), "json")
+    (tmp_path / "shown.json").write_text(shown)
+    ran = kore("eval", "--scripted", tmp_path / "shown.json", home=tmp_path / "kore")
+    assert ran.returncode == 0, ran.stdout
 
 
 def test_a_case_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
