@@ -70,8 +70,8 @@ class Runner:
                     hint="Set a key such as OPENAI_API_KEY, name a model with --model, or let the "
                     "cases' own scripts reply with --scripted.",
                 )
-            agent.models.check(name)
-            return name
+            model = agent.models.check(name).model
+            return model if model == name else f"{name} ({model})"
 
     async def run(self, cases: Sequence[Case], at_once: int = 1) -> AsyncGenerator[Verdict]:
         """The verdicts, in the order of the cases."""

@@ -147,3 +147,11 @@ def test_a_case_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert "outside its workspace" in ran.stderr
     assert not (tmp_path / "out.txt").exists()
+
+
+def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> None:
+    ran = kore(
+        *("eval", "--model", "offline/echo", "-j", "4", "--json", ROOT / "evals"),
+        home=tmp_path / "kore",
+    )
+    assert [one["case"] for one in runs(ran) if one["passed"]] == []
