@@ -20,7 +20,7 @@ from agent.tools.base import CallContext, Plan
 from agent.tools.glob import inside
 from agent.tools.globs import Glob
 from agent.tools.scope import Scope
-from agent.tools.seeker import Line, Query, Seeker, ripgrep, sought
+from agent.tools.seeker import Broken, Line, Query, Seeker, ripgrep, sought
 from agent.tools.sight import Sight, lines
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -96,14 +96,15 @@ class Grep:
         folder = path if kind == "folder" else path.parent
         wanted = _wanted(args, folder, "" if kind == "folder" else path.name)
         sight = Sight(self._scope, call, folder)
-        seeker = Seeker(folder, sight.root, self._program and ripgrep(sight.root))
-
-        def work() -> _Found:
-            with closing(seeker.lines(wanted.query)) as candidates:
-                return self._collect(candidates, wanted, sight)
-
-        found = await sought(seeker, work, self._timeout_s)
-        late = f"… (stopped after {self._timeout_s:g} s)" if seeker.stopped else ""
+        program = self._program and ripgrep(sight.root)
+        try:
+            found, stopped = await self._found(Seeker(folder, sight.root, program), wanted, sight)
+        except Broken:
+            if program is None:
+                raise
+            # ripgrep 13 breaks off where a line ends in two carriage returns.
+            found, stopped = await self._found(Seeker(folder, sight.root, None), wanted, sight)
+        late = f"… (stopped after {self._timeout_s:g} s)" if stopped else ""
         if not found.matches:
             return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{late}".rstrip())
         if found.more:
@@ -114,6 +115,15 @@ class Grep:
             for_user=f"{found.matches:,} lines in {files}",
             taint=UNTRUSTED if found.marked else NOTHING,
         )
+
+    async def _found(self, seeker: Seeker, wanted: _Wanted, sight: Sight) -> tuple[_Found, bool]:
+        """What is there, and whether the time was too short for all of it."""
+
+        def work() -> _Found:
+            with closing(seeker.lines(wanted.query)) as candidates:
+                return self._collect(candidates, wanted, sight)
+
+        return await sought(seeker, work, self._timeout_s), seeker.stopped
 
     def _collect(self, candidates: Iterator[Line], wanted: _Wanted, sight: Sight) -> _Found:
         """Candidates that the files themselves confirm, until enough are found."""

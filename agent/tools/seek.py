@@ -13,16 +13,17 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from agent.tools.child import limit
 from agent.tools.ignores import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.tools.ignores import NAME, Ignores
-from agent.tools.text import LIMIT_BYTES, searchable
+from agent.tools.members import BadPattern
+from agent.tools.pattern import translated
+from agent.tools.text import LIMIT_BYTES, Form, lines_of, searchable
 
 SKIPPED = ".git"
-# What ripgrep's engine has not; both shall find the same.
-_BEYOND = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>(P]|<[=!])|\\[1-9])")
 
 
 def main() -> int:
@@ -36,18 +37,18 @@ def main() -> int:
             out.write(os.fsencode(path) + b"\0")
         return 0
     pattern, folding, name = words[2:5]
-    if _BEYOND.search(pattern):
-        print("look-around and back-references are not supported", file=sys.stderr)
-        return 2
+    wanted = _Wanted(pattern, folding == "i")
     try:
-        wanted = re.compile(pattern, re.IGNORECASE if folding == "i" else 0)
-    except (re.error, OverflowError, RecursionError) as exc:
+        wanted.in_ascii  # noqa: B018 - a pattern is refused before anything is searched
+    except (BadPattern, re.error, OverflowError, RecursionError) as exc:
         print(f"regex parse error: {exc}", file=sys.stderr)
         return 2
     found = False
     for path in [name] if name else _files(Path.cwd(), root):
         for number, line in _lines(path, wanted):
-            data = {"path": {"text": path}, "lines": {"text": line}, "line_number": number}
+            # With a line end, as ripgrep's: nothing of the line itself is taken for one.
+            said = {"text": f"{line}\r\n"}
+            data = {"path": {"text": path}, "lines": said, "line_number": number}
             out.write(json.dumps({"type": "match", "data": data}).encode() + b"\n")
             found = True
         out.flush()
@@ -72,12 +73,36 @@ def _files(start: Path, root: Path) -> Iterator[str]:
     yield from below("", ())
 
 
-def _lines(path: str, wanted: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+class _Wanted:
+    """What is looked for; for lines that need all of Unicode it is made when there is one."""
+
+    def __init__(self, pattern: str, folding: bool) -> None:
+        self._pattern = pattern
+        self._folding = folding
+
+    @cached_property
+    def in_ascii(self) -> re.Pattern[str]:
+        return re.compile(translated(self._pattern, ignore_case=self._folding, narrow=True))
+
+    @cached_property
+    def in_any(self) -> re.Pattern[str]:
+        return re.compile(translated(self._pattern, ignore_case=self._folding, narrow=False))
+
+    def is_in(self, line: str) -> bool:
+        return bool((self.in_ascii if line.isascii() else self.in_any).search(line))
+
+
+def _lines(path: str, wanted: _Wanted) -> Iterator[tuple[int, str]]:
     data = _read(path, LIMIT_BYTES)
-    if data is None:
+    lines = searchable(data) if data is not None else None
+    if data is None or lines is None:
         return
-    for number, line in enumerate(searchable(data) or (), 1):
-        if wanted.search(line):
+    exact = lines
+    if Form.of(data) == Form() and any("\ufffd" in line for line in lines):
+        # What is no text must match nothing, but be shown.
+        exact = lines_of(data.decode("utf-8", "surrogateescape"))
+    for number, (line, searched) in enumerate(zip(lines, exact, strict=True), 1):
+        if wanted.is_in(searched):
             yield number, line
 
 

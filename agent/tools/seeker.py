@@ -32,6 +32,10 @@ _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=neve
        "--no-ignore-global")  # fmt: skip
 
 
+class Broken(ToolError):
+    """The program came to no end by itself: what it said until then is not all there is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """Lines to look for: a regular expression, in one file of the folder or (empty) in all."""
@@ -107,8 +111,11 @@ class Seeker:
                 found = True
                 yield record
             said = process.stderr.read(4 * _ERROR_CHARS).decode("utf-8", "replace")
-            if process.wait() == 2 and said and not found:
+            code = process.wait()
+            if code == 2 and said and not found:
                 raise ToolError(_complaint(said))
+            if code not in (0, 1, 2) and not self.stopped:
+                raise Broken(f"The search ended early (code {code}); narrow the pattern or path.")
         finally:
             process.kill()
             process.wait()

@@ -179,6 +179,32 @@ async def test_a_result_stays_within_the_limit_of_output(
     assert "there are more" in result.for_model
 
 
+@pytest.mark.parametrize("pattern", ["$", "b$", r"\Aab"])
+async def test_a_line_with_two_carriage_returns_stops_no_search(
+    call: CallContext, workspace: Path, program: str | None, pattern: str
+) -> None:
+    """ripgrep 13 breaks off there."""
+    (workspace / "odd.txt").write_bytes(b"ab\r\r\n")
+    (workspace / "other.txt").write_bytes(b"ab\r\nab")
+    assert found(await grep(call, program, pattern=pattern))["other.txt"] == ["1:ab", "2:ab"]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (r"caf.", set()),
+        (r"caf\W", set()),
+        (r"^caf", {"1:caf\ufffd needle"}),
+        (r"[^a-z] needle", set()),
+    ],
+)
+async def test_bytes_that_are_no_text_match_nothing(
+    call: CallContext, tree: Path, program: str | None, said: str, expected: set[str]
+) -> None:
+    result = await grep(call, program, pattern=said, path="latin.txt")
+    assert {line for lines in found(result).values() for line in lines} == expected
+
+
 @pytest.mark.parametrize(
     "pattern", ["(a", "a(?=b)", "(?<!a)b", r"(a)\1", "[z-a]", "a\nb", r"a\nb", "", "x" * 10_001]
 )
