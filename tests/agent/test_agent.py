@@ -646,3 +646,16 @@ async def test_a_picture_goes_to_the_model_and_into_the_history(tmp_path: Path) 
         assert request.messages[0].content[:2] == (picture, Text("what is it?"))
         assert isinstance(request.messages[0].content[-1], Context)
     await agent.aclose()
+
+
+async def test_agents_md_of_the_workspace_is_followed_and_stays_through_every_turn(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    model = Scripted(["One.", "Two."])
+    agent = Agent(model, workspace=tmp_path)
+    first = await agent.run("hi", session="s")
+    await agent.run("and now?", session="s")
+    assert ["Use tabs." in request.system for request in model.requests] == [True, True]
+    assert model.requests[0].system == model.requests[1].system
+    assert not any(message.taint for message in first.messages)
