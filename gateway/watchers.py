@@ -13,7 +13,6 @@ from dataclasses import fields, replace
 from agent.events import (
     ApprovalAsked,
     IterationStart,
-    Notice,
     State,
     TextDelta,
     ThinkingDelta,
@@ -24,6 +23,7 @@ from agent.events import (
 )
 from agent.outlet import LeftOut
 from gateway.service import WatchEvent
+from gateway.wire import OwnerLost
 
 # A watcher this far behind is let go: it reads the session anew.
 LIMIT = 4096
@@ -32,7 +32,7 @@ OUTPUT_LIMIT = 100
 STATUS_LIMIT = 10
 # A joined delta ends at about this size: joining costs its length.
 JOINED_CHARS = 16_384
-LET_GO = "This screen fell too far behind and was let go. The conversation goes on, and is kept."
+LET_GO = "this screen fell too far behind and was let go; the conversation goes on, and is kept"
 # Of these the latest tells all.
 _STATUS = (State, UsageReport, IterationStart)
 
@@ -49,7 +49,7 @@ class Watcher:
         self._left_out = LeftOut()
         self._asked: set[str] = set()
         self._ready = asyncio.Event()
-        self._closed = False
+        self._closed = self._let_go = False
 
     @property
     def is_open(self) -> bool:
@@ -84,8 +84,7 @@ class Watcher:
                     )
                 self._append(event)
         if len(self._events) > LIMIT or self._chars > LIMIT_CHARS:
-            self._events.append(Notice("warning", LET_GO))
-            self._closed = True
+            self._closed = self._let_go = True
         self._ready.set()
 
     def close(self) -> None:
@@ -105,11 +104,14 @@ class Watcher:
         return event
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        """Raises `OwnerLost`, after what was still held, for a screen that was let go."""
         while True:
             await self._ready.wait()
             self._ready.clear()
             while self._events:
                 yield self._drop(0)
+            if self._let_go:
+                raise OwnerLost(LET_GO)
             if self._closed:
                 return
 

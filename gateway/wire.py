@@ -25,7 +25,8 @@ _ADDRESS_LIMIT_BYTES = 100
 
 
 class OwnerLost(KoreError):
-    """The process that owns the data went away in the middle of a conversation."""
+    """The process that owns the data went away in the middle of a conversation, or let go of
+    whoever watched it."""
 
     code = "owner-lost"
 
@@ -87,7 +88,10 @@ def error_to_json(error: KoreError) -> dict[str, Any]:
 
 def error_from_json(data: Mapping[str, Any]) -> KoreError:
     """The error that the other side raised; of its class only what callers tell apart."""
-    cls = ConfigError if data.get("code") == ConfigError.code else KoreError
+    told_apart: dict[str | None, type[KoreError]] = {
+        cls.code: cls for cls in (ConfigError, OwnerLost)
+    }
+    cls = told_apart.get(data.get("code"), KoreError)
     error = cls(str(data.get("message", "")), hint=data.get("hint"))
     error.code = str(data.get("code", KoreError.code))
     return error

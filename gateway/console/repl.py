@@ -77,6 +77,7 @@ async def _converse(
     tries = 0
     while True:
         repl: Repl | None = None
+        why = ""
         try:
             async with connect() as service:
                 opened = left or await service.open_console(start.session, start.fresh)
@@ -84,6 +85,7 @@ async def _converse(
                 await repl.run(greet=left is None)
                 return
         except* OwnerLost as group:
+            why = str(_first(group))
             tries = 1 if repl is not None and repl.spoke else tries + 1
             if tries > _TRIES or (repl is None and left is None):
                 raise KoreError("Kore stopped and cannot be reached again") from group
@@ -91,8 +93,15 @@ async def _converse(
         left = repl.place if repl is not None else left
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
-        screen.print(Text("! Kore stopped; looking for it again …", "yellow"))
+        screen.print(Text(f"! {visible(why)}; looking for it again …", "yellow"))
         connect = _patient(connect)
+
+
+def _first(group: BaseExceptionGroup[OwnerLost]) -> BaseException:
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
 
 
 def _patient(connect: Connect) -> Connect:

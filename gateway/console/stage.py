@@ -234,7 +234,7 @@ class Stage:
             else:
                 self._held.append(event)
                 self._prompt.leave()
-        raise OwnerLost("the watch of this conversation has ended")
+        raise OwnerLost("Kore stopped")
 
     def _take(self, event: WatchEvent) -> None:
         match event:

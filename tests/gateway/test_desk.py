@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
-from agent.events import SessionClosed, SessionCreated, SessionStart
+from agent.events import SessionClosed, SessionCreated, SessionStart, ToolResulted
 from gateway.channels.base import Batch
+from gateway.client import Client
+from gateway.control import ControlServer
 from gateway.messages import InboundMessage
 from gateway.service import Delivered, WatchEvent
+from gateway.watchers import LET_GO
+from gateway.wire import OwnerLost
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, running, said, typed
 
@@ -38,6 +42,27 @@ async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
         answer = await delivered(events)
     assert (answer.text, answer.event_id, answer.last) == ("re: hi", message.event_id, True)
     assert not answer.maybe_duplicate
+
+
+async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
+    parts: Parts, tmp_path: Path
+) -> None:
+    path, message = tmp_path / "kore.sock", typed("hi")
+    large = ToolResulted("1", "exec", "x" * 1_000_000, False, 0.1)
+    async with ControlServer(parts.desk, path):
+        client = await Client.connect(path)
+        assert client is not None
+        async with client.watch(message.session_key) as behind:
+            while parts.watchers.is_watched(message.session_key):
+                parts.watchers.publish(message.session_key, large)
+                await asyncio.sleep(0)
+            async with parts.desk.watch(message.session_key) as events:
+                await parts.desk.submit(message)
+                assert (await delivered(events)).text == "re: hi"
+            async with asyncio.timeout(30):
+                with pytest.raises(OwnerLost, match=LET_GO):
+                    while await anext(behind) == large:
+                        pass
 
 
 async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
