@@ -7,6 +7,9 @@ from agent.types import Signal
 _PROMISE = re.compile(r"<promise>(COMPLETE|BLOCKED|DECIDE)(?::(.*?))?</promise>", re.I | re.S)
 
 
+_UNFINISHED = re.compile(r"<promise>(?:(?!</promise>).)*\Z", re.I | re.S)
+
+
 def find_signal(text: str) -> tuple[Signal | None, str | None]:
     """The last `<promise>…</promise>` of a text, with its reason."""
     found = list(_PROMISE.finditer(text))
@@ -15,3 +18,16 @@ def find_signal(text: str) -> tuple[Signal | None, str | None]:
     word, reason = found[-1].group(1).upper(), found[-1].group(2)
     signals: dict[str, Signal] = {"COMPLETE": "COMPLETE", "BLOCKED": "BLOCKED", "DECIDE": "DECIDE"}
     return signals[word], reason.strip() if reason else None
+
+
+def in_words(text: str, *, growing: bool = False) -> str:
+    """The text with its promises as people read them, for a screen that has no other sign of them.
+
+    Of a text that is still `growing` one that is half there is left out.
+    """
+    return _PROMISE.sub(_in_words, _UNFINISHED.sub("", text) if growing else text)
+
+
+def _in_words(promise: re.Match[str]) -> str:
+    word, reason = promise.group(1).upper(), (promise.group(2) or "").strip()
+    return f"■ {word}: {reason}" if reason else f"■ {word}"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent.signals import in_words
 from gateway.channels.telegram.markup import clean, keep_tags, may_hold_formulas
 from gateway.channels.telegram.split import LIMIT_UNITS, split
 from gateway.channels.telegram.utf16 import units
@@ -32,7 +33,7 @@ _PARSER_FAILURES = (
 
 def render(markdown: str) -> tuple[OutboundPart, ...]:
     """What Telegram shows for an answer: at least one part, none blank or too long. Never fails."""
-    text, entities = _convert(clean(markdown))
+    text, entities = _convert(clean(in_words(markdown)))
     return split(text, entities, _PART_UNITS) or (OutboundPart(EMPTY_ANSWER),)
 
 
@@ -41,7 +42,8 @@ def render_preview(markdown: str) -> OutboundPart | None:
 
     Marks that were opened at the very end and a link that is half there are left out.
     """
-    source = _LOOSE_END.sub(r"\1", clean(markdown[:_PREVIEW_CHARS]))
+    begun = in_words(markdown[:_PREVIEW_CHARS], growing=True)
+    source = _LOOSE_END.sub(r"\1", clean(begun))
     text, entities = _convert(source)
     return next(iter(split(text, entities, _PART_UNITS)), None)
 

@@ -173,3 +173,11 @@ def test_every_part_has_room_for_the_mark() -> None:
         check(marked)
         assert marked.text.startswith(REPEAT_NOTE)
     assert units(mark_repeat(OutboundPart("x" * (LIMIT_UNITS - 2))).text) == LIMIT_UNITS
+
+
+def test_a_promise_is_shown_in_words() -> None:
+    (part,) = render("I wait. <promise>BLOCKED:no key</promise>")
+    assert part.text == "I wait. ■ BLOCKED: no key"
+    growing = render_preview("I wait. <promise>BLOCKED:no")
+    assert growing is not None
+    assert growing.text == "I wait."
