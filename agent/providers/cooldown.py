@@ -104,6 +104,11 @@ class Cooldowns:
             _release(rest)
             rest.probe = None
 
+    def hurry(self, account: Account, model: str) -> None:
+        """Somebody wants to know now: the next request is the probe."""
+        for rest in self._of(account, model):
+            rest.until = min(rest.until, self._clock())
+
     async def settled(self, account: Account, model: str) -> bool:
         """Waits while a probe runs; False when none does."""
         probes = [rest.probe for rest in self._of(account, model) if rest.probe]

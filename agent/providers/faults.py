@@ -81,10 +81,10 @@ _NO_CREDIT = re.compile(
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid)|(incorrect|invalid) api key", re.I)
-# OpenAI, Groq, Gemini: "Please try again in 7m12s", "retry in 36.4s", "try again in 250ms".
+# OpenAI, Groq, Gemini, LiteLLM: "Please try again in 7m12s", "retry in 36.4s", "in 5 seconds".
 _WAIT = re.compile(
-    r"\b(?:re)?try(?: again)? in (?=\d)(?:(\d+)h)?(?:(\d+)m(?!s))?"
-    r"(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?",
+    r"\b(?:re)?try(?: again)? in (?=\d)(?:(\d+) ?h(?:ours?)?)? ?(?:(\d+) ?m(?:in(?:utes?)?)?(?!s))?"
+    r" ?(?:(\d+(?:\.\d+)?) ?s(?:ec(?:onds?)?)?)?(?:(\d+(?:\.\d+)?) ?ms)?",
     re.IGNORECASE,
 )
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{8,}|Bearer\s+\S+")

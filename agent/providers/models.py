@@ -3,21 +3,23 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
 
 from agent.errors import ConfigError
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Account, Cooldowns
 from agent.providers.prices import tariff_of
 from agent.providers.retry import Retrying, Seat
-from agent.providers.routing import ModelConfig, default_model, open_provider, resolve
+from agent.providers.routing import PROFILES as PROFILES
+from agent.providers.routing import (
+    ModelConfig,
+    default_model,
+    open_provider,
+    resolve,
+)
+from agent.providers.routing import Profile as Profile
 from agent.providers.transport import SECRET_HEADER
 from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
 from agent.spending import Tariff
-
-# What a model is wanted for; "default" answers people.
-Profile = Literal["default", "task", "reasoning", "quick"]
-PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,12 @@ class Models:
         """What the name stands for. Raises `ConfigError`."""
         return resolve(self._named(name), self.known, self.environ)
 
+    def hurry(self, name: str) -> None:
+        """The next request asks this model, however long it should rest. Raises `ConfigError`."""
+        config = self.check(name)
+        for account in _accounts(config):
+            self.cooldowns.hurry(account, config.model_id)
+
     def _named(self, name: str) -> str:
         """The model that a profile's name stands for; any other name as it is."""
         if any(config.name == name for config in self.known) or name in self._open:
@@ -146,14 +154,18 @@ class Models:
         self._open.clear()
 
 
-def _seats(config: ModelConfig, rank: int) -> list[Seat]:
+def _accounts(config: ModelConfig) -> list[Account]:
     """One for each key of a resolved model, or one without any."""
+    return [Account(config.api_base or config.vendor, key) for key in config.api_keys or ("",)]
+
+
+def _seats(config: ModelConfig, rank: int) -> list[Seat]:
     return [
         Seat(
-            open_provider(replace(config, api_key=key)),
+            open_provider(replace(config, api_key=account.secret or None)),
             config.model_id,
-            Account(config.api_base or config.vendor, key or ""),
+            account,
             rank,
         )
-        for key in config.api_keys or (None,)
+        for account in _accounts(config)
     ]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
@@ -12,6 +12,9 @@ from agent.providers.transport import Deadlines
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
 
 OFFLINE = "offline/echo"
+# What a model is wanted for; "default" answers people.
+Profile = Literal["default", "task", "reasoning", "quick"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 _VERSION_PART = re.compile(r"v\d+\w*")
@@ -231,7 +234,7 @@ def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
 
 def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
     names = [entry.name for entry in known]
-    guess = _near(name, names)
+    guess = _near(name, [*names, *PROFILES])
     return ConfigError(
         f"there is no model {name!r}: expected a model_name of model_list "
         f"({', '.join(names) or 'which is empty'}) or vendor/model, such as openai/gpt-5{guess}"

@@ -25,6 +25,8 @@ def answer(call: CommandCall, connection: Connection) -> str:
         models.check(name)
     except ConfigError as exc:
         return f"{exc}. It stays `{now_chosen}`."
+    # Whoever chooses a model, also the same one again, has a reason to think that it answers.
+    models.hurry(name)
     sessions.choose_model(connection, call.begun_session(connection), name)
     return f"Model of this conversation: `{name}`."
 

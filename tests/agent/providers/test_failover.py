@@ -244,6 +244,16 @@ async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: Wor
     assert (await answer(models))[0] == "big by k1"
 
 
+async def test_whoever_chooses_a_resting_model_has_it_asked_at_once(world: World) -> None:
+    models = world.models(("k1",), spare=False)
+    world.refused["k1", "big"] = refusal(429, "slow down", retry_after="3600")
+    with pytest.raises(RateLimited):
+        await answer(models)
+    world.refused.clear()
+    models.hurry("big")
+    assert (await answer(models))[0] == "big by k1"
+
+
 async def test_while_somebody_is_told_of_a_probe_nobody_else_begins_one(world: World) -> None:
     models = world.models(("k1",))
     models.fallbacks = ["small", "third"]

@@ -114,7 +114,10 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
         ({"message": QUOTA, "status": "RESOURCE_EXHAUSTED"}, None),
         ({"message": "Rate limit reached. Please try again in 7m12s."}, 432),
         ({"message": "Please try again in 250ms."}, 0.25),
-        ({"message": "try again in 5 minutes, or in 1.2.3s"}, None),
+        ({"message": "No deployments. Try again in 5 seconds."}, 5),
+        ({"message": "try again in 2 hours 5 minutes"}, 7500),
+        ({"message": "Try again in 6m0s"}, 360),
+        ({"message": "try again in 1.2.3s, or in a while"}, None),
     ],
 )
 def test_a_limit_that_ends_by_itself_is_no_empty_account(

@@ -66,6 +66,7 @@ def test_aliases_are_their_vendors() -> None:
     ("name", "words"),
     [
         ("openai/gpt-5", ["OPENAI_API_KEY", "api_key"]),
+        ("qick", ["did you mean 'quick'?"]),
         ("opnai/gpt-5", ["did you mean 'openai/gpt-5'?"]),
         ("locla", ["'locla'", "did you mean 'local'?", "model_list (local)"]),
         ("openai/", ["'openai/'"]),

@@ -13,3 +13,6 @@ async def test_a_limit_is_told_and_the_key_rests(alone: GatewayProcess) -> None:
         assert "/model" in answer
         assert "(rate-limited)" in (await alone.told(OWNER, "next"))[-1]
         assert len(alone.model.requests) == 1
+        # The account has been topped up: choosing the model again asks it at once.
+        await alone.told(OWNER, "/model stand-in")
+        assert (await alone.told(OWNER, "now?"))[-1] == "echo: now?"
