@@ -74,7 +74,7 @@ class Undoing:
     def told(self, done: Done, direction: Direction) -> str:
         """What it came to, as markdown."""
         lines = report.told(done, direction, self.root).splitlines()
-        if done.paths("kept"):
+        if any(move.verdict in ("changed", "shared") for move in done.moves):
             lines.append("`/undo force` undoes also what others have changed; /redo takes it back.")
         return "\n".join(escaped(line) for line in lines)
 

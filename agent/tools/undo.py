@@ -94,9 +94,15 @@ def _reversal(scope: Scope, call: CallContext) -> "tuple[Reversal, Any]":
 
 
 def checked(scope: Scope, call: CallContext) -> Any:
-    """A test that raises ToolError for a path that the call may not change."""
+    """A test that raises ToolError for a path that the call may not change.
+
+    A link is itself what is changed, wherever it leads: its folder counts.
+    """
+    is_closed = scope.closed(call)
 
     def check(path: Path) -> None:
+        if path.is_symlink() and not is_closed(path):
+            path = path.parent
         if scope.find(str(path), call) != path:
             raise ToolError(f"{path} leads through a link.")
 

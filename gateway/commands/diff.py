@@ -19,6 +19,8 @@ async def answer(call: CommandCall) -> str:
     last = first == "last"
     name = (rest[0] if rest else "") if last else call.argument
     pairs = await undoing.run(lambda: _pairs(undoing, name, last))
+    if not pairs and name:
+        return f"Nothing at {escaped(name)} has changed in this conversation."
     if not pairs:
         return "This conversation has changed no file, or it was all changed back."
     if not undoing.may_see(list(pairs)):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 async def answer(call: CommandCall) -> str:
     """`/undo [STEPS] [force] [PATH]`; a step is one tool call."""
-    from gateway.undoing import Undoing
+    from gateway.undoing import Undoing, escaped
 
     undoing = Undoing(call)
     wish = _wish(undoing, call)
@@ -21,7 +21,8 @@ async def answer(call: CommandCall) -> str:
     done = await undoing.carry_out(moves, wish.direction)
     if told := undoing.told(done, wish.direction):
         return told
-    return f"There is nothing to {call.name} in this conversation."
+    where = escaped(str(wish.path)) if wish.path else "this conversation"
+    return f"There is nothing to {call.name} in {where}."
 
 
 def _wish(undoing: "Undoing", call: CommandCall) -> "Wish":

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,9 @@ from agent.changes.reversal import Done, Reversal, Wish
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.scope import Scope
 from agent.tools.toolbox import Toolbox, default_tools
+from agent.tools.undo import checked
 from agent.types import ToolCall, ToolResult
 
 _ids = itertools.count(1)
@@ -69,14 +72,15 @@ class Scene:
         self.call("write_file", path=name, content=text, **more)
 
     def reverse(self, wish: Wish | None = None, key: str | None = None, **more: Any) -> Done:
-        """Undo or redo, as the chat command does."""
+        """Undo or redo, as the chat command does. Without a key it repeats none of any process."""
         wish = wish or Wish()
         reversal = self.reversal(**more)
-        return reversal.carry_out(key or f"k{next(_ids)}", wish.direction, reversal.plan(wish))
+        return reversal.carry_out(key or secrets.token_hex(8), wish.direction, reversal.plan(wish))
 
     def reversal(
-        self, session: str | None = None, check: Callable[[Path], object] = lambda path: None
+        self, session: str | None = None, check: Callable[[Path], object] | None = None
     ) -> Reversal:
+        check = check or checked(Scope(self.settings), self.context())
         return Reversal(self.changes, session or self.session, check)
 
     def undo(self, **more: Any) -> Done:

@@ -44,6 +44,8 @@ async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
         assert await told(parts, said("/undo")) == "Removed a.txt."
         assert not file.exists()
         assert "nothing to undo" in await told(parts, said("/undo"))
+        assert "a\\_b.txt" in await told(parts, said("/undo a_b.txt"))
+        assert "Nothing at a\\_b.txt" in await told(parts, said("/diff a_b.txt"))
         assert await told(parts, said("/redo 2")) == "Restored a.txt."
         assert file.read_text() == "two"
 
