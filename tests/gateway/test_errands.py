@@ -428,3 +428,61 @@ async def test_who_is_sent_out_does_no_more_than_the_agent_that_sends(
         await parts.bus.submit(typed(task(write, background=background), options=options))
         assert "Not allowed" in (await answered(parts, 1 + background))[background]
         assert not (parts.workspace / "new.txt").exists()
+
+
+class Counting(Echo):
+    """The stand-in; `asked` are the last words of each request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.asked.append(request.messages[-1].text)
+        async for event in super().stream(request):
+            yield event
+
+
+def unheard(lane: str) -> None:
+    """What a kill makes of a wake that was due behind a commit."""
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
+    tmp_path: Path, background: bool
+) -> None:
+    model = Counting()
+    async with running(tmp_path, model) as parts:
+        await parts.until("SELECT 1")
+        parts.turns.errands.wake = unheard
+        await parts.bus.submit(typed(task("hello you", background=background)))
+        await parts.until("SELECT 1 FROM task")
+        await settled(lambda: parts.bus.lanes == 0)
+        assert "hello you" not in model.asked
+    async with running(tmp_path, model) as parts:
+        told = await answered(parts, 1 + background)
+        assert "hello you" in told[-1]
+        assert await states(parts) == ["done"]
+        assert model.asked.count("hello you") == 1
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
+    tmp_path: Path, background: bool
+) -> None:
+    model = Counting()
+    async with running(tmp_path, model) as parts:
+        wake = parts.bus.wake
+        await parts.until("SELECT 1")
+        parts.turns.errands.wake = lambda lane: wake(lane) if lane != LANE else None
+        await parts.bus.submit(typed(task("hello you", background=background)))
+        await parts.until("SELECT 1 FROM task WHERE state = 'done'")
+        await settled(lambda: parts.bus.lanes == 0)
+        assert len(await answers(parts)) == background
+    for restarts in range(2):
+        async with running(tmp_path, model) as parts:
+            told = await answered(parts, 1 + background + restarts)
+            assert sum("hello you" in text for text in told) == 1
+            await parts.bus.submit(typed("next"))
+            await answered(parts, 2 + background + restarts)
+    assert model.asked.count("hello you") == 1

@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
+
+import pytest
 
 from tests.fakes.model_mind import Mind, echo, said
 from tests.fakes.model_script import Call, ReplyScript
@@ -83,3 +86,51 @@ async def test_a_kill_while_background_work_runs_loses_and_repeats_nothing(
     assert answers == ["It works on it.", "The sub-agent looked.", "echo: and now?"]
     last = json.dumps(alone.model.requests[-1].body)
     assert last.count("I looked.") == 1
+
+
+def in_a_row(hanging: int) -> Mind:
+    """A model that has a sub-agent run a command; its request of this number gets no answer."""
+    numbers = count(1)
+
+    def mind(body: Mapping[str, Any]) -> ReplyScript:
+        latency_s = 60.0 if next(numbers) == hanging else 0.0
+        messages = body["messages"]
+        (asked, *_) = (said(one) for one in messages if one["role"] == "user")
+        is_parent, has_result = asked == "have it run", messages[-1]["role"] == "tool"
+        if has_result:
+            text = "The sub-agent ran it." if is_parent else "I ran it."
+            return ReplyScript(text=text, latency_s=latency_s)
+        call = send_out("run it") if is_parent else run("echo once >> effects/ran")
+        return ReplyScript(tool_calls=(call,), latency_s=latency_s)
+
+    return mind
+
+
+@pytest.mark.parametrize(
+    "hanging",
+    [
+        pytest.param(1, id="before it is sent out"),
+        pytest.param(2, id="before it has said anything"),
+        pytest.param(3, id="in the middle of its work"),
+        pytest.param(4, id="when it is done, before its caller has answered"),
+    ],
+)
+async def test_a_kill_at_any_step_of_an_errand_costs_one_model_call(
+    alone: GatewayProcess, hanging: int
+) -> None:
+    alone.model.mind = in_a_row(hanging)
+    await alone.start()
+    (alone.workspace / "effects").mkdir()
+    await alone.told(OWNER, "/auto")
+    await alone.api.user_says(OWNER, "have it run")
+    await alone.until(lambda: len(alone.model.requests) == hanging)
+    await alone.kill()
+    alone.model.mind = in_a_row(0)
+    await alone.start()
+    await alone.until(lambda: "The sub-agent ran it." in alone.api.answers(OWNER))
+    await alone.idle()
+    assert (alone.workspace / "effects" / "ran").read_text() == "once\n"
+    assert len(alone.model.requests) == 5
+    last = json.dumps(alone.model.requests[-1].body)
+    assert last.count("I ran it.") == 1
+    assert alone.api.answers(OWNER).count("The sub-agent ran it.") == 1
