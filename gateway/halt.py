@@ -1,11 +1,12 @@
-"""Halting: a stop ends the turn of a chat and all that works for it."""
+"""Halting: a stop ends the turn of a chat and all that works for it, or one sub-agent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
 from gateway.clerk import Clerk, Settled
 from gateway.store import inbox, tasks, turns
-from gateway.store.tasks import Outcome
+from gateway.store.tasks import Errand, Outcome
 from gateway.store.turns import Stopping
 
 
@@ -27,15 +28,37 @@ def halt(connection: Connection, clerk: Clerk, lane: str, before: str, now: floa
     halted = Halted(turns.request_stop(connection, lane, before))
     if halted.stopping == "running":
         halted.lanes.append(lane)
+    _end(connection, clerk, working, halted, now)
+    if working and halted.stopping is None:
+        halted.stopping = "withdrawn"
+    return halted
+
+
+def halt_errand(
+    connection: Connection, clerk: Clerk, lane: str, number: str, now: float
+) -> tuple[Halted, str]:
+    """End one sub-agent of a chat and what works for it, and nothing else; with a sentence."""
+    halted = Halted(None)
+    errand = tasks.at_work(connection, number, lane)
+    if errand is None:
+        return halted, f"No sub-agent {number} works here; `/tasks` lists them."
+    _end(connection, clerk, [errand, *tasks.below(connection, errand.lane)], halted, now)
+    return halted, f"⏹ Sub-agent {errand.agent} ({errand.id}) is stopped."
+
+
+def _end(
+    connection: Connection, clerk: Clerk, working: Sequence[Errand], halted: Halted, now: float
+) -> None:
+    """Those that were sent out last come first."""
     for errand in reversed(working):
-        if turns.request_stop(connection, errand.lane, "") == "running":
+        # One that goes on with another may wait behind that one, in the same lane.
+        begun = not inbox.withdraw(
+            connection, errand.lane, f"task:{errand.id}", "withdrawn by /stop"
+        )
+        if begun and turns.request_stop(connection, errand.lane, "") == "running":
             halted.lanes.append(errand.lane)
         else:
-            inbox.withdraw(connection, errand.lane, "withdrawn by /stop")
             tasks.end(connection, errand.id, Outcome("stopped", "Stopped before it began."), now)
             halted.woken.append(errand.caller_lane)
     for stopped in halted.lanes:
         halted.settled += clerk.withdraw(connection, stopped, now)
-    if working and halted.stopping is None:
-        halted.stopping = "withdrawn"
-    return halted

@@ -12,10 +12,10 @@ from gateway.access import CONSOLE
 from gateway.audit.notes import Notes
 from gateway.channels.base import Batch
 from gateway.clerk import Clerk, Pressed, Settled
-from gateway.commands import command_of, is_at_once
+from gateway.commands import argument_of, command_of, is_at_once
 from gateway.delivery import Delivery
 from gateway.door import Door
-from gateway.halt import Halted, halt
+from gateway.halt import Halted, halt, halt_errand
 from gateway.messages import InboundMessage
 from gateway.petition import is_petition
 from gateway.store import approvals, archive, claims, inbox, members, outbox, sessions
@@ -150,12 +150,10 @@ class Intake:
                 taken.settled.extend([pressed.settled] if pressed.settled else [])
         taken.told.update(self.door.told())
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
-            lane = message.session_key
-            halted = self._halt(connection, message, taken, arrival.now)
-            if halted.stopping != "running":
-                text = "⏹ Stopped." if halted.stopping else "Nothing is running."
+            text = self._stop(connection, message, taken, arrival.now)
+            if text is not None:
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
-                taken.told.add(lane)
+                taken.told.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason is None):
             self._look_past_the_queue(connection, message, taken, arrival.now)
         return taken
@@ -194,14 +192,31 @@ class Intake:
             outbox.put(connection, None, [told], now)
         return True
 
+    def _stop(
+        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+    ) -> str | None:
+        """What is said of it; None when the turn that ends says it."""
+        if number := argument_of(message):
+            lane = message.session_key
+            halted, text = halt_errand(connection, self._clerk, lane, number, now)
+            self._note(halted, taken)
+            return text
+        halted = self._halt(connection, message, taken, now)
+        if halted.stopping == "running":
+            return None
+        return "⏹ Stopped." if halted.stopping else "Nothing is running."
+
     def _halt(
         self, connection: Connection, message: InboundMessage, taken: Taken, now: float
     ) -> Halted:
         halted = halt(connection, self._clerk, message.session_key, message.event_id, now)
+        self._note(halted, taken)
+        return halted
+
+    def _note(self, halted: Halted, taken: Taken) -> None:
         taken.stopped.update(halted.lanes)
         taken.lanes.update(halted.woken)
         taken.settled.extend(halted.settled)
-        return halted
 
     def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
         if is_petition(message):

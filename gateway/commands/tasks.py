@@ -18,6 +18,8 @@ def answer(call: CommandCall, connection: Connection) -> str:
     if action:
         return _kill(call, session or "", name.strip())
     errands = list(_errands(call, connection))
+    if any(" works" in line for line in errands):
+        errands.append("`/stop NUMBER` ends a sub-agent, `/stop` all that goes on.")
     if not tasks:
         nothing = "Nothing runs in the background of this conversation."
         return "\n".join(errands) or nothing
@@ -38,7 +40,8 @@ def _kill(call: CommandCall, session: str, name: str) -> str:
     if not call.is_owner:
         return "Only the owner may end what runs here."
     if not call.office.agent.toolbox.kill(session, name):
-        return f"Nothing that runs here is called `{_plain(name)}`; `/tasks` lists it."
+        other = " `/stop NUMBER` ends a sub-agent." if name.isdecimal() else ""
+        return f"Nothing that runs here is called `{_plain(name)}`; `/tasks` lists it.{other}"
     return f"`{_plain(name)}` is being ended, with all that it started."
 
 

@@ -96,11 +96,13 @@ def of_turn(connection: Connection, turn: int) -> list[InboundMessage]:
     return [InboundMessage.from_json(payload) for (payload,) in rows]
 
 
-def withdraw(connection: Connection, lane: str, reason: str) -> None:
-    """What waits in the lane is not to be done any more."""
-    connection.execute(
-        f"UPDATE inbox SET dead_reason = ? WHERE lane = ? AND {WAITING}", (reason, lane)
-    )
+def withdraw(connection: Connection, lane: str, event_id: str, reason: str) -> bool:
+    """What waits in the lane is not to be done any more; False when it does not wait there."""
+    withdrawn = connection.execute(
+        f"UPDATE inbox SET dead_reason = ? WHERE lane = ? AND event_id = ? AND {WAITING}",
+        (reason, lane, event_id),
+    ).rowcount
+    return bool(withdrawn)
 
 
 def waiting_count(connection: Connection) -> int:

@@ -101,6 +101,15 @@ def find(connection: Connection, number: str, root_session: str) -> Errand | Non
     return found[0] if found else None
 
 
+def at_work(connection: Connection, number: str, root_lane: str) -> Errand | None:
+    """An errand of this chat that has not ended."""
+    if not number.isdecimal() or len(number) > 15:
+        return None
+    where = "id = ? AND root_lane = ? AND state = 'running'"
+    found = _all(connection, where, int(number), root_lane)
+    return found[0] if found else None
+
+
 def running(connection: Connection, root_session: str) -> list[Errand]:
     return _all(connection, "root_session = ? AND state = 'running' ORDER BY id", root_session)
 

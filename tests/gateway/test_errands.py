@@ -486,3 +486,47 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
             await parts.bus.submit(typed("next"))
             await answered(parts, 2 + background + restarts)
     assert model.asked.count("hello you") == 1
+
+
+async def test_one_sub_agent_is_stopped_alone(tmp_path: Path) -> None:
+    async with running(tmp_path, Meeting()) as parts:
+        await parts.bus.submit(typed(task("meet", background=True)))
+        await answered(parts)
+        await parts.bus.submit(typed(f"{task('hello', resume='1')}\nand more"))
+        await parts.until("SELECT 1 FROM task WHERE id = 2")
+        for number, state in (("2", "running"), ("1", "stopped")):
+            await parts.bus.submit(typed(f"/stop {number}"))
+            await parts.until("SELECT 1 FROM task WHERE id = ? AND state = 'stopped'", int(number))
+            assert (await states(parts))[0] == state
+        (_, told) = await answered(parts, 2)
+        assert "Stopped before it began." in told
+        assert await parts.rows("SELECT 1 FROM inbox WHERE event_id = 'report:1'") == []
+
+
+async def test_a_stop_ends_what_waits_behind_an_earlier_errand_too(tmp_path: Path) -> None:
+    model = Meeting()
+    async with running(tmp_path, model) as parts:
+        await parts.bus.submit(typed(task("meet", background=True)))
+        await answered(parts)
+        await parts.bus.submit(typed(task("hello", resume="1")))
+        await parts.until("SELECT 1 FROM task WHERE id = 2")
+        await parts.bus.submit(typed("/stop"))
+        await parts.until("SELECT 1 FROM task WHERE id = 1 AND state != 'running'")
+        await settled(lambda: parts.bus.lanes == 0)
+        waiting = "SELECT count(*) FROM inbox WHERE turn_id IS NULL AND dead_reason IS NULL"
+        assert await parts.rows(waiting) == [(0,)]
+        assert await states(parts) == ["stopped", "stopped"]
+
+
+async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
+    async with running(tmp_path, Meeting()) as parts:
+        await parts.bus.submit(typed(task("meet", background=True)))
+        await answered(parts)
+        with parts.watchers.watch("cli:local:main-2") as seen:
+            await parts.bus.submit(typed("/stop 1", chat="main-2"))
+            async with asyncio.timeout(10):
+                async for event in seen:
+                    if isinstance(event, Delivered):
+                        break
+        assert event.text == "No sub-agent 1 works here; `/tasks` lists them."
+        assert await states(parts) == ["running"]
