@@ -142,6 +142,15 @@ class Brings(Protocol):
 
 
 @runtime_checkable
+class Lasts(Protocol):
+    """Optional ability of a tool: what it does has limits of its own, and may take longer than
+    other calls."""
+
+    @property
+    def lasts(self) -> bool: ...
+
+
+@runtime_checkable
 class Closes(Protocol):
     """Optional ability of a tool: let go of all that it holds; nothing is called afterwards."""
 

@@ -22,6 +22,8 @@ class Delegate:
 
     name: ClassVar[str] = "task"
     effect: ClassVar[Effect] = "read"
+    # A sub-agent's turn ends as any turn does.
+    lasts: ClassVar[bool] = True
     # The result says what the sub-agent has taken in.
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(

@@ -25,7 +25,7 @@ from agent.security.policy import (
 )
 from agent.security.redaction import Redactor
 from agent.security.taint import BOTH, NOTHING, UNTRUSTED, Exposure, way_out
-from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
+from agent.tools.base import Brings, CallContext, Lasts, Plan, Plans, Tool
 from agent.tools.output import bounded
 from agent.tools.toolbox import Toolbox
 from agent.tools.views import Views
@@ -131,7 +131,8 @@ class Runner:
     async def _within(self, tool: Tool, work: Coroutine[Any, Any, T]) -> T:
         """What the tool's own code comes to. Whatever goes wrong in it raises `ToolError`."""
         try:
-            async with asyncio.timeout(self._timeout_s) as deadline:
+            lasts = isinstance(tool, Lasts) and tool.lasts
+            async with asyncio.timeout(None if lasts else self._timeout_s) as deadline:
                 return await work
         except (ToolError, PolicyDenied, Unanswered):
             raise

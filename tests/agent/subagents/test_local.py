@@ -166,3 +166,21 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
 def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no agent 'nobody'; there are explore, general, review"):
         Agent(Echo(), workspace=tmp_path, agent="nobody")
+
+
+class Late(Echo):
+    """The stand-in, which takes its time for a sub-agent's work."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if request.messages[-1].text == "take your time":
+            await asyncio.sleep(0.2)
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_its_work_may_last_longer_than_a_call(tmp_path: Path) -> None:
+    settings = AgentSettings(call_timeout_s=0.05)
+    result = await Agent(Late(), workspace=tmp_path, settings=settings).run(
+        task("take your time", "general")
+    )
+    assert "> take your time" in result.text
