@@ -1,7 +1,9 @@
 """The events' page and schema tell what the program prints."""
 
+import asyncio
 import json
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,6 +11,8 @@ import fastjsonschema
 import pytest
 
 from gateway.service import WatchEvent
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript, refusal
 from tests.gateway.cli.kore import kore
 from tests.house.event_schema import schema
 from tests.house.pages import DOCS, page, quoted, rows
@@ -71,6 +75,56 @@ def test_a_run_tells_what_the_model_was_not_shown_of_a_result_and_where_it_is(
     assert whole.startswith(b"1\n2\n")
     assert whole.endswith(b"20000\n")
     assert 0 < len(whole) - result["cut_bytes"] <= 10_000
+
+
+async def test_a_long_run_of_the_program_prints_nothing_but_what_is_described(
+    tmp_path: Path,
+) -> None:
+    """A model that thinks, fails, calls tools that change what it has read, asks and sends out."""
+    check = validator()
+    (tmp_path / "large.txt").write_text("word " * 200_000)
+    (tmp_path / "a.txt").write_text("old")
+    sent = {"description": "look", "prompt": "look", "subagent_type": "explore"}
+    async with ModelServer() as model:
+        model.script(
+            ReplyScript(reasoning="hm", tool_calls=(Call("read_file", {"path": "a.txt"}),))
+        )
+        model.script(refusal(500, "busy"))
+        model.script(
+            ReplyScript(tool_calls=(Call("exec", {"command": "echo new > a.txt; cat a.txt"}),))
+        )
+        model.script(ReplyScript(tool_calls=(Call("task", sent),)))
+        model.script(ReplyScript(text="There is a file."))
+        model.script(ReplyScript(tool_calls=(Call("exec", {"command": "rm -rf /"}),)))
+        model.script(ReplyScript(text="<promise>BLOCKED:no key</promise>"))
+        entry = {
+            "model_name": "default",
+            "model": "openai/fake",
+            "api_base": model.base_url,
+            "api_key": "k",
+        }
+        environ = {"KORE_MODEL_LIST": json.dumps([entry]), "KORE_CONTEXT_MAX_TOKENS": "32000"}
+        ran = await asyncio.to_thread(
+            partial(
+                kore,
+                *("agent", "--cwd", str(tmp_path), "-f", str(tmp_path / "large.txt")),
+                *("--permission-mode", "auto", "-m", "go", "--output-format", "stream-json"),
+                home=tmp_path / "kore",
+                environ=environ,
+            )
+        )
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    for line in lines:
+        check(line)
+    never_here = {
+        # A person speaks meanwhile; the window is full; somebody closes the conversation.
+        *("steered", "compacted", "session_closed"),
+        # These are printed by the shorter runs above.
+        *("error", "approval_asked", "approval_answered", "notice"),
+    }
+    every = {cls.type for cls in get_args(WatchEvent)}
+    assert {line["type"] for line in lines} >= every - never_here, ran.stderr
+    assert ran.returncode == 3
 
 
 def test_the_schema_refuses_what_is_no_event() -> None:
