@@ -36,8 +36,9 @@ async def answers(parts: Parts, session: str | None = None) -> list[str]:
     """What the model has said, oldest first, in person's conversations or in one session."""
     rows = await parts.rows(
         "SELECT content FROM message m JOIN session s ON s.id = m.session WHERE role = 'assistant'"
-        " AND (s.id = ?1 OR (?1 IS NULL AND s.principal NOT GLOB 'agent:*'))"
+        " AND (s.id = ? OR (? IS NULL AND s.principal NOT GLOB 'agent:*'))"
         " ORDER BY m.created_at, m.n",
+        session,
         session,
     )
     texts = ("".join(p.get("text", "") for p in json.loads(row)["content"]) for (row,) in rows)

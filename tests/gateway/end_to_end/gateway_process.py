@@ -27,7 +27,7 @@ from tests.fakes.model import ModelServer
 ROOT = Path(__file__).parents[3]
 KEY = "sk-stand-in-0123456789abcdef"
 OWNER = 1
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 _LOOK_S = 0.01
 
 

@@ -31,9 +31,8 @@ async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess)
     assert notes(alone) == "old\n"
     assert len(alone.model.requests) == 1
     assert "Allowed once" in await push(alone, question, data)
-    await alone.idle()
+    await alone.until(lambda: alone.api.answers(OWNER)[-1] == "I change it.\n\nDone.")
     assert notes(alone) == "new\n"
-    assert alone.api.answers(OWNER)[-1] == "I change it.\n\nDone."
     shown = alone.api.answers(OWNER)[0]
     assert f"Allowed once by Person {OWNER} (telegram:{OWNER})" in shown
     assert not questions(alone)
