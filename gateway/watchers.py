@@ -35,6 +35,7 @@ JOINED_CHARS = 16_384
 LET_GO = "this screen fell too far behind and was let go; the conversation goes on, and is kept"
 # Of these the latest tells all.
 _STATUS = (State, UsageReport, IterationStart)
+_COUNTED = (ToolOutput, *_STATUS)
 
 
 class Watcher:
@@ -94,13 +95,15 @@ class Watcher:
     def _append(self, event: WatchEvent) -> None:
         self._events.append(event)
         self._chars += _chars(event)
-        self._unread[type(event)] += 1
+        if isinstance(event, _COUNTED):
+            self._unread[type(event)] += 1
 
     def _drop(self, index: int) -> WatchEvent:
         event = self._events[index]
         del self._events[index]
         self._chars -= _chars(event)
-        self._unread[type(event)] -= 1
+        if isinstance(event, _COUNTED):
+            self._unread[type(event)] -= 1
         return event
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent]:
