@@ -52,7 +52,7 @@ Choose = Callable[[str], Awaitable[str | None]]
 
 def help_table() -> Table:
     table = Table.grid(padding=(0, 2))
-    for name, summary in (*CONSOLE_COMMANDS, BY_HAND, *KEYS_HELP):
+    for name, summary in (*CHAT_COMMANDS, *CONSOLE_COMMANDS, BY_HAND, *KEYS_HELP):
         table.add_row(Text(f"  {name}", "bold"), Text(summary, "dim"))
     return table
 

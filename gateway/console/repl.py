@@ -243,9 +243,10 @@ class Repl:
             elif word == "/resume":
                 chosen = await self._sessions.resume(self._stage.lane, rest.strip())
                 self._stage.session = chosen or self._stage.session
+            elif word == "/help":
+                self._screen.print(help_table())
+                self._screen.print()
             else:
-                if word == "/help":
-                    self._screen.print(help_table())
                 await self._stage.submit(text)
         except OwnerLost:
             raise

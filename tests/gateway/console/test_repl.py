@@ -347,9 +347,9 @@ async def test_help_lists_the_commands_of_console_and_chat(
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("/help\r")
+        await terminal.see("/compact")
         await terminal.see("/sessions")
         await terminal.see("Alt-Enter")
-        await terminal.see("command /help")
 
 
 async def test_the_history_is_private_and_comes_back(owner: MemoryService, home: Path) -> None:
