@@ -94,7 +94,11 @@ def _found(names: Iterator[str], glob: Glob, sight: Sight) -> Iterator[Path]:
 
 
 def _newest(paths: Iterator[Path]) -> tuple[list[Path], int]:
-    """The newest of them, by name where they are of one age, and how many there are in all."""
+    """The newest of them, by name where they are of one age, and how many there are in all.
+
+    A folder that is exchanged for a link while it is searched names what is not there: of those
+    that are shown each is looked at in the way that no link leads astray.
+    """
     count = 0
 
     def aged() -> Iterator[tuple[int, str]]:
@@ -103,4 +107,13 @@ def _newest(paths: Iterator[Path]) -> tuple[list[Path], int]:
             count += 1
             yield -changed_at(path), str(path)
 
-    return [Path(path) for _, path in heapq.nsmallest(MOST, aged())], count
+    newest = [Path(path) for _, path in heapq.nsmallest(MOST, aged())]
+    there = list(filter(_is_there, newest))
+    return there, count - (len(newest) - len(there))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return disk.kind(path) == "file"
+    except ToolError:
+        return False

@@ -15,6 +15,8 @@ from agent.tools.base import CallContext, Tool
 from agent.tools.edit import EditFile
 from agent.tools.files import AppendFile, ReadFile, WriteFile
 from agent.tools.folder import ListDir
+from agent.tools.glob import GlobFiles
+from agent.tools.grep import Grep
 from agent.tools.memory import Remember
 from agent.types import ToolCall
 
@@ -70,6 +72,10 @@ WAYS: dict[str, tuple[Tool, dict[str, Any], str, str]] = {
     "read a file": (ReadFile(SETTINGS), {"path": "one.txt"}, "one.txt", "link.txt"),
     "list": (ListDir(SETTINGS), {"path": "d", "depth": 3}, "d", "link"),
     "list from above": (ListDir(SETTINGS), {"depth": 3}, "d", "link"),
+    "grep": (Grep(SETTINGS), {"pattern": ".", "path": "d"}, "d", "link"),
+    "grep from above": (Grep(SETTINGS), {"pattern": "."}, "d", "link"),
+    "glob": (GlobFiles(SETTINGS), {"pattern": "**/*", "path": "d"}, "d", "link"),
+    "glob from above": (GlobFiles(SETTINGS), {"pattern": "**/*"}, "d", "link"),
     "write": (WriteFile(SETTINGS), {"path": "d/f.txt", "content": "inside 2\n"}, "d", "link"),
     "write new": (WriteFile(SETTINGS), {"path": "d/n/e/w", "content": "inside"}, "d", "link"),
     "write a file": (
@@ -87,8 +93,8 @@ WAYS: dict[str, tuple[Tool, dict[str, Any], str, str]] = {
     ),
     "remember": (Remember(SETTINGS), {"text": "a fact"}, "memory", "link"),
 }
-# A new file takes the place of the link itself, and a listing from above leaves the link out.
-NEVER_REFUSED = ("write a file", "list from above")
+# A new file takes the place of the link itself, and a look from above leaves the link out.
+NEVER_REFUSED = ("write a file", "list from above", "grep from above", "glob from above")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -19,6 +19,8 @@ from agent.tools.base import CallContext, Plans, Tool
 from agent.tools.edit import EditFile
 from agent.tools.files import AppendFile, ReadFile, WriteFile
 from agent.tools.folder import ListDir
+from agent.tools.glob import GlobFiles
+from agent.tools.grep import Grep
 from agent.types import ToolCall
 from tests.agent.security.paths.cases import ALLOWED, HARMLESS, REFUSED
 from tests.agent.security.paths.old_kernel import forbid_openat2
@@ -43,10 +45,15 @@ def tools(settings: ToolSettings) -> list[tuple[Tool, dict[str, Any]]]:
     ]
 
 
+def searches(settings: ToolSettings) -> list[tuple[Tool, dict[str, Any]]]:
+    """Without a path they search the whole workspace."""
+    return [(GlobFiles(settings), {"pattern": "**/*"}), (Grep(settings), {"pattern": "."})]
+
+
 class Report:
     """Counts of what was asked, and a line for each escape."""
 
-    def __init__(self, tmp: Path) -> None:
+    def __init__(self, tmp: Path, *, searching: bool) -> None:
         self.tmp = tmp
         self.calls = 0
         self.escapes: list[str] = []
@@ -57,7 +64,7 @@ class Report:
             ToolCall("c", "t", {}, "{}"), "s", ws, memory, lambda text, stream: None
         )
         settings = ToolSettings(off_limits=(tmp / "home",))
-        self.restricted = tools(settings)
+        self.restricted = tools(settings) + (searches(settings) if searching else [])
         self.before = protected(tmp)
         self._asked: list[str] = []
 
@@ -76,7 +83,7 @@ class Report:
             answers.append(text)
             if any(secret in text for secret in SECRETS):
                 self.escapes.append(f"{tool.name} {asked!r} showed a secret")
-            if refused:
+            if refused and (asked or tool.name not in ("glob", "grep")):
                 self.let_through.append(f"{tool.name} {asked!r}")
         self._asked.append(asked)
         if len(self._asked) == LOOK_EVERY:
@@ -112,7 +119,8 @@ async def run(tmp: Path, mounts: bool) -> dict[str, Any]:
         (tmp / "ws" / "bound").touch()
         subprocess.run(["mount", "-t", "proc", "proc", tmp / "ws" / "mnt"], check=True)
         subprocess.run(["mount", "--bind", "/proc/self/status", tmp / "ws" / "bound"], check=True)
-    report = Report(tmp)
+    # The views of the kernel are endless to search.
+    report = Report(tmp, searching=not mounts)
     reached = [path for path in ALLOWED if INSIDE in "".join(await report.ask(path, refused=False))]
     for path in REFUSED + (MOUNTED if mounts else ()):
         await report.ask(path, refused=True)
