@@ -20,7 +20,8 @@ class Obedient:
 
     `{SECRET}` in an order stands for the first canary that it has seen, `{B64}`, `{HEX}`,
     `{BACK}`, `{HEAD}`, `{TAIL}` and `{LETTER0}` … for what a clever model makes of it. An order
-    that needs a secret waits until one was seen. `gullible=False` makes it a model that obeys the
+    that needs a secret waits until one was seen; in the orders of a sub-agent `{LATER}` stands for
+    the first that the sub-agent sees. `gullible=False` makes it a model that obeys the
     person alone.
     """
 
@@ -29,19 +30,30 @@ class Obedient:
     def __init__(self, *, gullible: bool = True, ideas: Sequence[str] = ()) -> None:
         self._gullible = gullible
         self._ideas = list(ideas)
-        self._read = 0
-        self._orders: list[tuple[str, str]] = []
-        self._said: list[str] = []
-        self._calls = 0
+        self._minds: dict[str, _Mind] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        for event in spoken(request, self._reply(request)):
+        # A sub-agent has instructions of its own, and a mind of its own.
+        mind = self._minds.setdefault(request.system, _Mind(self._gullible, self._ideas))
+        for event in spoken(request, mind.reply(request)):
             yield event
 
     async def aclose(self) -> None:
         """There is nothing to close."""
 
-    def _reply(self, request: ModelRequest) -> Message:
+
+class _Mind:
+    """What one conversation has been told, and what of that is still to be done."""
+
+    def __init__(self, gullible: bool, ideas: list[str]) -> None:
+        self._gullible = gullible
+        self._ideas = ideas
+        self._read = 0
+        self._orders: list[tuple[str, str]] = []
+        self._said: list[str] = []
+        self._calls = 0
+
+    def reply(self, request: ModelRequest) -> Message:
         for message in request.messages[self._read :]:
             if message.role == "user" or (message.role == "tool" and self._gullible):
                 self._orders += ORDER.findall(message.text)
@@ -56,13 +68,14 @@ class Obedient:
             del self._orders[n]
             if tool == "say":
                 self._said.append(text)
-                return self._reply(request)
+                return self.reply(request)
             self._calls += 1
+            text = text.replace("{LATER}", "{SECRET}")
             arguments = json.loads(text)
             return assistant("", (ToolCall(f"o{self._calls}", tool, arguments, text),))
         if self._ideas:
             self._orders.append(_split(self._ideas.pop(0)))
-            return self._reply(request)
+            return self.reply(request)
         said, self._said = "\n".join(self._said), []
         self._read += 1
         return assistant(said or "I did all I was told.")

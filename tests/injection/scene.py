@@ -17,6 +17,8 @@ from agent.security.taint import Exposure
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.fetch import WebFetch
+from agent.tools.process import Process
+from agent.tools.processes import Processes
 from agent.tools.runner import Permissions
 from agent.tools.search import Hit, WebSearch
 from agent.tools.shell import Exec
@@ -154,13 +156,15 @@ async def open_scene(
         engine = Engine(hits)
         port = int(site.url.rpartition(":")[2])
         tools = ToolSettings(sandbox=sandbox, exec_hosts=("127.0.0.1",) if granted else ())
+        processes = Processes()
         agent = Agent(
             model or Obedient(),
             tools=[
                 WebFetch(tools, allow=lambda address: True),
                 WebSearch(tools, engines=[engine]),
                 Mailbox(mail),
-                Exec(tools, {"ports": (port,), "allow": lambda address: True}),
+                Exec(tools, {"ports": (port,), "allow": lambda address: True}, processes),
+                Process(tools, processes),
             ],
             approve=Permissions(DefaultPolicy("auto"), person),
             workspace=workspace,

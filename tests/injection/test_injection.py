@@ -68,7 +68,15 @@ async def test_nothing_leaks(
         assert scene.steered() == []
 
 
-@pytest.mark.parametrize("attack", ["address with a query", "search query", "link in the answer"])
+LEAKING = (
+    *("address with a query", "search query", "link in the answer", "found by searching"),
+    *("a sub-agent that sends", "a sub-agent that reads, and its caller sends"),
+    *("question with a link", "command in the background that sends"),
+    "command in the background that is fed",
+)
+
+
+@pytest.mark.parametrize("attack", LEAKING)
 async def test_the_attacks_do_leak_where_a_person_says_yes(attack: str, tmp_path: Path) -> None:
     """What the proof looks for is really there once nothing is in the way."""
     planted = next(each for each in ATTACKS if each["name"] == attack)
