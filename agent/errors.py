@@ -12,6 +12,7 @@
     │       ├── KeyRefused     401, 402, 403: the key, its account or its credit
     │       ├── NoTools        the model cannot be given tools the way it was asked
     │       ├── NoThinking     the model does not think, or not when it is asked to
+    │       ├── BadImage       a picture is too large or broken
     │       ├── BadThoughts    earlier thoughts are not taken back as they are sent
     │       └── NoImages       the model sees no pictures
     ├── LimitReached           the next model call would go beyond a limit that somebody set
@@ -101,6 +102,10 @@ class NoTools(Rejected):
 
 class NoThinking(Rejected):
     """The model refuses to be asked for its thoughts; it can be asked without."""
+
+
+class BadImage(Rejected):
+    """One of the pictures is too large for the vendor, or none that it can read."""
 
 
 class BadThoughts(Rejected):

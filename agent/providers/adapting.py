@@ -1,11 +1,11 @@
 """What a model turns out not to have, done without: a provider around a provider."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
-from agent.errors import BadThoughts, NoImages, NoThinking, NoTools, Rejected
+from agent.errors import BadImage, BadThoughts, NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice
 from agent.prompts import load
 from agent.providers.base import ClosingProvider, ModelRequest
@@ -47,9 +47,10 @@ class Adapting:
     and of a picture the model is told that there was one.
 
     Thoughts of another model, account or prompt, which their vendor signs and checks, are left out
-    once they were refused: the conversation goes on without them. A refusal comes before anything
-    was said, so that the same request can be made again at once. Once a model has answered a kind
-    of request, and thoughts are no matter, nothing stands between it and the caller.
+    once they were refused: the conversation goes on without them. So it does without a picture
+    that is too large or broken. A refusal comes before anything was said, so that the same request
+    can be made again at once. Once a model has answered a kind of request that holds neither
+    thoughts nor pictures, nothing stands between it and the caller.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Adapting:
         self._tools = tools
         self._lacks: dict[str, _Lacks] = {}
         self._answered: set[_Kind] = set()
-        # Hashes of thoughts that were refused.
+        # Hashes of thoughts and pictures that were refused.
         self._refused: set[int] = set()
 
     @property
@@ -69,7 +70,7 @@ class Adapting:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         kind = _kind(request)
-        if kind in self._answered and not _recalls(request):
+        if kind in self._answered and not _may_be_refused(request):
             return self._ask(request)
         return self._try(request, kind)
 
@@ -77,6 +78,7 @@ class Adapting:
         await self._provider.aclose()
 
     async def _try(self, request: ModelRequest, kind: _Kind) -> AsyncIterator[ModelEvent]:
+        blurred = False
         while True:
             # Providers are async generators; closing one ends its connection at once.
             stream = cast(AsyncGenerator[ModelEvent], self._ask(request))
@@ -88,6 +90,10 @@ class Adapting:
                 return
             except BadThoughts as exc:
                 request = self._rethought(request, exc)
+            except BadImage as exc:
+                self._blur(request, exc, every=blurred)
+                blurred = True
+                yield Notice("warning", f"going on without a picture: {exc}")
             except Rejected as exc:
                 told = self._done_without(kind, exc)
                 if told:
@@ -114,14 +120,33 @@ class Adapting:
             provider = self._provider
             if isinstance(provider, Replays) and provider.replay_reasoning(request.model):
                 return request
-        elif new := {hash(one) for m in request.messages for one in _thoughts(m)} - self._refused:
-            if len(self._refused) > _REFUSED_KEPT:
-                self._refused.clear()
-            self._refused |= new
+        elif self._refuse(part for part in _parts(request) if not isinstance(part, Image)):
             return request
         if request.options.get("thinking") is False:
             raise exc
         return replace(request, options={**request.options, "thinking": False})
+
+    def _blur(self, request: ModelRequest, exc: BadImage, *, every: bool) -> None:
+        """Leave out the pictures that came last, mostly the ones that are refused, or `every` one.
+
+        Raises what nothing mends.
+        """
+        pictured = [
+            pictures
+            for one in request.messages
+            if (pictures := [part for part in one.content if isinstance(part, Image)])
+            and not all(map(self._is_refused, pictures))
+        ]
+        if not self._refuse(part for one in pictured[0 if every else -1 :] for part in one):
+            raise exc
+
+    def _refuse(self, parts: Iterable[Part]) -> bool:
+        """Remember them; False when there was nothing new."""
+        new = {hash(mark) for part in parts if (mark := _mark(part)) is not None} - self._refused
+        if len(self._refused) > _REFUSED_KEPT:
+            self._refused.clear()
+        self._refused |= new
+        return bool(new)
 
     def _ask(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         lacks = self._lacks.get(request.model, _Lacks())
@@ -131,7 +156,8 @@ class Adapting:
         if lacks.images:
             request = replace(request, messages=[_unseen(one) for one in request.messages])
         if self._refused:
-            request = replace(request, messages=self._forgotten(request.messages))
+            messages = [self._without_refused(one) for one in request.messages]
+            request = replace(request, messages=messages)
         if not lacks.tools and self._tools != "xml":
             return self._provider.stream(request)
         if self._xml is None:
@@ -140,17 +166,19 @@ class Adapting:
             self._xml = XmlTools(self._provider)
         return self._xml.stream(request)
 
-    def _forgotten(self, messages: Sequence[Message]) -> list[Message]:
-        return [self._without_refused(message) for message in messages]
-
     def _without_refused(self, message: Message) -> Message:
-        if not any(map(self._is_refused, _thoughts(message))):
+        if not any(map(self._is_refused, message.content)):
             return message
-        kept = tuple(part for part in message.content if not self._is_refused(_thought(part)))
-        return replace(message, content=kept)
+        kept = [
+            _told(part) if self._is_refused(part) else part
+            for part in message.content
+            if isinstance(part, Image) or not self._is_refused(part)
+        ]
+        return replace(message, content=tuple(kept))
 
-    def _is_refused(self, thought: str | None) -> bool:
-        return thought is not None and hash(thought) in self._refused
+    def _is_refused(self, part: Part) -> bool:
+        mark = _mark(part)
+        return mark is not None and hash(mark) in self._refused
 
 
 def _kind(request: ModelRequest) -> _Kind:
@@ -160,24 +188,21 @@ def _kind(request: ModelRequest) -> _Kind:
     return _Kind(request.model, bool(request.tools), thinking, images, calls)
 
 
-def _recalls(request: ModelRequest) -> bool:
-    """Whether thoughts go back to the model."""
-    kinds = Thinking | RedactedThinking
-    return any(isinstance(part, kinds) for one in request.messages for part in one.content)
+def _parts(request: ModelRequest) -> Iterator[Part]:
+    return (part for one in request.messages for part in one.content)
 
 
-def _thoughts(message: Message) -> list[str]:
-    if message.role != "assistant":
-        return []
-    return [thought for part in message.content if (thought := _thought(part)) is not None]
+def _may_be_refused(request: ModelRequest) -> bool:
+    kinds = Thinking | RedactedThinking | Image
+    return any(isinstance(part, kinds) for part in _parts(request))
 
 
-def _thought(part: Part) -> str | None:
-    """What tells a thought from all others; None for what is none."""
+def _mark(part: Part) -> str | bytes | None:
+    """What tells a thought or a picture from all others; None for what is neither."""
     match part:
         case Thinking(text, signature):
             return signature or text
-        case RedactedThinking(data):
+        case RedactedThinking(data) | Image(data=data):
             return data
     return None
 
@@ -185,8 +210,8 @@ def _thought(part: Part) -> str | None:
 def _unseen(message: Message) -> Message:
     if not any(isinstance(part, Image) for part in message.content):
         return message
-    told = (
-        Text(f"{load('unseen_picture')}\n") if isinstance(part, Image) else part
-        for part in message.content
-    )
-    return replace(message, content=tuple(told))
+    return replace(message, content=tuple(map(_told, message.content)))
+
+
+def _told(part: Part) -> Part:
+    return Text(f"{load('unseen_picture')}\n") if isinstance(part, Image) else part

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import (
+    BadImage,
     BadThoughts,
     ContextTooLong,
     KeyRefused,
@@ -73,6 +74,13 @@ _NO_IMAGES = re.compile(
     r"support (image|vision)|(image|vision)[\w ]* (is|are) not supported|image input is not"
     r"|not a multimodal model|invalid content type.*image_url|unknown variant [`'\"]?image_url"
     r"|missing data required for image input",
+    re.IGNORECASE,
+)
+# Anthropic, OpenAI, Gemini, Ollama and llama.cpp.
+_BAD_IMAGE = re.compile(
+    r"image(s| dimensions)? exceeds?\b|(could not|failed to|unable to|cannot) \w+[\w ]* image"
+    r"|(invalid|unsupported|too many) (base64 )?images?(_url)?\b|invalid_image|image_parse_error"
+    r"|image[\w ]* (is|was) (not valid|invalid|too large|corrupt)|image\.source\.",
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(
@@ -255,6 +263,8 @@ def _refused(said: str) -> type[Rejected]:
         return NoTools
     if _NO_IMAGES.search(said):
         return NoImages
+    if _BAD_IMAGE.search(said):
+        return BadImage
     return NoThinking if _NO_THINKING.search(said) else Rejected
 
 

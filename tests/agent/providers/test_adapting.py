@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.errors import BadThoughts, NoImages, NoThinking, NoTools, Rejected
+from agent.errors import BadImage, BadThoughts, NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice, Reply
 from agent.providers.adapting import Adapting
 from agent.providers.base import ModelRequest, ToolSpec
@@ -61,6 +61,34 @@ async def test_words_can_be_chosen_for_good() -> None:
     assert isinstance(reply, Reply)
     assert reply.message.tool_calls
     assert model.requests[0].tools == ()
+
+
+async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are_shown() -> None:
+    good = Message("user", (Image("image/png", b"good"), Text("and this?")))
+    huge = Message("user", (Image("image/png", b"huge"), Text("and that?")))
+    asked = replace(ASKED, messages=(good, Message("assistant", (Text("a cat"),)), huge))
+    model = Scripted(["a dog", BadImage("over 5 MB"), "one", "two"])
+    provider = Adapting(model)
+    await events_of(provider, replace(asked, messages=asked.messages[:1]))
+    events = await events_of(provider, asked)
+    assert isinstance(events[0], Notice)
+    await events_of(provider, asked)
+    for request in model.requests[2:]:
+        assert request.messages[0] is good
+        assert not any(isinstance(part, Image) for part in request.messages[2].content)
+        assert "picture" in request.messages[2].text
+        assert request.messages[2].text.endswith("and that?")
+
+
+async def test_when_the_last_picture_was_not_to_blame_none_is_shown_and_then_it_is_raised() -> None:
+    pictures = [Message("user", (Image("image/png", data), Text("?"))) for data in (b"a", b"b")]
+    asked = replace(ASKED, messages=(pictures[0], THOUGHT, pictures[1]))
+    model = Scripted([BadImage("one"), BadImage("two"), "so", BadImage("no"), BadImage("never")])
+    await events_of(Adapting(model), asked)
+    held = [[isinstance(p, Image) for m in r.messages for p in m.content] for r in model.requests]
+    assert [sum(one) for one in held] == [2, 1, 0]
+    with pytest.raises(BadImage, match="never"):
+        await events_of(Adapting(model), replace(asked, messages=pictures[:1]))
 
 
 THOUGHT = Message("assistant", (Thinking("hm", "signed"), RedactedThinking("xx"), Text("yes")))

@@ -7,6 +7,7 @@ from email.utils import formatdate
 import pytest
 
 from agent.errors import (
+    BadImage,
     BadThoughts,
     ContextTooLong,
     KeyRefused,
@@ -102,6 +103,24 @@ def test_thoughts_that_are_not_taken_back_are_told_apart(
     error = refused(status, {"error": {"message": said}})
     assert isinstance(error, BadThoughts)
     assert error.missing is missing
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "messages.58.content.2.image.source.base64: image exceeds 5 MB maximum: 6500712 bytes",
+        "messages.7.content.2.image.source.base64.data: At least one of the image dimensions "
+        "exceed max allowed size: 8000 pixels",
+        "Could not process image",
+        "You uploaded an unsupported image. Please make sure your image is valid.",
+        "Invalid base64 image_url.",
+        "Unable to process input image",
+        "Failed to load image or audio file",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_bad_picture_is_told_apart(said: str, status: int) -> None:
+    assert isinstance(refused(status, {"error": {"message": said}}), BadImage)
 
 
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
