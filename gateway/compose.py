@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.context.moment import moment
-from agent.context.project import News
+from agent.context.news import News
 from agent.context.system import Workspace
 from agent.events import Evicted, SessionCreated
 from agent.measure import Speaking

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from agent.context.budget import estimate_text
+from agent.context.news import News
 from agent.context.tree import Shape, tree
 from agent.prompts import fill
 from agent.security.marks import is_marked
@@ -25,15 +26,6 @@ TELLING = (
 )
 TELLING_TOKENS = 2_000
 _TELLING_EACH = 800
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """What is new: a text for the model, what it brings, and how many files did not fit."""
-
-    text: str
-    taint: frozenset[Taint] = frozenset({"private"})
-    evicted: int = 0
 
 
 @dataclass(slots=True)
