@@ -15,6 +15,7 @@ from agent.security.policy import Answer
 from gateway.commands.table import COMMANDS
 from gateway.console.choice import Choice
 from gateway.console.commands import CONSOLE_WORDS, by_hand
+from gateway.console.held import Held
 from gateway.console.keys import TypeAhead
 from gateway.console.lines import complaint, visible
 from gateway.console.plain import PlainPrompt
@@ -53,7 +54,7 @@ class Stage:
         self._typeahead = TypeAhead(self)
         self._waiting: dict[str, str] = {}
         self._foreign = False
-        self._held: deque[WatchEvent] = deque()
+        self._held = Held()
         self._questions: deque[events.ApprovalAsked] = deque()
         self._withdrawn: set[str] = set()
         self._command: asyncio.Task[None] | None = None
@@ -130,8 +131,8 @@ class Stage:
         self.typed(self._typeahead.text)
         try:
             with self._prompt.keys(self._typeahead.press):
-                while self._held:
-                    self._take(self._held.popleft())
+                for event in self._held.taken():
+                    self._take(event)
                 yield
         finally:
             self._on_stage = False
@@ -232,8 +233,8 @@ class Stage:
             if self._on_stage:
                 self._take(event)
             else:
-                self._held.append(event)
                 self._prompt.leave()
+                await self._held.keep(event)
         raise OwnerLost("Kore stopped")
 
     def _take(self, event: WatchEvent) -> None:
