@@ -8,7 +8,8 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from agent.checklist import LIST, is_same_work
 from agent.context.longwork import PROGRESS, features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.prompts import fill
+from gateway.cli.longplan import Plan, plan_for
 from gateway.cli.once import (
     BLOCKED,
     DECIDE,
@@ -36,18 +38,19 @@ from gateway.service import Service
 if TYPE_CHECKING:
     from gateway.settings import Settings
 
-MAX_SESSIONS = 50
 # Sessions in a row that change neither checklist nor progress.
 _IDLE = 2
 # A session that was killed this often is not begun again.
 _CUTS = 3
 _STOP_S = 60
 _AGAIN_S = 0.2
+# How often the time of a session under way is noted.
+_BEAT_S = 10.0
 
 
 async def work(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> int:
     """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
-    plan = _plan(args, order, settings, home)
+    plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
     with interrupts(interrupted), opened(home, plan.folder) as ledger:
         async with reached(settings, home) as service:
@@ -59,50 +62,6 @@ async def work(args: argparse.Namespace, order: Order, settings: "Settings", hom
             return await (long.run if args.auto_continue else long.init)(interrupted)
 
 
-def _plan(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> "Plan":
-    if args.session or args.resume is not None or args.latest:
-        raise ConfigError("each session of long work is a new one: -c, -s and -r do not fit")
-    if not args.auto_continue:
-        if not order.text:
-            raise ConfigError("--init needs the task", hint='kore agent --init "the task"')
-        if args.max_sessions or args.max_hours or args.team:
-            raise ConfigError("--max-sessions, --max-hours and --team belong to --auto-continue")
-    folder = Path(order.options.get("cwd") or settings.agent.workspace)
-    limit = args.max_sessions or MAX_SESSIONS
-    team = _team(args.team or "", folder, settings, home)
-    return Plan(order, folder, order.text or None, limit, args.max_hours, team)
-
-
-def _team(names: str, folder: Path, settings: "Settings", home: Home) -> tuple[str, ...]:
-    """The agents of these names. Raises `ConfigError` for one that there is not."""
-    wanted = tuple(filter(None, (name.strip() for name in names.split(","))))
-    if not wanted:
-        return ()
-    from gateway.agents import catalogue_of
-
-    if settings.subagents.max_depth < 1:
-        raise ConfigError("--team: subagents.max_depth 0 lets nobody be sent out")
-    catalogue = catalogue_of(home, settings)
-    found = {name: catalogue.find(name, folder) for name in wanted}
-    if missing := [name for name, one in found.items() if one is None]:
-        raise ConfigError(
-            f"--team: there is no agent {missing[0][:80]!r}", hint="`kore agents list` shows them"
-        )
-    return tuple(one.name for one in found.values() if one is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What was asked for: `order` is what every session has in common."""
-
-    order: Order
-    folder: Path
-    text: str | None = None
-    max_sessions: int = MAX_SESSIONS
-    max_hours: float | None = None
-    team: tuple[str, ...] = ()
-
-
 class LongWork:
     """`exit_code = await LongWork(service, plan, ledger, ask).run(interrupted)`."""
 
@@ -112,12 +71,14 @@ class LongWork:
         plan: Plan,
         ledger: Ledger,
         ask: Ask | None,
+        beat_s: float = _BEAT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._service = service
         self._plan = plan
         self._ledger = ledger
         self._ask = ask
+        self._beat_s = beat_s
         self._clock = clock
 
     async def init(self, interrupted: asyncio.Event) -> int:
@@ -240,9 +201,23 @@ class LongWork:
             self._plan.order.project.forget()
         order = replace(self._plan.order, text=text)
         turn = OneTurn(self._service, order, sys.stdout, sys.stderr, self._ask)
-        self._ledger.write(replace(tally, lane=turn.lane))
-        code = await turn.run(stop)
+        under_way = replace(tally, lane=turn.lane)
+        self._ledger.write(under_way)
+        beat = asyncio.create_task(self._note(under_way))
+        try:
+            code = await turn.run(stop)
+        finally:
+            beat.cancel()
+            await asyncio.wait({beat})
         return code, turn.stopped
+
+    async def _note(self, tally: Tally) -> None:
+        """Keep the ledger true: a kill loses no more than a beat of the time that was worked."""
+        began = self._clock()
+        while True:
+            await asyncio.sleep(self._beat_s)
+            with suppress(OSError):
+                self._ledger.write(replace(tally, worked_s=tally.worked_s + self._clock() - began))
 
     def _left_s(self, tally: Tally) -> float:
         hours = self._plan.max_hours

@@ -16,6 +16,12 @@ from tests.gateway.cli.kore import ROOT
 FEATURES = ["log in", "log out", "sign up"]
 
 
+def checklist(passing: list[bool]) -> str:
+    pairs = zip(FEATURES, passing, strict=True)
+    features = [{"description": d, "steps": ["try it"], "passes": p} for d, p in pairs]
+    return json.dumps({"features": features})
+
+
 class Worker:
     """Plans three features, and has one more pass in each session; with a team of two, two.
 
@@ -67,10 +73,8 @@ class Worker:
         return list(found["features"])
 
     def _writes(self, passing: list[bool]) -> ReplyScript:
-        pairs = zip(FEATURES, passing, strict=True)
-        features = [{"description": d, "steps": ["try it"], "passes": p} for d, p in pairs]
         files = {
-            "feature_list.json": json.dumps({"features": features}),
+            "feature_list.json": checklist(passing),
             "PROGRESS.md": f"{sum(passing)} pass. " + "x" * 3000,
             ".kore/session_plan.md": "# Understanding",
         }
@@ -90,6 +94,11 @@ class Place:
         (self.home / "config.json").write_text(
             json.dumps({"model_list": [{**entry, "api_key": "k"}]})
         )
+
+    def plan(self) -> None:
+        """What `--init` leaves."""
+        (self.work / "feature_list.json").write_text(checklist([False] * len(FEATURES)))
+        (self.work / "PROGRESS.md").write_text("Nothing yet.")
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         """`kore agent` in the folder."""

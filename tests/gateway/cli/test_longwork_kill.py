@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gateway.cli.longplan import Plan
+from gateway.cli.longwork import LongWork
+from gateway.cli.once import Order
 from gateway.cli.tally import Tally, opened
 from gateway.home import Home
-from gateway.messages import ONCE
+from gateway.messages import ONCE, InboundMessage
+from tests.fakes.memory_service import MemoryService
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.longwork import FEATURES, Place
 
@@ -57,8 +62,32 @@ async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Plac
     assert "session 1 was cut off 3 times; it counts as done" in err
 
 
+class Slow(MemoryService):
+    """Works until it is stopped, whatever it is told."""
+
+    async def submit(self, message: InboundMessage) -> None:
+        await super().submit(replace(message, content="slow"))
+
+
+async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None:
+    place.plan()
+    plan = Plan(Order(""), place.work)
+    with opened(Home(place.home), place.work) as ledger:
+        async with Slow() as service, asyncio.timeout(30):
+            work = LongWork(service, plan, ledger, None, beat_s=0.01)
+            task = asyncio.create_task(work.run(asyncio.Event()))
+            while ledger.read().worked_s == 0:
+                await asyncio.sleep(0)
+            # As a kill leaves it: on its lane, with the time so far.
+            left = ledger.read()
+            task.cancel()
+            await asyncio.wait({task})
+    assert left.lane is not None
+    assert left.done == 0
+
+
 async def test_what_a_gateway_still_does_for_a_killed_terminal_ends_first(place: Place) -> None:
-    assert (await place.run("--init", "x"))[0] == 0
+    place.plan()
     gateway = await place.serve()
     place.server.latency_s = 60
     process = await place.start("--auto-continue")
@@ -75,7 +104,7 @@ async def test_what_a_gateway_still_does_for_a_killed_terminal_ends_first(place:
 
 
 async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: Place) -> None:
-    assert (await place.run("--init", "x"))[0] == 0
+    place.plan()
     place.mind.member_s = 60
     process = await place.start("--auto-continue", "--team", "general")
     async with asyncio.timeout(30):
@@ -92,7 +121,7 @@ async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: P
 
 
 async def test_after_the_gateway_was_killed_the_same_command_goes_on(place: Place) -> None:
-    assert (await place.run("--init", "x"))[0] == 0
+    place.plan()
     gateway = await place.serve()
     place.server.latency_s = 60
     process = await place.start("--auto-continue", "--max-sessions", "2")

@@ -1,0 +1,60 @@
+"""What long work was asked for on the command line."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from gateway.cli.once import Order
+from gateway.home import Home
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+MAX_SESSIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for: `order` is what every session has in common."""
+
+    order: Order
+    folder: Path
+    text: str | None = None
+    max_sessions: int = MAX_SESSIONS
+    max_hours: float | None = None
+    team: tuple[str, ...] = ()
+
+
+def plan_for(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> Plan:
+    """Raises `ConfigError` for flags that do not fit."""
+    if args.session or args.resume is not None or args.latest:
+        raise ConfigError("each session of long work is a new one: -c, -s and -r do not fit")
+    if not args.auto_continue:
+        if not order.text:
+            raise ConfigError("--init needs the task", hint='kore agent --init "the task"')
+        if args.max_sessions or args.max_hours or args.team:
+            raise ConfigError("--max-sessions, --max-hours and --team belong to --auto-continue")
+    folder = Path(order.options.get("cwd") or settings.agent.workspace)
+    limit = args.max_sessions or MAX_SESSIONS
+    team = _team(args.team or "", folder, settings, home)
+    return Plan(order, folder, order.text or None, limit, args.max_hours, team)
+
+
+def _team(names: str, folder: Path, settings: "Settings", home: Home) -> tuple[str, ...]:
+    """The agents of these names. Raises `ConfigError` for one that there is not."""
+    wanted = tuple(filter(None, (name.strip() for name in names.split(","))))
+    if not wanted:
+        return ()
+    from gateway.agents import catalogue_of
+
+    if settings.subagents.max_depth < 1:
+        raise ConfigError("--team: subagents.max_depth 0 lets nobody be sent out")
+    catalogue = catalogue_of(home, settings)
+    found = {name: catalogue.find(name, folder) for name in wanted}
+    if missing := [name for name, one in found.items() if one is None]:
+        raise ConfigError(
+            f"--team: there is no agent {missing[0][:80]!r}", hint="`kore agents list` shows them"
+        )
+    return tuple(one.name for one in found.values() if one is not None)
