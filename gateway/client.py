@@ -89,6 +89,10 @@ class Client:
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return [session_from_json(item) for item in await self._call("sessions", limit=limit)]
 
+    async def bound(self, lane: str) -> str | None:
+        found: str | None = await self._call("bound", lane=lane)
+        return found
+
     async def last_session(self, principal: str) -> str | None:
         found: str | None = await self._call("last_session", principal=principal)
         return found

@@ -71,6 +71,7 @@ class ControlServer:
             "stop": lambda a: service.stop(a["lane"]),
             "open_console": self._open_console,
             "sessions": self._sessions,
+            "bound": lambda a: service.bound(a["lane"]),
             "last_session": lambda a: service.last_session(a["principal"]),
             "glimpse": self._glimpse,
             "queue_mode": lambda a: service.queue_mode(a["lane"]),

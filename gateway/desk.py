@@ -99,6 +99,9 @@ class Desk:
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._database.run(sessions.recent, limit)
 
+    async def bound(self, lane: str) -> str | None:
+        return await self._database.run(sessions.bound_session, lane)
+
     async def last_session(self, principal: str) -> str | None:
         return await self._database.run(sessions.last_of, principal)
 

@@ -136,6 +136,10 @@ class Records(Protocol):
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
 
+    async def bound(self, lane: str) -> str | None:
+        """The session that a lane is in; None until its next message begins one."""
+        ...
+
     async def last_session(self, principal: str) -> str | None:
         """The session that somebody used last and has not closed."""
         ...

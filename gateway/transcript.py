@@ -82,6 +82,23 @@ def own_line(message: Message, at: float) -> str:
     return dumps({**message_to_json(message), _AT: moment(at)})
 
 
+def readable(messages: Sequence[Message]) -> str:
+    """A conversation as people read it, in markdown: who said what, and which tools were called."""
+    parts = []
+    for message in messages:
+        pictures = [part for part in message.content if isinstance(part, Image)]
+        if message.role in ("user", "assistant") and (message.text or pictures):
+            parts.append(f"## {'You' if message.role == 'user' else 'Kore'}")
+            parts += [f"> picture: {one.media_type}, {len(one.data):,} bytes" for one in pictures]
+            parts += [message.text] if message.text else []
+        parts += [f"> {call.name} `{call.raw}`" for call in message.tool_calls]
+        if message.role == "tool" and message.is_error:
+            parts.append(f"> failed: {message.text}")
+        if message.taint and message.role == "tool":
+            parts.append(f"> brought in: {', '.join(sorted(message.taint))}")
+    return "\n\n".join(parts)
+
+
 def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 

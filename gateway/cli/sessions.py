@@ -12,8 +12,9 @@ from agent.codec import message_to_json
 from agent.types import Message
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
-from gateway.cli.table import clean_lines, moment, print_json, print_table
+from gateway.cli.table import clean, clean_lines, moment, print_json, print_table
 from gateway.service import Found, Service, SessionInfo
+from gateway.transcript import readable
 from gateway.visible import visible
 
 _STATES = {
@@ -63,7 +64,7 @@ async def _run(args: argparse.Namespace) -> None:
             glimpse = await service.glimpse(args.id, 0, 0)
             _show(glimpse.info, messages, as_json=args.json)
         elif args.format == "markdown":
-            print(markdown(messages))
+            print(readable(messages))
         else:
             for line in await service.lines(args.id):
                 print(line)
@@ -116,7 +117,7 @@ async def _take_in(service: Service, args: argparse.Namespace) -> None:
 
 
 async def _rename(service: Service, args: argparse.Namespace) -> None:
-    print(await service.rename(args.id, " ".join(args.name)))
+    print(clean(await service.rename(args.id, " ".join(args.name))))
 
 
 async def _set_status(service: Service, args: argparse.Namespace) -> None:
@@ -153,18 +154,4 @@ def _show(info: SessionInfo, messages: Sequence[Message], *, as_json: bool) -> N
         return
     if info.taint:
         print(f"> taken in so far: {info.taint.replace(',', ', ')}\n")
-    print(clean_lines(markdown(messages)))
-
-
-def markdown(messages: Sequence[Message]) -> str:
-    """A conversation as people read it: who said what, and which tools were called."""
-    parts = []
-    for message in messages:
-        if message.role in ("user", "assistant") and message.text:
-            parts.append(f"## {'You' if message.role == 'user' else 'Kore'}\n\n{message.text}")
-        parts += [f"> {call.name} `{call.raw}`" for call in message.tool_calls]
-        if message.role == "tool" and message.is_error:
-            parts.append(f"> failed: {message.text}")
-        if message.taint and message.role == "tool":
-            parts.append(f"> brought in: {', '.join(sorted(message.taint))}")
-    return "\n\n".join(parts)
+    print(clean_lines(readable(messages)))

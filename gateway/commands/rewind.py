@@ -27,6 +27,11 @@ async def answer(call: CommandCall) -> str:
         return _forked(fork)
     undoing = Undoing(call)
     asked = await call.office.database.run(rewinding.asked, undoing.session)
+    if not asked:
+        raise KoreError(
+            "there is no message to go back to: a copy begins behind what was said before it",
+            hint="/sessions shows the conversation that it was made of, /resume goes on with it.",
+        )
     words = call.argument.lower().split()
     if not words:
         return await undoing.run(lambda: _list(undoing, asked))

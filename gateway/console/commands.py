@@ -1,7 +1,10 @@
 """The commands that only a terminal has; all others are messages like any other."""
 
+import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 CONSOLE_COMMANDS = (
     ("/sessions", "list the sessions"),
     ("/resume", "go on with a session: /resume ID, or choose from the list"),
+    ("/export", "write this session to a file: /export FILE (.md: for reading)"),
     ("/exit", "leave; the session stays"),
 )
 BY_HAND = ("!command", "run it here yourself; the model sees what it printed")
@@ -117,6 +121,21 @@ class Sessions:
         await self.recall(session)
         return session
 
+    async def export(self, lane: str, wanted: str) -> None:
+        """Write the lane's session to a new file. Raises `KoreError` when that cannot be."""
+        session = await self._service.bound(lane)
+        if session is None:
+            raise KoreError("there is nothing to export yet: this session has not begun")
+        wanted = wanted or f"{session}.jsonl"
+        if wanted.endswith(".md"):
+            from gateway.transcript import readable
+
+            text = readable(await self._service.messages(session)) + "\n"
+        else:
+            text = "".join(f"{line}\n" for line in await self._service.lines(session))
+        written = await asyncio.to_thread(_write, wanted, text)
+        self._screen.print(Text(f"Written to {visible(written)}.", "dim"))
+
     async def _picked(self, pick: "Pick") -> str | None:
         from gateway.console.picker import Choice
 
@@ -148,6 +167,23 @@ class Sessions:
             else:
                 self._screen.print_block(shapes.markdown(said.text), "dim")
         self._screen.print()
+
+
+def _write(name: str, text: str) -> str:
+    """Make a new file that nobody else reads; its whole name. Raises `KoreError`."""
+    file = Path.cwd() / Path(name).expanduser()
+    try:
+        with open(file, "x", encoding="utf-8", opener=_private) as opened:
+            opened.write(text)
+    except FileExistsError as exc:
+        raise KoreError(f"{file} is there already", hint="/export FILE takes a new name") from exc
+    except OSError as exc:
+        raise KoreError(f"{file}: {exc.strerror}") from exc
+    return str(file)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _line(said: Said) -> str:

@@ -170,9 +170,10 @@ class Repl:
             if self._start.choose:
                 await self._command("/resume")
             await self._talk()
-        if self.session:
-            await self._say_what_runs(self.session)
-            self._screen.print(Text(f"To go on later: kore agent -r {self.session}", "dim"))
+        # /new and /fork have put this lane into another one.
+        if session := await self._service.bound(self._stage.lane):
+            await self._say_what_runs(session)
+            self._screen.print(Text(f"To go on later: kore agent -r {session}", "dim"))
 
     async def _say_what_runs(self, session: str) -> None:
         """What is left behind in the background, and what becomes of it."""
@@ -246,6 +247,8 @@ class Repl:
             elif word == "/help":
                 self._screen.print(help_table())
                 self._screen.print()
+            elif word == "/export":
+                await self._sessions.export(self._stage.lane, rest.strip())
             else:
                 await self._stage.submit(text)
         except OwnerLost:

@@ -146,6 +146,8 @@ async def test_the_first_and_last_words_of_the_session_used_last(service: Servic
         await until_last(events, sent.event_id)
     assert await service.last_session(sent.principal) == session
     assert await service.last_session("cli:nobody") is None
+    assert await service.bound(sent.session_key) == session
+    assert await service.bound("cli:local:nowhere") is None
     found = await service.glimpse(session[:-1], 1, 5)
     assert (found.info.id, found.info.messages) == (session, 2)
     assert [(said.role, said.text) for said in found.beginning] == [("user", "東京 first")]

@@ -139,6 +139,9 @@ class MemoryService:
         stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
         return [replace(s.info, messages=len(s.messages)) for s in stored[:limit]]
 
+    async def bound(self, lane: str) -> str | None:
+        return self.lanes.get(lane)
+
     async def last_session(self, principal: str) -> str | None:
         listed = await self.sessions(1000)
         open_ = (s for s in listed if s.principal == principal and s.status != "closed")

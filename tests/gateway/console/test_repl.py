@@ -317,6 +317,38 @@ async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_ter
         assert "long ago" not in terminal.text
 
 
+async def test_whoever_leaves_is_told_the_session_that_they_are_in_by_then(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("hello\r")
+        await terminal.see("echo: hello")
+        (lane,) = owner.lanes
+        fork = await owner.bind(lane, None)
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        await terminal.see(f"kore agent -r {fork}")
+
+
+async def test_a_session_is_exported_to_new_files_that_are_private(
+    owner: MemoryService, home: Path, tmp_path: Path
+) -> None:
+    lines, page = tmp_path / "東京.jsonl", tmp_path / "talk.md"
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/export\r")
+        await terminal.see("nothing to export")
+        terminal.type("about apples\r")
+        await terminal.see("echo: about apples")
+        terminal.type(f"/export {lines}\r/export {page}\r/export {page}\r")
+        await terminal.see("is there already")
+    assert '"about apples"' in lines.read_text()
+    assert lines.read_text().startswith('{"_type":"meta"')
+    assert page.read_text() == "## You\n\nabout apples\n\n## Kore\n\necho: about apples\n"
+    assert lines.stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_session_is_picked_by_what_is_typed_and_its_preview(
     owner: MemoryService, home: Path
 ) -> None:
