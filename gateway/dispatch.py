@@ -4,7 +4,7 @@ Each function is a part of one transaction.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from sqlite3 import Connection
 from typing import Any
 
@@ -142,7 +142,9 @@ def _post(
 
 def report(connection: Connection, errand: Errand, outcome: Outcome, now: float) -> None:
     """The message that tells the caller's conversation; its key is the errand's."""
-    asked = inbox.of_turn(connection, errand.root_turn)[-1]
+    *before, asked = inbox.of_turn(connection, errand.root_turn)
+    others = {one.sender.id: one.sender for said in before for one in said.speakers}
+    others |= {one.sender.id: one.sender for one in asked.speakers}
     text = fill(
         "subagent_report",
         agent=errand.agent,
@@ -164,6 +166,7 @@ def report(connection: Connection, errand: Errand, outcome: Outcome, now: float)
         options={
             **_lasting(asked),
             "session": errand.caller,
+            "speakers": [asdict(one) for one in others.values() if one != asked.sender],
             "taint": sorted(outcome.taint),
         },
     )

@@ -1,7 +1,7 @@
 """What travels over the bus: messages in, messages out, and the route between them."""
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from agent.codec import dumps
@@ -85,6 +85,12 @@ class InboundMessage:
     def is_report(self) -> bool:
         """Whether a sub-agent tells what it came to."""
         return self.task is not None and self.lane is None
+
+    @property
+    def speakers(self) -> list["InboundMessage"]:
+        """Itself; what a sub-agent tells stands for everybody whom that one worked for."""
+        others = self.options.get("speakers", ()) if self.task is not None else ()
+        return [self, *(replace(self, sender=Sender(**one)) for one in others)]
 
     @property
     def principal(self) -> str:

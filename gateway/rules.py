@@ -51,7 +51,7 @@ class Rules:
         approver = self._approver(messages, session, turn)
 
         def role() -> str:
-            return "+".join(dict.fromkeys(map(self.access.role, messages)))
+            return "+".join(dict.fromkeys(map(self.access.role, _speakers(messages))))
 
         return Permissions(SpeakersPolicy(self, messages, mode), approver, self.audit, role)
 
@@ -65,7 +65,7 @@ class Rules:
 
         def asking() -> Asking:
             # A turn that also answers somebody else is asked for as theirs.
-            others = (one for one in messages if not self.access.is_owner(one))
+            others = (one for one in _speakers(messages) if not self.access.is_owner(one))
             return Asking(turn, next(others, messages[-1]), session, self.root(last))
 
         return self.approvals.approver(asking)
@@ -123,7 +123,7 @@ class SpeakersPolicy:
 
         decisions = []
         seen: list[Standing] = []
-        for message in self.messages:
+        for message in _speakers(self.messages):
             standing = self.rules.standing(message, self.mode)
             if standing is None:
                 name = self.rules.access.role(message)
@@ -139,7 +139,7 @@ class SpeakersPolicy:
         from agent.security.hosts import shared_hosts
 
         found: tuple[str, ...] | None = None
-        for message in self.messages:
+        for message in _speakers(self.messages):
             standing = self.rules.standing(message, self.mode)
             own = () if standing is None else RolePolicy(standing).hosts(tool)
             if own is not None:
@@ -151,10 +151,14 @@ class SpeakersPolicy:
         from agent.security.engine import RolePolicy
 
         found: list[tuple[str, ...]] = []
-        for message in self.messages:
+        for message in _speakers(self.messages):
             standing = self.rules.standing(message, self.mode)
             found += [()] if standing is None else RolePolicy(standing).paths(tool)
         return tuple(dict.fromkeys(found))
+
+
+def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
+    return [speaker for message in messages for speaker in message.speakers]
 
 
 def _tools(message: InboundMessage, option: str) -> frozenset[str] | None:

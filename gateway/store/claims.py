@@ -7,7 +7,7 @@ from sqlite3 import Connection
 
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
-from gateway.store import approvals, archive, sessions, thinking
+from gateway.store import approvals, archive, sessions, tasks, thinking
 from gateway.store.inbox import LIVE, PAYLOAD, WAITING
 from gateway.store.thinking import Thinking
 
@@ -144,7 +144,7 @@ def claim(
         "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
     )
     asked = compose(messages)
-    if told := facts(session):
+    if told := [*facts(session), *tasks.facts(connection, session)]:
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
     is_new = sessions.is_untouched(connection, session)
     sessions.append_messages(connection, session, turn, [asked], now)

@@ -114,6 +114,15 @@ def running(connection: Connection, root_session: str) -> list[Errand]:
     return _all(connection, "root_session = ? AND state = 'running' ORDER BY id", root_session)
 
 
+def facts(connection: Connection, caller: str) -> list[str]:
+    """Who works in the background for a conversation, for its model."""
+    where = "caller = ? AND background AND state = 'running' ORDER BY id"
+    return [
+        f"sub-agent {one.agent} (number {one.id}) works in the background"
+        for one in _all(connection, where, caller)
+    ]
+
+
 def latest(connection: Connection, root_lane: str, limit: int) -> list[Errand]:
     """Those of a chat, the newest first; what runs stands in front."""
     where = "root_lane = ? ORDER BY state = 'running' DESC, id DESC LIMIT ?"

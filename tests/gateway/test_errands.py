@@ -16,8 +16,10 @@ from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Echo
 from agent.subagents.definition import Definition
 from agent.types import Usage, assistant
+from gateway.messages import InboundMessage, Sender
 from gateway.service import Delivered
-from tests.gateway.parts import Parts, running, settled, typed
+from gateway.store.inbox import PAYLOAD
+from tests.gateway.parts import Parts, at_work, opened, running, settled, typed
 
 LANE = "cli:local:main"
 
@@ -531,3 +533,43 @@ async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
                         break
         assert event.text == "No sub-agent 1 works here; `/tasks` lists them."
         assert await states(parts) == ["running"]
+
+
+async def test_a_report_stands_for_all_whose_messages_it_was_for(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(typed("/queue join"))
+        await parts.until("SELECT 1 FROM session")
+        await settled(lambda: parts.bus.lanes == 0)
+    async with opened(tmp_path, Echo()) as parts:
+        await parts.bus.submit(typed(task("hello", background=True), sender=Sender("8", "Bob")))
+        await parts.bus.submit(typed("and thanks"))
+        async with at_work(parts):
+            await answered(parts, 2)
+        ((payload,),) = await parts.rows(f"SELECT {PAYLOAD} FROM inbox WHERE event_id = 'report:1'")
+        report = InboundMessage.from_json(payload)
+        assert [one.sender.id for one in report.speakers] == ["7", "8"]
+
+
+async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -> None:
+    class Hearing(Meeting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heard: list[str] = []
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            self.heard.append(str(request.messages[-1].content))
+            async for event in super().stream(request):
+                yield event
+
+    model = Hearing()
+    async with running(tmp_path, model) as parts:
+        await parts.bus.submit(typed(task("meet", background=True)))
+        await answered(parts)
+        await parts.bus.submit(typed("and now?"))
+        await answered(parts, 2)
+        assert "sub-agent general (number 1) works in the background" in model.heard[-1]
+        await parts.bus.submit(typed("/stop 1"))
+        await parts.until("SELECT 1 FROM task WHERE state = 'stopped'")
+        await parts.bus.submit(typed("and then?"))
+        await answered(parts, 3)
+        assert "in the background" not in model.heard[-1]

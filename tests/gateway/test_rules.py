@@ -115,6 +115,18 @@ def test_people_have_the_role_that_the_settings_give_them() -> None:
     assert role(other()) == "general"
 
 
+def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
+    change = request("write_file")
+    told = said("done", task=1, options={"session": "s", "taint": []})
+    assert verdict(told, asked=change) == "ask"
+    shared = {**told.options, "speakers": [{"id": "8", "name": ""}]}
+    both = said("done", task=1, options=shared)
+    assert verdict(both, asked=change) == "deny"
+    assert role(both) == "build+general"
+    # Nobody can say this of themselves.
+    assert verdict(said("x", options=shared), asked=change) == "ask"
+
+
 def test_a_role_that_nobody_defined_allows_nothing() -> None:
     unknown = rules({"chat:8": "no-such"})
     read = ToolRequest("read_file", "read", {}, HERE)
