@@ -61,10 +61,16 @@ def _clean_part(part: Part, redactor: Redactor) -> Part:
         # Nobody but the vendor can read the first, and the others are no text.
         return part
     text = redactor.clean(part.text)
-    if text == part.text:
+    # Some vendors' signatures hold the words as well.
+    vouches = not isinstance(part, Thinking) or _is_clean(part.signature or "", redactor)
+    if text == part.text and vouches:
         return part
     # A signature vouches for the words that it was made for.
     return Thinking(text) if isinstance(part, Thinking) else Text(text)
+
+
+def _is_clean(text: str, redactor: Redactor) -> bool:
+    return redactor.clean(text) == text
 
 
 def _clean_call(call: ToolCall, redactor: Redactor) -> ToolCall:

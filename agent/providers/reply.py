@@ -12,6 +12,7 @@ from typing import Any
 from agent.errors import BadReply, Unavailable
 from agent.events import ModelEvent, Reply, ToolCallDelta
 from agent.providers.chunk import calls_of, delta_of, first_choice, said, text_of, thought, usage_of
+from agent.providers.details import Details
 from agent.providers.speech import Speech
 from agent.providers.sse import JsonObject
 from agent.providers.wire import extra_to_signature, mend
@@ -46,6 +47,7 @@ class ReplyBuilder:
         self.finish_reason: str | None = None
         self._number = number
         self._speech = Speech()
+        self._details = Details()
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._chunks = 0
@@ -58,6 +60,7 @@ class ReplyBuilder:
             return
         self._chunks += 1
         delta = delta_of(choice)
+        self._details.add(delta)
         yield from self._speech.think(thought(delta))
         yield from self._speech.say(said(delta))
         for call in calls_of(delta):
@@ -83,6 +86,8 @@ class ReplyBuilder:
             content.append(Thinking(self._speech.thinking))
         if extra := {call.id: call.extra for call in self._calls if call.extra is not None}:
             content.append(Thinking("", extra_to_signature(extra)))
+        if details := self._details.signature:
+            content.append(Thinking("", details))
         if self._speech.text:
             content.append(Text(self._speech.text))
         cut = self.finish_reason == "length"

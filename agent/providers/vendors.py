@@ -81,6 +81,7 @@ _TABLE = (
         ("OPENROUTER_API_KEY",),
         "openrouter/auto",
         dialect=Dialect(
+            replay_details=True,
             thinking={"reasoning": {"effort": "high"}},
             no_thinking={"reasoning": {"enabled": False}},
         ),

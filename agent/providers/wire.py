@@ -14,6 +14,7 @@ from typing import Any
 
 from agent.prompts import load
 from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.details import details_of
 from agent.types import Context, Image, Message, Text, Thinking, ToolCall
 
 _HEADS_KEPT = 32
@@ -32,6 +33,7 @@ class Dialect:
 
     `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
     replies of models that did not think: without it, some refuse the whole conversation.
+    `replay_details` sends back OpenRouter's `reasoning_details`, and
     `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
     thought signatures). `thinking` and `no_thinking` hold the body fields that switch reasoning on
     and off.
@@ -41,6 +43,7 @@ class Dialect:
     stream_usage: bool = True
     replay_reasoning: bool = False
     replay_extra: bool = False
+    replay_details: bool = False
     thinking: Mapping[str, Any] = field(default_factory=dict)
     no_thinking: Mapping[str, Any] = field(default_factory=dict)
 
@@ -48,7 +51,7 @@ class Dialect:
     def key(self) -> str:
         """The name under which a message keeps its encoding in this dialect."""
         flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
-        return f"openai{flags}"
+        return f"openai{flags}" + "+details" * self.replay_details
 
 
 class Heads:
@@ -208,10 +211,16 @@ def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
     data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else silence}
     if dialect.replay_reasoning:
         data["reasoning_content"] = "".join(part.text for part in thoughts) or _NO_REASONING
+    if dialect.replay_details and (details := _details(thoughts)):
+        data["reasoning_details"] = details
     if message.tool_calls:
         extra = _extra(thoughts, message.tool_calls) if dialect.replay_extra else {}
         data["tool_calls"] = [_call(call, extra.get(call.id)) for call in message.tool_calls]
     return data
+
+
+def _details(thoughts: Sequence[Thinking]) -> list[Any]:
+    return [one for part in thoughts for one in details_of(part.signature)]
 
 
 def name_of(call: ToolCall) -> str:

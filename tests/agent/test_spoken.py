@@ -80,6 +80,8 @@ def test_a_clean_message_is_the_very_same_object() -> None:
     assert clean_message(message, redactor) is message
     changed = clean_message(Message("assistant", (Thinking(KEY, "signed"),)), redactor)
     assert changed.content == (Thinking("***"),)
+    quoted = Thinking("", f'{{"reasoning_details": [{{"text": "{KEY}"}}]}}')
+    assert clean_message(Message("assistant", (quoted,)), redactor).content == (Thinking(""),)
 
 
 def test_what_no_text_is_stays_as_it_came() -> None:

@@ -13,7 +13,7 @@ from agent.providers.routing import ModelConfig
 from agent.providers.vendors import VENDORS
 from agent.providers.wire import extra_to_signature
 from agent.types import Message, RedactedThinking, Text, Thinking, ToolCall, assistant, user
-from tests.contracts.vendors import SIGNED, objection
+from tests.contracts.vendors import DETAILED, DETAILS, SIGNED, objection
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import echo
 from tests.fakes.model_script import Call, ReplyScript
@@ -75,6 +75,16 @@ async def test_calls_and_thoughts_go_there_and_back(shop: Shop, thinking: bool |
     assert second.text == "Done."
     third = await shop.reply(*history, second, user("bye"), **asked)
     assert third.text == "echo: bye"
+    assert shop.refused == 0
+
+
+async def test_details_of_reasoning_go_back_to_openrouter_alone(shop: Shop) -> None:
+    shop.replies = [ReplyScript(reasoning="hm", details=DETAILS, tool_calls=CALLS)]
+    first = await shop.reply(user("hi"))
+    await shop.reply(user("hi"), first, *results(first))
+    replies = [one for one in shop.server.requests[-1].body["messages"] if "tool_calls" in one]
+    wanted = [DETAILED] if shop.vendor == "openrouter" else []
+    assert [one["reasoning_details"] for one in replies if "reasoning_details" in one] == wanted
     assert shop.refused == 0
 
 

@@ -6,6 +6,22 @@ from typing import Any
 from tests.fakes.model_script import ReplyScript, refusal
 
 Body = Mapping[str, Any]
+DETAILS = (
+    {"type": "reasoning.text", "text": "let me ", "format": "anthropic-claude-v1", "index": 0},
+    {"type": "reasoning.text", "text": "look", "signature": None, "index": 0},
+    {"type": "reasoning.text", "signature": "sig", "index": 0},
+    {"type": "reasoning.encrypted", "data": "xx", "id": "r1", "index": 1},
+)
+DETAILED = [
+    {
+        "type": "reasoning.text",
+        "text": "let me look",
+        "format": "anthropic-claude-v1",
+        "index": 0,
+        "signature": "sig",
+    },
+    {"type": "reasoning.encrypted", "data": "xx", "id": "r1", "index": 1},
+]
 SIGNED = {"google": {"thought_signature": "c2lnbmVk"}}
 
 
@@ -71,6 +87,13 @@ def _gemini(body: Body) -> str | None:
     return None
 
 
+def _openrouter(body: Body) -> str | None:
+    if any(one.get("tool_calls") and "reasoning_details" not in one for one in _replies(body)):
+        return None
+    sent = [one["reasoning_details"] for one in _replies(body) if "reasoning_details" in one]
+    return None if all(one == DETAILED for one in sent) else "Invalid signature in thinking block"
+
+
 def _never(body: Body) -> str | None:
     return None
 
@@ -81,6 +104,7 @@ _RULES: Mapping[str, Callable[[Body], str | None]] = {
     "deepseek": _deepseek,
     "moonshot": _moonshot,
     "gemini": _gemini,
+    "openrouter": _openrouter,
     "zhipu": _never,
     # Their formats have rules of their own, which the stand-in knows.
     "anthropic": _never,

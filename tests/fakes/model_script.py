@@ -58,12 +58,14 @@ class ReplyScript:
     """One reply. `pieces` is the number of text deltas and of fragments of each call's arguments.
 
     `status` other than 200 answers with `error` (OpenAI's error object) and `retry_after`, which
-    is seconds or an HTTP date. `latency_s` passes before the first byte, `chunk_delay_s` between
+    is seconds or an HTTP date. `details` are OpenRouter's pieces of reasoning, one a chunk.
+    `latency_s` passes before the first byte, `chunk_delay_s` between
     events. `usage` replaces the counted one, `dialect` the server's.
     """
 
     text: str = ""
     reasoning: str = ""
+    details: tuple[Mapping[str, Any], ...] = ()
     tool_calls: tuple[Call, ...] = ()
     finish_reason: str | None = None
     usage: Mapping[str, Any] | None = None

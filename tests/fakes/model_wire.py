@@ -78,6 +78,8 @@ class ReplyWriter:
         yield self._chunk({"role": "assistant", "content": ""})
         for piece in in_pieces(self._script.reasoning, self._script.pieces):
             yield self._chunk({"reasoning_content": piece})
+        for detail in self._script.details:
+            yield self._chunk({"reasoning_details": [dict(detail)]})
         for piece in in_pieces(self._script.text, self._script.pieces):
             yield self._chunk({"content": piece})
         for n, call in enumerate(self._script.tool_calls):

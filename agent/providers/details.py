@@ -1,0 +1,48 @@
+"""Reasoning as OpenRouter passes it on, whoever thought it: text, summaries, what is encrypted.
+
+It goes back as it came, or models behind it lose their thread or refuse their own tool calls.
+https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_GROWING = ("text", "summary", "data")
+_NAME = "reasoning_details"
+
+
+class Details:
+    """Puts the pieces of a stream together: those of one index and type are one."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[object, object], dict[str, Any]] = {}
+
+    def add(self, delta: Mapping[str, Any]) -> None:
+        pieces = delta.get(_NAME)
+        for piece in pieces if isinstance(pieces, list) else ():
+            if isinstance(piece, dict):
+                self._grow(piece)
+
+    @property
+    def signature(self) -> str | None:
+        """All of them, as the signature of an empty `Thinking`; None when there are none."""
+        return json.dumps({_NAME: list(self._blocks.values())}) if self._blocks else None
+
+    def _grow(self, piece: Mapping[str, Any]) -> None:
+        place = (piece.get("index"), piece.get("type"))
+        block = self._blocks.setdefault(place, {})
+        for name, value in piece.items():
+            before = block.get(name)
+            if name in _GROWING and isinstance(before, str) and isinstance(value, str):
+                block[name] = before + value
+            elif value is not None or name not in block:
+                block[name] = value
+
+
+def details_of(signature: str | None) -> list[Any]:
+    """What `Details` has made of a stream; empty for the signature of somebody else."""
+    if not signature or not signature.startswith(f'{{"{_NAME}"'):
+        return []
+    found = json.loads(signature)[_NAME]
+    return found if isinstance(found, list) else []
