@@ -80,6 +80,9 @@ def test_in_a_folder_that_is_left_out_only_its_own_files_count() -> None:
 def _is_plain(pattern: str) -> bool:
     """Not one of those that the other matcher reads in its own way."""
     parts = pattern.strip("!/").split("/")
+    # For git no class holds a slash; for the other one `a[!a]` fits `a/`.
+    if any(part.find("[!", 1) > 0 for part in parts):
+        return False
     return parts[-1] != "**" and all(p == "**" or ("**" not in p and p.strip(".")) for p in parts)
 
 
