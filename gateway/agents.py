@@ -9,7 +9,9 @@ from agent.errors import ConfigError
 from agent.settings import SubagentLimits
 from agent.subagents.catalogue import Catalogue, Places
 from agent.subagents.definition import BUILT_IN, Definition
+from gateway.access import CONSOLE
 from gateway.home import Home
+from gateway.messages import InboundMessage
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -32,6 +34,15 @@ def agent_option(home: Home, settings: "Settings", name: str, cwd: str | None) -
         if (agent := found.find(name, folder)) is not None:
             return asdict(agent)
     raise ConfigError(f"--agent: there is no agent {name[:80]!r}", hint="kore agents list")
+
+
+def spoken_with(message: InboundMessage) -> Definition | None:
+    """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
+    as it was when that began."""
+    chosen = message.options.get("agent")
+    if message.channel != CONSOLE or not isinstance(chosen, dict):
+        return None
+    return Definition.of_data(chosen)
 
 
 def limits_of(settings: "Settings") -> SubagentLimits:

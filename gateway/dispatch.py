@@ -14,7 +14,7 @@ from agent.subagents import outfit
 from agent.subagents.definition import Definition
 from agent.tools import base
 from agent.tools.base import CallContext
-from gateway.access import CONSOLE
+from gateway.agents import spoken_with
 from gateway.messages import ONCE, InboundMessage
 from gateway.store import approvals, inbox, sessions, tasks
 from gateway.store.claims import Claim
@@ -172,15 +172,6 @@ def report(connection: Connection, errand: Errand, outcome: Outcome, now: float)
     )
     arrival = Arrival(message.channel, message.account, now)
     inbox.accept(connection, arrival, [Entry(message)])
-
-
-def spoken_with(message: InboundMessage) -> Definition | None:
-    """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
-    as it was when that began."""
-    chosen = message.options.get("agent")
-    if message.channel != CONSOLE or not isinstance(chosen, dict):
-        return None
-    return Definition.of_data(chosen)
 
 
 def _lasting(asked: InboundMessage) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from agent.tools.base import CallContext
 from agent.turn import Task
 from agent.types import ToolResult
 from gateway import dispatch
+from gateway.agents import spoken_with
 from gateway.journal import Waiting
 from gateway.rules import Rules
 from gateway.store import sessions, tasks
@@ -57,7 +58,7 @@ class Errands:
 
     async def sending(self, claim: Claim, task: Task) -> Task:
         """A person's turn: as the agent that they speak with, able to send out sub-agents."""
-        if (chosen := dispatch.spoken_with(claim.messages[-1])) is not None:
+        if (chosen := spoken_with(claim.messages[-1])) is not None:
             task = outfit.spoken_as(task, chosen, self._agent)
             await self._database.run(sessions.add_taint, claim.session, task.exposure.taint)
         if self._limits.max_depth < 1:

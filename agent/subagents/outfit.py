@@ -90,7 +90,8 @@ def model_for(
     except ConfigError as exc:
         if (family := family_of(name)) is not None:
             return family, None
-        return caller, f"the model {name} cannot be used, its caller's takes its place: {exc}"
+        place = caller or models.default
+        return caller, f"the model {name} cannot be used, {place} takes its place: {exc}"
     return name, None
 
 

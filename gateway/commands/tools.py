@@ -6,6 +6,13 @@ from gateway.commands.call import CommandCall
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    tools = call.office.agent.toolbox.specs()
-    lines = [f"- `{one.name}`: {' '.join(one.description.split('.')[0].split())}" for one in tools]
+    """Those of the agent that the terminal speaks with."""
+    from gateway.agents import spoken_with
+
+    speaks, tools = spoken_with(call.message), call.office.agent.toolbox.specs()
+    lines = [
+        f"- `{one.name}`: {' '.join(one.description.split('.')[0].split())}"
+        for one in tools
+        if speaks is None or speaks.chooses(one.name)
+    ]
     return "\n".join([*lines, "`/mode` says how much of it runs without a question."])

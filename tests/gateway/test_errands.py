@@ -368,7 +368,7 @@ async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Pat
     async with running(tmp_path, Echo()) as parts:
         await parts.bus.submit(typed(task("hello", "expert")))
         (answer,) = await answered(parts)
-        assert "the model elsewhere/large cannot be used, its caller's takes its place" in answer
+        assert "the model elsewhere/large cannot be used, offline takes its place" in answer
         assert await parts.rows("SELECT model FROM task") == [(None,)]
 
 
@@ -573,3 +573,15 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
         await parts.bus.submit(typed("and then?"))
         await answered(parts, 3)
         assert "in the background" not in model.heard[-1]
+
+
+async def test_tools_are_those_of_the_agent_that_the_terminal_speaks_with(tmp_path: Path) -> None:
+    poet = Definition("poet", "", "You are a poet.", tools=("list_dir",))
+    async with running(tmp_path, Echo()) as parts:
+        with parts.watchers.watch(LANE) as seen:
+            await parts.bus.submit(typed("/tools", options={"agent": asdict(poet)}))
+            async with asyncio.timeout(10):
+                async for event in seen:
+                    if isinstance(event, Delivered):
+                        break
+    assert [line.split(":")[0] for line in event.text.splitlines()[:-1]] == ["- `list_dir`"]
