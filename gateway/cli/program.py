@@ -111,6 +111,8 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
         if not _expected(group):
             raise
         first = _leaves(group)[0]
+        if isinstance(first, BrokenPipeError):
+            raise first from None
         if isinstance(first, KoreError):
             return complain(first, args.crash.redactor.clean)
         return INTERRUPTED
@@ -188,4 +190,5 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _expected(group: BaseExceptionGroup[BaseException]) -> bool:
-    return all(isinstance(leaf, KoreError | KeyboardInterrupt) for leaf in _leaves(group))
+    kinds = KoreError | KeyboardInterrupt | BrokenPipeError
+    return all(isinstance(leaf, kinds) for leaf in _leaves(group))

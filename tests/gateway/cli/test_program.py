@@ -145,3 +145,24 @@ def test_errors_of_ours_keep_their_hint_and_code(capsys: pytest.CaptureFixture[s
 def test_run_returns_the_code_instead_of_leaving(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "validate", "--nonsense"]) == 2
     assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_while_the_data_are_open_is_no_bug(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    assert kore("agent", "-m", "hello", home=home).returncode == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    own = {"HOME": str(tmp_path), "KORE_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+    left = subprocess.run(
+        [sys.executable, "-m", "gateway", "sessions", "list"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **own},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert left.returncode == 1
+    assert left.stderr == b""
+    assert not list((home / "logs").glob("crash*"))
