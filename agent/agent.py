@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from agent import events
 from agent.changes.recorder import OpenChanges, Recording
 from agent.context.gauge import Gauge
-from agent.context.mark import Mark, MarkKeeper, Marks
 from agent.context.moment import moment
 from agent.context.system import Workspace
 from agent.errors import ConfigError, of_code
@@ -28,14 +27,15 @@ from agent.security.taint import Exposure
 from agent.settings import AgentSettings
 from agent.subagents.catalogue import Catalogue
 from agent.subagents.definition import Definition
+from agent.task import Task
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox, default_tools
-from agent.turn import Task, Turn
 from agent.types import Context, Message, Result, Text
 
 if TYPE_CHECKING:
     from agent.changes.changes import Changes
+    from agent.context.mark import Mark, MarkKeeper
     from agent.subagents.local import LocalErrands
 
 
@@ -139,6 +139,10 @@ class Agent:
         asked = Message("user", (*said, context))
         self.toolbox.told(session)
         messages = await self._history.load(session)
+        # Here and not above: a gateway that is idle needs nothing of what a turn needs.
+        from agent.context.mark import Mark, MarkKeeper, Marks
+        from agent.turn import Turn
+
         mark = await self._history.mark(session) if isinstance(self._history, Marks) else Mark()
         shown, keeper = mark.conversation(messages), MarkKeeper(mark)
         memory = self.workspace.owner_memory
@@ -189,15 +193,19 @@ class Agent:
         return spoken_as(task, self._speaks, self)
 
     async def _store(
-        self, session: str, messages: list[Message], before: Mark, keeper: MarkKeeper
+        self, session: str, messages: list[Message], before: "Mark", keeper: "MarkKeeper"
     ) -> None:
         """First what a mark counts, then the mark."""
         await self._history.append(session, messages)
+        from agent.context.mark import Marks
+
         if isinstance(self._history, Marks) and keeper.mark != before:
             await self._history.set_mark(session, keeper.mark)
 
     def turn(self, task: Task) -> AsyncGenerator[Event]:
         """The events of a turn whose history and durability are the caller's."""
+        from agent.turn import Turn
+
         return Turn(self, task).events()
 
     async def aclose(self) -> None:

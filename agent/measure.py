@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agent.context.gauge import counted_as
 from agent.context.room import Room, room_of
-from agent.turn import Equipment
+from agent.task import Equipment
 
 
 @dataclass(frozen=True, slots=True)

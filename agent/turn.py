@@ -1,20 +1,16 @@
-"""One turn: the task it is given, the loop it runs in, and the events and result it comes to."""
+"""One turn: the loop that its task runs in, and the events and result it comes to."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from agent import events
-from agent.changes.recorder import Recording
-from agent.context.compaction import Compactor, Conversation, Keeper
-from agent.context.gauge import Gauge, counted_as
+from agent.context.compaction import Compactor, Conversation
+from agent.context.gauge import counted_as
 from agent.context.room import room_of
 from agent.context.summariser import Summariser
-from agent.context.summary import Summary
-from agent.context.system import Workspace
 from agent.context.view import View
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.events import Event
@@ -22,86 +18,15 @@ from agent.executor import Executor, Place, Stopped
 from agent.history import answer_open_calls, result_message
 from agent.loop import Loop, ModelCall
 from agent.outlet import Outlet
-from agent.progress import NoProgress, Progress, Stop
-from agent.prompts import fill, load
-from agent.providers.models import Models, OpenModel
-from agent.security.redaction import Redactor
-from agent.security.taint import Exposure
-from agent.settings import AgentSettings
+from agent.prompts import load
+from agent.providers.models import OpenModel
 from agent.signals import find_signal
-from agent.spending import Meter, Spent, Tally
-from agent.tools.base import Recall, Spawn
-from agent.tools.runner import Permissions, Runner
-from agent.tools.toolbox import Toolbox
-from agent.types import Message, Result, Stopping, ToolResult, assistant
+from agent.spending import Spent
+from agent.task import Equipment, Task
+from agent.tools.runner import Runner
+from agent.types import Message, Result, Stopping, assistant
 
 T = TypeVar("T")
-
-
-class Equipment(Protocol):
-    """What all turns of an agent share; the `Agent` itself."""
-
-    gauge: Gauge
-    models: Models
-    redactor: Redactor
-    settings: AgentSettings
-    workspace: Workspace
-
-    @property
-    def toolbox(self) -> Toolbox: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Character:
-    """An agent's own text and tools; `alone`, it reads nothing of the workspace's files."""
-
-    prompt: str
-    toolbox: Toolbox
-    alone: bool = True
-
-    def system(self, workspace: str, root: Path) -> str:
-        if self.alone:
-            return fill("system", files=self.prompt, root=root).strip()
-        return f"{workspace}\n\n{self.prompt}".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One turn to run.
-
-    `messages` end with a user message, or with calls that a restart cut off; `known` are the
-    results from before the restart, by call id. `memory` is the memory file of whoever speaks;
-    `owner` says that it is the owner in private, who may see everything of everybody; `root` is
-    where relative paths start. `trimmed` says that older messages exist, `summary` tells of those
-    before them, `begun` is how many at the end are this turn's own from before a restart. `keeper`
-    stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
-    is what the session has taken in; it grows with the turn. `recording` is the journal of what
-    happens to files, `character` who speaks, when it is not the main agent; `spawn` sends out
-    sub-agents, `recall` searches what whoever speaks said before.
-    """
-
-    session: str
-    messages: Sequence[Message]
-    permissions: Permissions
-    memory: Path
-    root: Path
-    owner: bool = False
-    model: str | None = None
-    thinking: bool | None = None
-    max_iterations: int | None = None
-    known: Mapping[str, ToolResult] = field(default_factory=dict)
-    trimmed: bool = False
-    begun: int | None = None
-    summary: Summary | None = None
-    keeper: Keeper | None = None
-    exposure: Exposure = field(default_factory=Exposure)
-    progress: Progress = field(default_factory=NoProgress)
-    meter: Meter = field(default_factory=Tally)
-    stop: Stop = field(default_factory=Stop)
-    recording: Recording = field(default_factory=Recording)
-    character: Character | None = None
-    spawn: Spawn | None = None
-    recall: Recall | None = None
 
 
 class Turn:

@@ -7,10 +7,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from agent.agent import Agent
-from agent.context.compaction import GOAL, Shorter, shorten
-from agent.context.summariser import Leaving, Summariser
 from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
 from agent.measure import Speaking, room
@@ -25,6 +24,9 @@ from gateway.store.database import Database, to_its_end
 from gateway.store.outbox import Letter
 from gateway.store.windows import Kept, Window
 from gateway.watchers import Watchers
+
+if TYPE_CHECKING:
+    from agent.context.compaction import Shorter
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class Made:
     """What was stored, and the window that it was made of."""
 
     of: Window
-    shorter: Shorter
+    shorter: "Shorter"
 
 
 @dataclass(slots=True)
@@ -169,8 +171,12 @@ class Compactions:
             self.watchers.publish(job.claim.messages[-1].session_key, event)
         return Made(window, shorter)
 
-    async def _shortened(self, job: Job, window: Window) -> Shorter | None:
+    async def _shortened(self, job: Job, window: Window) -> "Shorter | None":
         """Told and stored; None when there is nothing to gain, or its own turn was faster."""
+        # Here and not above: an idle gateway has no use for it.
+        from agent.context.compaction import GOAL, shorten
+        from agent.context.summariser import Leaving, Summariser
+
         claim = job.claim
         taint = await self.database.run(sessions.taint_of, claim.session)
         goal = int(room(self.agent, job.speaking).limit * GOAL)
@@ -185,7 +191,7 @@ class Compactions:
         return shorter if done else None
 
     async def keep(
-        self, claim: Claim, window: Window, shorter: Shorter, *, asked: bool = False
+        self, claim: Claim, window: Window, shorter: "Shorter", *, asked: bool = False
     ) -> bool:
         """One transaction: the summary, where the window begins, and what the chat is told."""
         letter = None if asked or not shorter.summarised else self._letter(claim, window, shorter)
@@ -195,7 +201,7 @@ class Compactions:
             self.delivery.wake(letter.route.lane)
         return done
 
-    def _letter(self, claim: Claim, window: Window, shorter: Shorter) -> Letter | None:
+    def _letter(self, claim: Claim, window: Window, shorter: "Shorter") -> Letter | None:
         """A terminal hears of it by the event."""
         message = claim.messages[-1]
         if message.channel == CONSOLE:
@@ -225,10 +231,10 @@ class TurnKeeper:
     claim: Claim
     window: Window
 
-    async def keep(self, shorter: Shorter) -> bool:
+    async def keep(self, shorter: "Shorter") -> bool:
         return await to_its_end(self._keep(shorter))
 
-    async def made(self) -> Shorter | None:
+    async def made(self) -> "Shorter | None":
         made = await self.compactions.join(self.claim.session)
         window = self.window
         if made is None or (made.of.head, made.of.request) != (window.head, window.request):
@@ -236,14 +242,14 @@ class TurnKeeper:
         window.shorten(made.shorter)
         return made.shorter
 
-    async def _keep(self, shorter: Shorter) -> bool:
+    async def _keep(self, shorter: "Shorter") -> bool:
         done = await self.compactions.keep(self.claim, self.window, shorter)
         if done:
             self.window.shorten(shorter)
         return done
 
 
-def sentence(shorter: Shorter) -> str:
+def sentence(shorter: "Shorter") -> str:
     """What people are told of it."""
     size = f"about {shorter.before:,} tokens became {shorter.after:,}"
     if not shorter.summarised:

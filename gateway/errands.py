@@ -19,9 +19,9 @@ from agent.prompts import fill
 from agent.security.taint import Exposure
 from agent.subagents import outfit
 from agent.subagents.definition import Definition
+from agent.task import Task
 from agent.tools import base
 from agent.tools.base import CallContext
-from agent.turn import Task
 from agent.types import ToolResult
 from gateway import dispatch
 from gateway.agents import spoken_with

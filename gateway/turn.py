@@ -15,7 +15,7 @@ from agent.history import open_calls
 from agent.measure import Speaking
 from agent.progress import Stop
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
-from agent.turn import Task
+from agent.task import Task
 from agent.types import Message
 from gateway import ending
 from gateway.background import Background

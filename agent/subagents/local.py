@@ -16,8 +16,9 @@ from agent.spending import NANO, Charge, Meter, Receipt, Spent, dollars
 from agent.subagents import outfit
 from agent.subagents.catalogue import Catalogue
 from agent.subagents.definition import Definition
+from agent.task import Equipment, Task
 from agent.tools.base import CallContext, Errand
-from agent.turn import Equipment, Task, Turn
+from agent.turn import Turn
 from agent.types import Message, Result, Taint, ToolResult, user
 
 _KEPT = 64

@@ -9,9 +9,9 @@ from agent.providers.models import Models
 from agent.security.taint import NOTHING, UNTRUSTED
 from agent.security.tightened import Named, Tightened
 from agent.subagents.definition import Definition, family_of, model_of
+from agent.task import Character, Equipment, Task
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox
-from agent.turn import Character, Equipment, Task
 from agent.types import Taint
 
 RESULT_LIMIT_CHARS = 20_000

@@ -3,16 +3,18 @@
 import json
 from dataclasses import dataclass
 from sqlite3 import Connection
+from typing import TYPE_CHECKING
 
 from agent.codec import dumps, message_from_json
-from agent.context.compaction import Conversation, Shorter
-from agent.context.pruning import pruned
 from agent.context.room import MANY
-from agent.context.summary import Summary
 from agent.types import Message
 from gateway.store import outbox
 from gateway.store.outbox import Letter
 from gateway.store.sessions import CONTENT, taint_of_text
+
+if TYPE_CHECKING:
+    from agent.context.compaction import Conversation, Shorter
+    from agent.context.summary import Summary
 
 # A chat is told of a summary once in this time.
 TOLD_EVERY_S = 3600.0
@@ -31,10 +33,12 @@ class Window:
     trimmed: bool
     head: int = 0
     request: int | None = None
-    summary: Summary | None = None
+    summary: "Summary | None" = None
 
     @property
-    def conversation(self) -> Conversation:
+    def conversation(self) -> "Conversation":
+        from agent.context.compaction import Conversation
+
         return Conversation(self.messages, self.trimmed, self.summary)
 
     def number(self, place: int) -> int:
@@ -50,7 +54,7 @@ class Window:
         self.trimmed = True
         del self.messages[:count]
 
-    def shorten(self, shorter: Shorter) -> None:
+    def shorten(self, shorter: "Shorter") -> None:
         """What `keep` has stored."""
         kept = shorter.of(self.messages)
         if shorter.cut is not None:
@@ -64,6 +68,9 @@ class Window:
 
 def load(connection: Connection, session: str) -> Window:
     """What a turn needs of a session."""
+    # Here and not above: an idle gateway has no use for it.
+    from agent.context.pruning import pruned
+
     head, upto_pruned = connection.execute(
         "SELECT head, pruned FROM session WHERE id = ?", (session,)
     ).fetchone()
@@ -114,12 +121,12 @@ class Kept:
     head: int
     upto: int
     request: int | None
-    shorter: Shorter
+    shorter: "Shorter"
     letter: Letter | None = None
 
     @classmethod
     def of(
-        cls, session: str, window: Window, shorter: Shorter, letter: Letter | None = None
+        cls, session: str, window: Window, shorter: "Shorter", letter: Letter | None = None
     ) -> "Kept":
         cut = shorter.cut
         place = cut.place if cut else shorter.pruned
@@ -167,6 +174,8 @@ def keep(connection: Connection, kept: Kept, now: float) -> bool:
     return True
 
 
-def _summary(content: str, taint: str) -> Summary:
+def _summary(content: str, taint: str) -> "Summary":
+    from agent.context.summary import Summary
+
     data = json.loads(content)
     return Summary(data["text"], data["first"], data["todo"], taint_of_text(taint))

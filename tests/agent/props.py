@@ -18,9 +18,9 @@ from agent.providers.scripted import Scripted, Step
 from agent.security.engine import DefaultPolicy
 from agent.security.taint import NOTHING
 from agent.settings import AgentSettings
+from agent.task import Task
 from agent.tools.base import CallContext, Tool
 from agent.tools.runner import Permissions
-from agent.turn import Task
 from agent.types import (
     Effect,
     JsonSchema,
