@@ -45,7 +45,7 @@ class Archivist:
     async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
         while not await self.database.run(search.enter_older):
             pass
-        return await self.database.run(search.find, words, Scope(), limit)
+        return await self.database.run(search.look_up, words, Scope(), limit)
 
     async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
         return await self._with(archive.glimpse, session, first, last)

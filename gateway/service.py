@@ -60,7 +60,10 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A message that holds what was searched for. `marks` are stretches of `snippet` that do."""
+    """A message that holds what was searched for, or a session whose name does (role "name", n 0).
+
+    `marks` are stretches of `snippet` that do.
+    """
 
     session: str
     name: str

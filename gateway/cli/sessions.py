@@ -23,6 +23,8 @@ _STATES = {
     "close": "end one: its chat begins a new one; it can still be read, searched and resumed",
 }
 
+_WHO = {"user": "you", "name": "its name"}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -76,8 +78,8 @@ async def _search(service: Service, args: argparse.Namespace) -> None:
         print_json([asdict(one) for one in found])
         return
     for one in found:
-        who = "you" if one.role == "user" else "Kore"
-        name = f"  {visible(one.name)}" if one.name else ""
+        who = _WHO.get(one.role, "Kore")
+        name = f"  {visible(one.name)}" if one.name and one.role != "name" else ""
         print(f"{one.session}  {moment(one.at)}  {who}{name}")
         print(f"    {_marked(one)}")
     if not found:

@@ -51,7 +51,7 @@ def lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
 def _find(call: CommandCall, connection: Connection) -> str:
     try:
         whole = any(search.enter_older(connection) for _ in range(_CHUNKS))
-        found = search.find(connection, call.argument, scope_of(call), _FOUND)
+        found = search.look_up(connection, call.argument, scope_of(call), _FOUND)
     except KoreError as exc:
         return f"{str(exc)[0].upper()}{str(exc)[1:]}."
     told = [f"- `{hit.session}` {_when(hit.at)}: {_plain(hit.snippet)}" for hit in found]

@@ -6,8 +6,9 @@ The index holds words of what people and the model said. A database with sealed 
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from sqlite3 import Connection
 
 from agent.codec import message_from_json
@@ -117,6 +118,15 @@ def enter_older(connection: Connection) -> bool:
     return reached is None
 
 
+def look_up(connection: Connection, wanted: str, scope: Scope, limit: int) -> list[Found]:
+    """Sessions whose name has all these words anywhere in it, then the newest messages with them.
+
+    Raises `KoreError` when there is no word in it.
+    """
+    named = list(islice(_named(connection, _terms(wanted), scope), limit))
+    return named + find(connection, wanted, scope, limit - len(named))
+
+
 def find(
     connection: Connection, wanted: str, scope: Scope, limit: int, around: int = AROUND_CHARS
 ) -> list[Found]:
@@ -144,6 +154,20 @@ def find(
         )
         for session, name, principal, n, role, at, data in rows
     ]
+
+
+def _named(connection: Connection, terms: Sequence[str], scope: Scope) -> Iterator[Found]:
+    where, values = scope.where()
+    rows = connection.execute(
+        "SELECT s.id, s.name, s.principal, s.last_active_at FROM session s"
+        f" WHERE s.name <> '' AND {where} ORDER BY s.last_active_at DESC, s.id DESC",
+        values,
+    )
+    wanted = [_plain(" ".join(term.split())).casefold() for term in terms]
+    for session, name, principal, at in rows:
+        if wanted and all(term in _plain(name).casefold() for term in wanted):
+            shown = _snippet(name, terms, AROUND_CHARS)
+            yield Found(session, name, principal, 0, "name", at, *shown)
 
 
 def _is_sealed(connection: Connection) -> bool:

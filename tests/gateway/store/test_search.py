@@ -64,6 +64,18 @@ def test_the_snippet_shows_the_words_where_they_stand(db: Connection) -> None:
     assert len(hit.snippet) < 150
 
 
+def test_a_session_is_found_by_its_name_first_and_only_by_whoever_may_see_it(
+    db: Connection,
+) -> None:
+    here = talk(db, "we speak of boats")
+    archive.rename(db, here, "Zürich 東京旅行 boats")
+    hits = search.look_up(db, "zurich 旅行", Scope(), 9)
+    assert [(hit.session, hit.role, hit.n) for hit in hits] == [(here, "name", 0)]
+    assert [hit.role for hit in search.look_up(db, "boats", Scope(), 9)] == ["name", "user"]
+    assert [hit.role for hit in search.look_up(db, "boats", Scope(), 1)] == ["name"]
+    assert not search.look_up(db, "boats", Scope("chat:somebody", "chat:bot:1"), 9)
+
+
 def test_tool_results_and_moving_facts_are_not_found(db: Connection) -> None:
     session = talk(db, "hello")
     call = ToolCall("1", "look", {"at": "canary"}, '{"at": "canary"}')
