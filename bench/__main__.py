@@ -21,6 +21,7 @@ PARTS = (
     "idle",
     "turn",
     "library",
+    "calls",
     "history",
     "long",
     "burst",

@@ -1,8 +1,9 @@
 """Which of the workspace's files a call may touch."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import ToolError
@@ -35,7 +36,7 @@ class Scope:
             restrict=self.settings.restrict_to_workspace,
             blocked=self.settings.blocked_paths,
         )
-        if self._is_closed(real):
+        if self._kores_own()(real):
             raise ToolError(f"{shown(path)} is off limits: it is part of Kore itself.")
         if _others(call)(real):
             raise ToolError(f"{shown(path)} belongs to somebody else and cannot be used here.")
@@ -50,7 +51,7 @@ class Scope:
             str(call.memory.absolute()), home, restrict=self.settings.restrict_to_workspace
         )
         linked = real != home.resolve() / call.memory.absolute().relative_to(home)
-        if self._is_closed(real) or (linked and not call.owner):
+        if self._kores_own()(real) or (linked and not call.owner):
             raise ToolError("The memory file is a link to something else and cannot be used.")
         return real
 
@@ -78,21 +79,41 @@ class Scope:
     def closed(self, call: CallContext) -> Callable[[Path], bool]:
         """A test for real paths that are no links: whether the call may not know of them."""
         root = call.workspace.resolve()
-        others = _others(call)
+        others, kores_own = _others(call), self._kores_own()
 
         def is_closed(path: Path) -> bool:
             if not call.owner and _is_inside(path, root / OWN_FOLDER):
                 return True
             blocked = blocked_entry(path, root, self.settings.blocked_paths)
-            return bool(blocked) or others(path) or self._is_closed(path)
+            return bool(blocked) or others(path) or kores_own(path)
 
         return is_closed
 
-    def _is_closed(self, real: Path) -> bool:
-        return any(
-            real.is_relative_to(closed) or folded_path(real).is_relative_to(folded_path(closed))
-            for closed in map(Path, map(os.path.realpath, self.settings.off_limits))
-        )
+    def _kores_own(self) -> Callable[[Path], bool]:
+        """A test for real paths: whether they are part of Kore itself, as its files lie now."""
+        closed = [_folded_parts(path) for path in _real(self.settings.off_limits)]
+
+        def is_own(real: Path) -> bool:
+            parts = folded_path(real).parts
+            return any(parts[: len(own)] == own for own in closed)
+
+        return is_own
+
+
+def _real(paths: Iterable[Path]) -> Iterator[str]:
+    """Each path with its links resolved; the folder that most of them share only once."""
+    folders: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(os.path.abspath(path))
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        found = os.path.join(folders[folder], name)
+        yield os.path.realpath(found) if os.path.islink(found) else found
+
+
+@lru_cache(maxsize=64)
+def _folded_parts(path: str) -> tuple[str, ...]:
+    return folded_path(Path(path)).parts
 
 
 def _is_own(real: Path, root: Path) -> bool:

@@ -110,6 +110,9 @@ class Toolbox:
         self._folded = {_folded(name): name for name in self._tools}
         self._checks: dict[str, Arguments] = {}
         self._specs: tuple[ToolSpec, ...] = ()
+        # Looked for once: asking each tool for what it can costs more than most calls.
+        self._lingering = [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
+        self._seeing = next((tool for tool in self._tools.values() if isinstance(tool, Sees)), None)
         self._nothing_seen = Views()
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -125,14 +128,9 @@ class Toolbox:
         return self._specs
 
     @property
-    def _lingering(self) -> list[Lingers]:
-        return [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
-
-    @property
     def views(self) -> Views:
         """What conversations have seen of files."""
-        shown = (tool.views for tool in self._tools.values() if isinstance(tool, Sees))
-        return next(shown, self._nothing_seen)
+        return self._seeing.views if self._seeing is not None else self._nothing_seen
 
     def tasks(self, session: str) -> list[Running]:
         """What goes on in the background of a session."""
