@@ -18,7 +18,7 @@ help:
 	@echo "make check        lint, types, layering, house tests"
 	@echo "make format       put the code into its house form"
 	@echo "make bench        measure what the README quotes"
-	@echo "make crash        1,000 kills over 5,000 messages"
+	@echo "make crash        1,000 kills over 5,000 messages, and 100 of long work"
 	@echo "make fuzz         ten minutes of odd input for everything that reads some (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
@@ -49,6 +49,7 @@ bench: $(VENV)/.dev
 
 crash: $(VENV)/.dev
 	@$(BIN)/python -m tests.crash --kills 1000 --messages 5000
+	@$(BIN)/python -m tests.crash.longwork --kills 100
 
 # One part only: make fuzz FUZZ="paths archives"
 fuzz: $(VENV)/.dev
