@@ -15,6 +15,13 @@ PROGRAMS = (".claude", ".kode", ".kore")
 _DEPTH = 3
 _FILES_MOST = 2_000
 _FOLDERS_KEPT = 32
+_ALIASES = {
+    "generalpurpose": "general",
+    "explorer": "explore",
+    "reviewer": "review",
+    "codereviewer": "review",
+    "codereview": "review",
+}
 _Mark = tuple[int, int, int]
 _Seen = dict[Path, tuple[_Mark, Definition | None]]
 
@@ -80,12 +87,13 @@ class Catalogue:
         return found
 
     def find(self, name: str, root: Path | None = None) -> Definition | None:
-        """The agent of this name; case, `-` and `_` do not matter."""
+        """The agent of this name; case, `-` and `_` do not matter. What other programs call those
+        that are built in here counts where nobody is called so."""
         found = self.load(root)
         if name in found:
             return found[name]
         folded = {_folded(known): one for known, one in found.items()}
-        return folded.get(_folded(name))
+        return folded.get(_folded(name)) or found.get(_ALIASES.get(_folded(name), ""))
 
 
 @cache

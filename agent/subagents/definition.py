@@ -143,7 +143,7 @@ class _Fields:
         found = self._named(self.words("disallowedTools") or ())
         if isinstance(switches := self._get("tools"), dict):
             return (*found, *_switched(switches, on=False))
-        every = _EVERY.fullmatch(self.text("tools").strip(_AROUND))
+        every = _EVERY.fullmatch(self.text("tools", "allowed-tools").strip(_AROUND))
         return (*found, *self._named(_SPLIT.split(every[1]) if every and every[1] else ()))
 
     def _named(self, words: Iterable[str]) -> tuple[str, ...]:

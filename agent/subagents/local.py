@@ -30,6 +30,7 @@ class _Kept:
 
     caller: str
     definition: Definition
+    model: str | None
     messages: tuple[Message, ...]
     taint: frozenset[Taint]
 
@@ -56,6 +57,8 @@ class LocalErrands:
         kept = self._earlier(wanted, caller)
         definition = kept.definition if kept else self._find(wanted, caller)
         model, note = outfit.model_for(self._agent.models, wanted.model, definition, caller.model)
+        if kept is not None and wanted.model is None:
+            model = kept.model
         self._number += 1
         number = self._number
         task = self._task(caller, definition, number, depth + 1)
@@ -81,7 +84,7 @@ class LocalErrands:
             # Its caller holds a place already, and waits for it.
             result = await self._run(task, tell)
         messages = (*task.messages, *result.messages)
-        self._keep(number, _Kept(caller.session, definition, messages, task.exposure.taint))
+        self._keep(number, _Kept(caller.session, definition, model, messages, task.exposure.taint))
         said = [m.text.strip() for m in result.messages if m.role == "assistant"]
         text = next((one for one in reversed(said) if one), result.text or "It said nothing.")
         text = outfit.result_text(definition.name, number, text)

@@ -139,6 +139,16 @@ def test_a_note_about_the_folder_is_no_agent(places: Places) -> None:
     assert set(Catalogue(places).load()) == {"a", *(one.name for one in built_in())}
 
 
+def test_others_names_for_built_in_agents_count_where_nobody_has_them(places: Places) -> None:
+    catalogue = Catalogue(places)
+    found = [catalogue.find(name) for name in ("general-purpose", "Explore", "code_reviewer")]
+    assert [one and one.name for one in found] == ["general", "explore", "review"]
+    write(places.own / "agents", "code-reviewer", "mine")
+    mine = catalogue.find("CodeReviewer")
+    assert mine is not None
+    assert mine.description == "mine"
+
+
 def test_agents_that_are_given_win(places: Places) -> None:
     write(places.own / "agents", "a", "from a file")
     given = Definition("a", "given", "You are given.")

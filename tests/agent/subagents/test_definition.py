@@ -46,7 +46,12 @@ def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["tools: {read: true, bash: false}", "tools: All tools except Bash, Edit"]
+    "written",
+    [
+        "tools: {read: true, bash: false}",
+        "tools: All tools except Bash, Edit",
+        "allowed-tools: all but Bash",
+    ],
 )
 def test_tools_are_taken_away_where_the_others_are_named(written: str) -> None:
     found = definition(written)

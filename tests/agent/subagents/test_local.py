@@ -12,6 +12,8 @@ from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.events import Done, FromAgent, ModelEvent, Reply
 from agent.providers.base import ModelRequest
+from agent.providers.models import Models
+from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Echo, Scripted
 from agent.security.engine import DefaultPolicy
 from agent.security.modes import Mode
@@ -184,3 +186,12 @@ async def test_its_work_may_last_longer_than_a_call(tmp_path: Path) -> None:
         task("take your time", "general")
     )
     assert "> take your time" in result.text
+
+
+async def test_who_goes_on_keeps_the_model_that_was_asked_for(tmp_path: Path) -> None:
+    paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
+    models = Models("first", [ModelConfig("first", "offline/echo"), paid])
+    agent = Agent(models, workspace=tmp_path, subagents=[POET])
+    for prompt in (task("one", model="second"), task("two", resume="1")):
+        result = await agent.run(prompt, session="s")
+        assert result.cost_usd
