@@ -180,3 +180,32 @@ async def test_what_the_owner_says_in_a_group_is_no_key_to_their_memory(
         assert OF_OWNER not in texts
         assert OF_ALICE not in texts
         assert OF_OWNER not in json.dumps([request.body for request in alone.model.requests])
+
+
+async def test_what_one_person_said_and_noted_is_found_by_nobody_else(
+    alone: GatewayProcess,
+) -> None:
+    alone.model.mind = obey
+    told_by_everybody(alone)
+    search = ("memory_search", {"query": "CANARY MARK"})
+    async with alone:
+        await alone.told(OWNER, f"it is {OF_OWNER}")
+        await alone.told(ALICE, f"it is {OF_ALICE}")
+        await alone.told(BOB, f"it is {OF_BOB}")
+        await alone.told(GROUP, f"@kore_test_bot it is {OF_GROUP}", user_id=ALICE)
+        alone.model.requests.clear()
+        shown = await ordered(alone, BOB, search)
+        asked = json.dumps([request.body for request in alone.model.requests])
+        assert not [canary for canary in CANARIES if canary in shown + asked]
+        assert f"MEMORY.md:1: - 2025-01-01: {OF_BOB}" in shown
+        assert f"it is {OF_BOB}" in shown
+
+        shown = await ordered(alone, OWNER, search)
+        assert f"it is {OF_OWNER}" in shown
+        assert not [canary for canary in (OF_ALICE, OF_BOB, OF_GROUP) if canary in shown]
+
+        # In a group the owner finds what the group noted, and nothing of their own.
+        await alone.told(GROUP, f"@kore_test_bot {json.dumps([search])}", user_id=OWNER)
+        shown = "\n".join(alone.api.answers(GROUP))
+        assert f"2025-01-01: {OF_GROUP}" in shown
+        assert not [canary for canary in (OF_OWNER, OF_ALICE, OF_BOB) if canary in shown]
