@@ -12,6 +12,7 @@ from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.edit import EditFile
+from agent.tools.files import AppendFile
 from agent.types import ToolResult
 
 FORMS = {
@@ -20,6 +21,17 @@ FORMS = {
     "utf-16-le": codecs.BOM_UTF16_LE,
     "utf-16-be": codecs.BOM_UTF16_BE,
 }
+
+
+def encoding_of(data: bytes) -> str:
+    """In which a text is added to this file."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16-le" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
 
 
 def stored(text: str, form: str) -> bytes:
@@ -188,6 +200,24 @@ async def test_several_edits_are_made_or_none_of_them(
     else:
         assert path.read_bytes() == expected
         assert len(set(olds)) == len(olds)
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(PIECES, st.sampled_from(["new\n", "é", "漢", "\r\n", "“q”"]), st.sampled_from(sorted(FORMS)))
+async def test_what_is_appended_follows_the_bytes_that_were_there(
+    call: CallContext, workspace: Path, head: bytes, added: str, form: str
+) -> None:
+    path = workspace / "f.txt"
+    before = FORMS[form] + head
+    path.write_bytes(before)
+    try:
+        await AppendFile(ToolSettings()).run({"path": "f.txt", "content": added}, call)
+    except ToolError:
+        assert path.read_bytes() == before
+        return
+    after = path.read_bytes()
+    assert after.startswith(before)
+    assert after[len(before) :] == added.encode(encoding_of(before))
 
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
