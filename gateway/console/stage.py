@@ -196,7 +196,7 @@ class Stage:
             return "  (queued)"
         word = text.split()[0]
         command = COMMANDS.get(word.removeprefix("/")) if word.startswith("/") else None
-        if command is not None and command.at_once and word not in CONSOLE_WORDS:
+        if command and (command.at_once or word == "/stop") and word not in CONSOLE_WORDS:
             return ""
         if command is None and await self._service.queue_mode(self.lane) == "steer":
             return "  (steering)"

@@ -512,4 +512,20 @@ async def test_a_question_from_the_background_stays_until_it_is_answered(home: P
         terminal.type("y")
         await terminal.see("allowed once")
         await terminal.see("number 1")
+        assert "(queued)" not in terminal.text
     assert (home / "workspace" / "made.txt").read_text() == "hi\n"
+
+
+async def test_one_sub_agent_is_stopped_while_it_asks(home: Path) -> None:
+    asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
+    line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
+    async with kore_agent(home, "--model", "offline/echo") as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"{line}\r")
+        await terminal.see("sub-agent general (1)")
+        await terminal.see("left)")
+        terminal.type("/stop 1\r")
+        await terminal.see("Sub-agent general (1) is stopped.")
+        await terminal.see(PROMPT)
+    assert "(queued)" not in terminal.text
+    assert not (home / "workspace" / "made.txt").exists()
