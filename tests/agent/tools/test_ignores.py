@@ -1,10 +1,11 @@
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pathspec import GitIgnoreSpec
 
 from agent.tools.ignores import Ignores
 
@@ -77,15 +78,6 @@ def test_in_a_folder_that_is_left_out_only_its_own_files_count() -> None:
     assert hidden(files, "y", "a")
 
 
-def _is_plain(pattern: str) -> bool:
-    """Not one of those that the other matcher reads in its own way."""
-    parts = pattern.strip("!/").split("/")
-    # For git no class holds a slash; for the other one `a[!a]` fits `a/`.
-    if any(part.find("[!", 1) > 0 for part in parts):
-        return False
-    return parts[-1] != "**" and all(p == "**" or ("**" not in p and p.strip(".")) for p in parts)
-
-
 NAMES = st.sampled_from(["a", "b", "ab", "b.c", "abc"])
 PART = st.lists(
     st.sampled_from(["a", "b", "c", ".", "*", "?", "[ab]", "[!a]"]), min_size=1, max_size=4
@@ -96,13 +88,21 @@ PATTERN = st.builds(
     st.sampled_from(["", "/"]),
     st.sampled_from(["", "/"]),
     st.booleans(),
-).filter(_is_plain)
+)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    folder = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    return folder
 
 
 @given(st.lists(PATTERN, min_size=1, max_size=4), st.lists(NAMES, min_size=1, max_size=4))
-def test_it_agrees_with_another_matcher(patterns: list[str], parts: list[str]) -> None:
-    spec = GitIgnoreSpec.from_lines(patterns)
-    # The other one looks at whole paths; git never looks into a folder that is left out.
-    folders = [spec.match_file("/".join(parts[:n]) + "/") for n in range(1, len(parts))]
-    expected = any(folders) or spec.match_file("/".join(parts))
-    assert hidden("\n".join(patterns), "/".join(parts)) is expected
+def test_it_agrees_with_git(repository: Path, patterns: list[str], parts: list[str]) -> None:
+    (repository / ".gitignore").write_text("\n".join(patterns))
+    command = ["git", "check-ignore", "-q", "--no-index", "/".join(parts)]
+    code = subprocess.run(command, cwd=repository, check=False).returncode
+    assert hidden("\n".join(patterns), "/".join(parts)) is {0: True, 1: False}[code]
