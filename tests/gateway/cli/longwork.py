@@ -92,7 +92,7 @@ class Place:
         self.home.mkdir()
         entry = {"model_name": "default", "model": "openai/x", "api_base": server.base_url}
         (self.home / "config.json").write_text(
-            json.dumps({"model_list": [{**entry, "api_key": "k"}]})
+            json.dumps({"model_list": [{**entry, "api_key": "k"}], "http": {"port": 0}})
         )
 
     def plan(self) -> None:
@@ -109,6 +109,7 @@ class Place:
         process = await self._kore("gateway", "--quiet")
         async with asyncio.timeout(30):
             while await Client.connect(self.home / "kore.sock") is None:
+                assert process.returncode is None, "the gateway ended by itself"
                 await self.server.news(0.02)
         return process
 

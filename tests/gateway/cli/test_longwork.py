@@ -113,7 +113,7 @@ async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
     [
         (("--auto-continue", "-c"), "each session of long work is a new one"),
         (("--init", "x", "--max-hours", "1"), "belong to --auto-continue"),
-        (("--auto-continue", "--team", "explore,explorer"), "there is no agent 'explorer'"),
+        (("--auto-continue", "--team", "explore,astronaut"), "there is no agent 'astronaut'"),
         (("--auto-continue", "--max-hours", "soon"), "expected hours such as 1.5"),
     ],
 )
