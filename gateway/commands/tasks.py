@@ -1,10 +1,11 @@
 """`/tasks`: what goes on in the background of a conversation, and how to end it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from sqlite3 import Connection
 
 from gateway.commands.call import CommandCall
 from gateway.store import tasks as store
+from gateway.store.tasks import Errand
 
 _ERRANDS = 10
 
@@ -17,8 +18,9 @@ def answer(call: CommandCall, connection: Connection) -> str:
     tasks = toolbox.tasks(session) if session else []
     if action:
         return _kill(call, session or "", name.strip())
-    errands = list(_errands(call, connection))
-    if any(" works" in line for line in errands):
+    found = store.latest(connection, call.message.session_key, _ERRANDS)
+    errands = list(_errands(call, found))
+    if any(one.state == "running" for one in found):
         errands.append("`/stop NUMBER` ends a sub-agent, `/stop` all that goes on.")
     if not tasks:
         nothing = "Nothing runs in the background of this conversation."
@@ -27,9 +29,9 @@ def answer(call: CommandCall, connection: Connection) -> str:
     return "\n".join([*lines, "`/tasks kill ID` ends one (the owner only)."])
 
 
-def _errands(call: CommandCall, connection: Connection) -> Iterator[str]:
+def _errands(call: CommandCall, found: Sequence[Errand]) -> Iterator[str]:
     """The sub-agents of this chat: those that work, and the latest that have ended."""
-    for one in store.latest(connection, call.message.session_key, _ERRANDS):
+    for one in found:
         took = (one.ended_at or call.now) - one.asked_at
         state = "works" if one.state == "running" else one.state
         where = " in the background" if one.background else ""

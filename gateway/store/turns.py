@@ -224,5 +224,16 @@ def replay(connection: Connection, seq: int) -> str:
         raise KoreError(f"message {seq} came from a one-shot run, which waits for no answer")
     if state in ("running", "waiting"):
         raise KoreError(f"message {seq} is being answered right now")
+    (worked_for,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM task JOIN inbox ON inbox.turn_id = task.root_turn"
+        " WHERE inbox.seq = ? AND task.state = 'running')",
+        (seq,),
+    ).fetchone()
+    if worked_for:
+        # Whose rights it has, and whom its result is told, stands in that message.
+        raise KoreError(
+            f"a sub-agent still works for message {seq}",
+            hint="/tasks shows it in its chat, /stop ends it",
+        )
     connection.execute("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
     return str(lane)

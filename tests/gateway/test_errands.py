@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.errors import KoreError
 from agent.events import ApprovalAsked, Done, FromAgent, ModelEvent, Reply
 from agent.providers.base import ModelRequest
 from agent.providers.models import Models
@@ -199,6 +200,19 @@ async def test_the_background_returns_at_once_and_tells_once(tmp_path: Path) -> 
         assert await parts.rows(reports) == [(1,)]
 
 
+async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path: Path) -> None:
+    meeting = Meeting()
+    async with running(tmp_path, meeting) as parts:
+        await parts.bus.submit(typed(task("meet", background=True)))
+        await answered(parts)
+        with pytest.raises(KoreError, match="still works for message 1"):
+            await parts.desk.replay(1)
+        await parts.bus.submit(typed("meet", chat="main-2"))
+        await parts.until("SELECT 1 FROM inbox WHERE event_id = 'report:1'")
+        await parts.desk.replay(1)
+        await parts.until("SELECT 1 FROM task WHERE id = 2")
+
+
 async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -> None:
     meeting = Meeting()
     async with running(tmp_path, meeting) as parts:
@@ -342,8 +356,15 @@ async def test_one_sub_agent_has_a_limit_of_its_own(tmp_path: Path) -> None:
 
 async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
-        await parts.bus.submit(typed(task("hello")))
+        await parts.bus.submit(typed(task("it works")))
         await answered(parts)
+        with parts.watchers.watch(LANE) as seen:
+            await parts.bus.submit(typed("/tasks"))
+            async for event in seen:
+                if isinstance(event, Delivered) and "do it works" in event.text:
+                    break
+        # Of its own title nobody is told how to stop it.
+        assert "/stop" not in event.text
         await parts.bus.submit(typed(task("meet", "explore", background=True)))
         await parts.until("SELECT 1 FROM task WHERE id = 2")
         with parts.watchers.watch(LANE) as seen:
@@ -353,7 +374,8 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
                     break
         lines = event.text.splitlines()
         assert lines[0].startswith("- explore (2) do meet: works in the background, ")
-        assert lines[1].startswith("- general (1) do hello: done, ")
+        assert lines[1].startswith("- general (1) do it works: done, ")
+        assert lines[2].startswith("`/stop NUMBER` ends a sub-agent")
 
 
 def define(folder: Path, name: str, head: str) -> None:
