@@ -88,13 +88,23 @@ class Desk:
             reserved = self._reserved.get(lane, 0) > time.monotonic()
             if reserved or self._watchers.is_watched(lane):
                 continue
-            opened = await self._database.run(_open_console, chat_id, session, fresh)
+            # Before anything is awaited: a terminal that opens meanwhile gets another place.
+            self._reserved[lane] = time.monotonic() + _RESERVED_S
+            opened: Opened | None = None
+            try:
+                opened = await self._open_console(chat_id, session, fresh)
+            finally:
+                if opened is None:
+                    del self._reserved[lane]
             if opened is not None:
-                if opened.session is not None and not fresh:
-                    await self._archivist.set_status(opened.session, "open")
-                self._reserved[lane] = time.monotonic() + _RESERVED_S
                 return opened
         raise AssertionError("there is always a further number")
+
+    async def _open_console(self, chat_id: str, session: str | None, fresh: bool) -> Opened | None:
+        opened = await self._database.run(_open_console, chat_id, session, fresh)
+        if opened is not None and opened.session is not None and not fresh:
+            await self._archivist.set_status(opened.session, "open")
+        return opened
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._database.run(sessions.recent, limit)

@@ -69,6 +69,21 @@ async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
     assert first.chat_id != second.chat_id
 
 
+async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Parts) -> None:
+    await parts.desk.submit(typed("hi"))
+    await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    async with parts.desk.watch("cli:local:main") as events:
+        await delivered(events)
+    opened = await asyncio.gather(*(parts.desk.open_console(None, fresh=True) for _ in range(3)))
+    assert len({one.chat_id for one in opened}) == 3
+
+
+async def test_a_place_that_could_not_be_opened_is_free_again(parts: Parts) -> None:
+    with pytest.raises(KoreError, match="no session"):
+        await parts.desk.open_console("none", fresh=False)
+    assert (await parts.desk.open_console(None, fresh=True)).chat_id == "main"
+
+
 async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
     await parts.desk.submit(typed("hi"))
     await parts.until("SELECT 1 FROM outbox")
