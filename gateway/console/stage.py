@@ -181,14 +181,12 @@ class Stage:
             return
         # In the order in which they were typed.
         async with self._sending:
-            try:
+            with self._refusals():
                 self._view.say(f"› {visible(text)}{await self._fate(text)}")
                 if self._command or by_hand(text) or text.split()[0] in CONSOLE_WORDS:
                     self.later.append(text)
                     return
                 await self.submit(text)
-            except KoreError as exc:
-                self._refused(exc)
 
     async def _fate(self, text: str) -> str:
         """What becomes of a message that is typed while a turn runs."""
@@ -203,33 +201,36 @@ class Stage:
         return "  (queued)"
 
     async def _stop(self) -> None:
-        if await self._service.stop(self.lane):
-            return
-        if self._stop_early:
-            # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
-            self._waiting.clear()
-            self._foreign = self._stop_early = False
-            self._settled.set()
-            return
-        self._stop_early = True
+        with self._refusals():
+            if await self._service.stop(self.lane):
+                return
+            if self._stop_early:
+                # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
+                self._waiting.clear()
+                self._foreign = self._stop_early = False
+                self._settled.set()
+                return
+            self._stop_early = True
 
     async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
-        try:
+        with self._refusals():
             if not await self._service.answer(asked.nonce, answer, principal()):
                 self._view.say("  that question has expired or was answered elsewhere")
-        except KoreError as exc:
-            self._refused(exc)
 
-    def _refused(self, error: KoreError) -> None:
-        if error.code == "owner-lost":
-            raise error
-        self._view.say(complaint(error), "red")
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What the service refuses is said; only that it is gone ends the conversation."""
+        try:
+            yield
+        except KoreError as exc:
+            if exc.code == "owner-lost":
+                raise
+            self._view.say(complaint(exc), "red")
 
     async def _pump(self, watched: AsyncIterator[WatchEvent]) -> None:
         async for event in watched:
             self.heard = True
-            if isinstance(event, _WORK) and not self._waiting:
-                self._foreign = True
+            self._foreign |= isinstance(event, _WORK) and not self._waiting
             if self._on_stage:
                 self._take(event)
             else:
@@ -283,8 +284,7 @@ class Stage:
         if beside or not delivered.last:
             return
         self._foreign = self._stop_early = False
-        event_id = delivered.event_id
-        if event_id in self._waiting:
+        if (event_id := delivered.event_id) in self._waiting:
             # A joined turn names its newest message; a command may overtake a turn.
             alone = self._waiting[event_id].startswith("/")
             for earlier in [event_id] if alone else list(self._waiting):
