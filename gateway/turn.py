@@ -125,6 +125,8 @@ class Turns:
             return self.errands.end(connection, errands, ended, now)
 
         self._wake(letters, await self._database.run(store))
+        if errands:
+            await self.background.end(claim.session)
 
     async def _task(self, claim: Claim, window: Window, journal: Journal, stop: Stop) -> Task:
         message = claim.messages[-1]

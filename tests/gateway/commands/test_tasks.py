@@ -105,3 +105,15 @@ async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Pat
             assert Notice("info", "What ran in the background was ended: sleep 7813.") in told
             while processes("sleep\0007813"):
                 await asyncio.sleep(0.01)
+
+
+async def test_what_a_sub_agent_left_running_ends_when_it_breaks(tmp_path: Path) -> None:
+    args = {"description": "start it", "prompt": "start it", "subagent_type": "general"}
+    send = assistant("", (ToolCall("c0", "task", args, json.dumps(args)),))
+    model = Scripted([send, start("sleep 7823"), RuntimeError("a bug"), "it broke"])
+    async with console(tmp_path, model) as say:
+        assert await say("have it started") == "it broke"
+        assert model.requests[2].messages[-1].text.endswith(" s]")
+        async with asyncio.timeout(10):
+            while processes("sleep\0007823"):
+                await asyncio.sleep(0.05)
