@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -75,6 +76,8 @@ class Agent:
         self.gauge = Gauge()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = tuple(tools)
+        self._toolbox: Toolbox | None = None
+        self._making = threading.Lock()
         folder = Path(workspace).expanduser().resolve()
         self.workspace = Workspace(folder, self.settings.trusted_folders)
         found = subagents if isinstance(subagents, Catalogue) else Catalogue(given=subagents)
@@ -84,15 +87,22 @@ class Agent:
         self.changes = changes or _changes_of(self._history)
         self._approve, self._mode = approve, mode
 
-    @cached_property
+    @property
     def toolbox(self) -> Toolbox:
-        """The built-in tools and the given ones, made when a first turn needs them."""
-        return Toolbox([*default_tools(self.settings.tools, self._roster), *self._tools])
+        """The built-in tools and the given ones, made when a first turn needs them.
+
+        In whichever thread that is: two would each know only a part of what runs.
+        """
+        with self._making:
+            if self._toolbox is None:
+                tools = [*default_tools(self.settings.tools, self._roster), *self._tools]
+                self._toolbox = Toolbox(tools)
+            return self._toolbox
 
     @property
     def has_tools(self) -> bool:
         """Whether they are made: until then none of them does anything."""
-        return "toolbox" in self.__dict__
+        return self._toolbox is not None
 
     @cached_property
     def _errands(self) -> "LocalErrands":

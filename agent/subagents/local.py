@@ -139,7 +139,7 @@ class LocalErrands:
     def _earlier(self, wanted: Errand, caller: Task) -> _Kept | None:
         if wanted.resume is None:
             return None
-        known = self._kept.get(int(wanted.resume)) if wanted.resume.isdecimal() else None
+        known = next((one for n, one in self._kept.items() if str(n) == wanted.resume), None)
         if known is None or known.caller != caller.session:
             raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
         return known

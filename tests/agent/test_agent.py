@@ -1,7 +1,9 @@
 """Whole turns, from a person's words to a result, and every way in which they can end early."""
 
 import asyncio
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -659,3 +661,15 @@ async def test_agents_md_of_the_workspace_is_followed_and_stays_through_every_tu
     assert ["Use tabs." in request.system for request in model.requests] == [True, True]
     assert model.requests[0].system == model.requests[1].system
     assert not any(message.taint for message in first.messages)
+
+
+def test_threads_that_ask_at_once_get_the_same_tools(tmp_path: Path) -> None:
+    def asked(agent: Agent, gate: threading.Barrier) -> int:
+        gate.wait()
+        return id(agent.toolbox)
+
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(20):
+            agent, gate = Agent("offline/echo", workspace=tmp_path), threading.Barrier(4)
+            found = [threads.submit(asked, agent, gate) for _ in range(4)]
+            assert len({one.result() for one in found}) == 1

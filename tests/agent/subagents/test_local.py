@@ -68,6 +68,8 @@ async def test_it_goes_on_by_its_number_in_the_same_session(tmp_path: Path) -> N
     assert "number 2" in again.text
     other = await agent.run(task("three", resume="1"), session="other")
     assert "no sub-agent of number" in other.text
+    none = await agent.run(task("four", resume="9" * 5_000), session="s")
+    assert "no sub-agent of number" in none.text
 
 
 @pytest.mark.parametrize(("mode", "made"), [("plan", False), ("auto", True)])
