@@ -56,7 +56,7 @@ def read(text: str) -> Transcript:
         if not row.strip():
             continue
         try:
-            record = json.loads(row, parse_constant=_refuse)
+            record = _parsed(row)
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
@@ -114,6 +114,12 @@ def seconds(value: object) -> float | None:
     except (ValueError, OverflowError, OSError):
         return None
     return None
+
+
+def _parsed(row: str) -> Any:
+    record = json.loads(row, parse_constant=_refuse)
+    # Half of a surrogate pair, which an escape can spell, is nothing that can be stored or sent.
+    return json.loads(dumps(record)) if "\\ud" in row.lower() else record
 
 
 def _refuse(constant: str) -> None:
