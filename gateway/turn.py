@@ -125,6 +125,8 @@ class Turns:
             return self.errands.end(connection, errands, ended, now)
 
         self._wake(letters, await self._database.run(store))
+        for errand in errands:
+            self._tell(errand, events.Error("error", sentence, None))
         if errands:
             await self.background.end(claim.session)
 
@@ -193,17 +195,18 @@ class Turns:
     async def _look(self, task: Task, errand: Errand) -> Ending:
         """Run a sub-agent, and show what it does in the chat that it works for."""
         found = Ending()
-        number = str(errand.id)
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:
                 found.note(event)
                 if isinstance(event, events.Done):
                     event = events.Done(replace(event.result, messages=()))
                 if isinstance(event, FROM_AGENT):
-                    shown = event_to_json(event)
-                    told = events.FromAgent(errand.agent, number, errand.title, shown)
-                    self._watchers.publish(errand.root_lane, told)
+                    self._tell(errand, event)
         return found
+
+    def _tell(self, errand: Errand, event: events.Event) -> None:
+        told = events.FromAgent(errand.agent, str(errand.id), errand.title, event_to_json(event))
+        self._watchers.publish(errand.root_lane, told)
 
     async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
         lane = claim.messages[-1].session_key

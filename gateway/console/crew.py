@@ -26,7 +26,7 @@ class Crew:
 
     def take(self, told: FromAgent) -> None:
         event = told.event
-        if event.get("type") == "done":
+        if event.get("type") in ("done", "error"):
             self._members.pop(told.number, None)
             return
         name = f"{told.agent} ({told.number})"

@@ -16,10 +16,11 @@ from agent.providers.models import Models
 from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Echo
 from agent.subagents.definition import Definition
-from agent.types import Usage, assistant
+from agent.types import ToolCall, Usage, assistant
 from gateway.messages import InboundMessage, Sender
-from gateway.service import Delivered
+from gateway.service import Delivered, WatchEvent
 from gateway.store.inbox import PAYLOAD
+from gateway.watchers import Watcher
 from tests.gateway.parts import Parts, at_work, opened, running, settled, typed
 
 LANE = "cli:local:main"
@@ -53,6 +54,14 @@ async def answered(parts: Parts, count: int = 1) -> list[str]:
         while len(found := await answers(parts)) < count:
             await asyncio.sleep(0.005)
     return found
+
+
+async def until_delivered(watcher: Watcher) -> AsyncIterator[WatchEvent]:
+    async with asyncio.timeout(10):
+        async for event in watcher:
+            yield event
+            if isinstance(event, Delivered):
+                return
 
 
 async def states(parts: Parts) -> list[str]:
@@ -331,6 +340,19 @@ async def test_the_chat_sees_who_does_what(tmp_path: Path) -> None:
         kinds = [event.event["type"] for event in told]
         assert kinds == ["session_start", "tool_start", "tool_result", "done"]
         assert {(event.agent, event.number) for event in told} == {("explore", "1")}
+
+
+async def test_the_chat_sees_that_a_sub_agent_was_given_up(tmp_path: Path) -> None:
+    args = {"description": "look", "prompt": "look", "subagent_type": "general"}
+    send = assistant("", (ToolCall("c1", "task", args, json.dumps(args)),))
+    async with running(tmp_path, [send, RuntimeError("a bug"), "it broke"]) as parts:
+        with parts.watchers.watch(LANE) as seen:
+            await parts.bus.submit(typed("go"))
+            assert await answered(parts) == ["it broke"]
+            told = [event async for event in until_delivered(seen) if isinstance(event, FromAgent)]
+        assert told[-1].number == "1"
+        assert told[-1].event["type"] == "error"
+        assert await states(parts) == ["failed"]
 
 
 async def test_what_a_sub_agent_spends_counts_for_the_message_it_works_for(tmp_path: Path) -> None:

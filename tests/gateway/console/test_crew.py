@@ -24,6 +24,13 @@ def test_each_sub_agent_has_a_line_until_it_ends() -> None:
     assert not list(crew.lines("*"))
 
 
+def test_the_line_of_one_that_was_given_up_ends() -> None:
+    crew = Crew()
+    crew.take(told("session_start"))
+    crew.take(told("error", message="broke"))
+    assert not list(crew.lines("*"))
+
+
 def test_steps_and_calls_are_one_line_each() -> None:
     step = told("tool_start", name="exec", arguments={"command": "ls"})
     assert side_line(step) == "explore (1) ⏺ exec ls"
