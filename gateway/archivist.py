@@ -56,7 +56,7 @@ class Archivist:
 
     async def rename(self, session: str, name: str) -> str:
         kept = await self._with(archive.rename, session, name)
-        return f"It is called {kept} now." if kept else "It has its automatic name again."
+        return f'It is called "{kept}" now.' if kept else "It has its automatic name again."
 
     async def lines(self, session: str) -> Sequence[str]:
         return await self._with(_lines, session)

@@ -30,6 +30,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if self.unknown and message.startswith("unrecognized arguments"):
             message += f"; {self.unknown}"
+        if message.startswith("the following arguments are required"):
+            for one in self._actions:
+                name = str(one.metavar or one.dest)
+                if one.choices and not one.option_strings and message.endswith(f" {name}"):
+                    message = f"say what it is to do: {', '.join(map(str, one.choices))}"
         self.exit(USAGE, f"{self.prog}: {message}\n`{self.prog} --help` shows how it is used\n")
 
 

@@ -143,6 +143,9 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(info) for info in sessions])
         return
+    if not sessions:
+        print("no sessions yet; `kore agent` begins one", file=sys.stderr)
+        return
     rows = [
         (s.id, s.status, str(s.messages), moment(s.last_active_at), s.lane or "", s.name)
         for s in sessions

@@ -1,10 +1,15 @@
 """Facts on stdout: an aligned table for people, JSON for programs."""
 
 import json
+import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
+
+_GAP = "  "
+_NARROWEST = 12
 
 
 def print_json(value: Any) -> None:
@@ -12,12 +17,27 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell on screen; wide characters count as two."""
+    """Columns as wide as their widest cell on screen; wide characters count as two. A terminal that
+    is too narrow gets cells of several lines, or a block for each row; a pipe or file always a line
+    for each row.
+    """
     table = [list(headers), *([clean(cell) for cell in row] for row in rows)]
-    widths = [max(_width(row[n]) for row in table) for n in range(len(headers))]
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+    for line in laid_out(table, columns):
+        sys.stdout.write(line + "\n")
+
+
+def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
+    """The lines of a table on a screen of so many columns; 0: as wide as it comes."""
+    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    if columns and not _narrow(widths, columns) and len(widths) > 2:
+        yield from _blocks(table, columns)
+        return
     for row in table:
-        cells = [cell + " " * (widths[n] - _width(cell)) for n, cell in enumerate(row)]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+        cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = (p + " " * (w - _width(p)) for p, w in zip(parts, widths, strict=True))
+            yield _GAP.join(padded).rstrip()
 
 
 def clean(text: str) -> str:
@@ -41,6 +61,42 @@ def size(count_bytes: float) -> str:
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
         count_bytes /= 1000
     return f"{count_bytes:.1f} TB"
+
+
+def _blocks(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
+    """Each row as lines of its own, name and value, with an empty line between two rows."""
+    names, *rows = table
+    for n, row in enumerate(rows):
+        if n:
+            yield ""
+        facts = zip(names, row, strict=True)
+        yield from laid_out([(name, cell) for name, cell in facts if cell], columns)
+
+
+def _narrow(widths: list[int], columns: int) -> bool:
+    """Take from the widest columns what is too much, but nothing from the first one, which is what
+    a person copies. Tells whether they fit now.
+    """
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
+        widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)
+        if widest == 0 or widths[widest] <= _NARROWEST:
+            return False
+        widths[widest] -= 1
+    return True
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` on screen, cut at blanks where there are some."""
+    lines = []
+    while _width(text) > width:
+        end = 1
+        while _width(text[: end + 1]) <= width:
+            end += 1
+        at = text.rfind(" ", 1, end + 1)
+        end = at if at > 0 else end
+        lines.append(text[:end].rstrip())
+        text = text[end:].lstrip()
+    return [*lines, text]
 
 
 def _width(text: str) -> int:

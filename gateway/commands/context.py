@@ -23,7 +23,7 @@ async def answer(call: CommandCall) -> str:
     filled = parts(found, window.conversation, memory)
     told = counted_as(office.agent.models.open(model))
     if found.factor != 1:
-        told += f" (it counts {found.factor:.2f} tokens for one of my estimate)"
+        told += f" (my estimate, times {found.factor:.2f} as the model counts)"
     else:
         told += " (estimated)"
     return f"Window of {told}:\n```\n{picture(found, filled)}\n```"

@@ -150,7 +150,8 @@ def _read(file: Path) -> Case:
     data = read_object(file)
     if data is None:
         raise ConfigError(
-            f"there is no {file}", hint="Name a file or a folder of cases; docs/evaluation.md"
+            f"there is no file or folder {str(file)!r} here",
+            hint="Name a file or a folder of cases; docs/evaluation.md says how one is written.",
         )
     try:
         return Case.model_validate(data)

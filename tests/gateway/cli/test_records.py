@@ -80,6 +80,12 @@ async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["running"]) == (0, False)
 
 
+def test_no_sessions_are_a_sentence_and_an_empty_answer(tmp_path: Path) -> None:
+    done = kore("sessions", "list", home=tmp_path / "h")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no sessions yet" in done.stderr
+
+
 async def test_replay_passes_on_what_the_owner_says(place: Place) -> None:
     done = await place.kore("replay", "9")
     assert done.returncode == 1
