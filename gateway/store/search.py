@@ -179,7 +179,9 @@ def _spaced(text: str) -> str:
 
 
 def _terms(wanted: str) -> list[str]:
-    found = (quoted or plain.rstrip("*") for quoted, plain in _TERM.findall(wanted))
+    # For the index a text ends at its first zero character.
+    pieces = _TERM.findall(wanted.replace("\0", " "))
+    found = (quoted or plain.rstrip("*") for quoted, plain in pieces)
     return [term for term in found if _WORD.search(term)]
 
 

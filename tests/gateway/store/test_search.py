@@ -45,7 +45,9 @@ def test_what_a_message_does_not_hold_is_not_found(db: Connection, words: str) -
     assert found(db, words) == []
 
 
-@pytest.mark.parametrize("words", ['"', "' OR 1=1 --", "a NEAR/2 b", "text:a", "^a", "(a", "a AND"])
+@pytest.mark.parametrize(
+    "words", ['"', "' OR 1=1 --", "a NEAR/2 b", "text:a", "^a", "(a", "a AND", "a\0b"]
+)
 def test_what_means_something_to_the_index_is_only_words_here(db: Connection, words: str) -> None:
     talk(db, "unrelated")
     assert found(db, f"{words} absent") == []
