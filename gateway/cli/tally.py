@@ -64,12 +64,13 @@ def opened(home: Home, folder: Path) -> Iterator[Ledger]:
     # The lock is a file of its own: the ledger is replaced at each write. It ends with the process.
     lock = os.open(home.long_work / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"long work goes on in {folder} already",
+                hint="wait for it, or interrupt the other command",
+            ) from None
         yield Ledger(home.long_work / f"{name}.json")
-    except BlockingIOError:
-        raise ConfigError(
-            f"long work goes on in {folder} already",
-            hint="wait for it, or interrupt the other command",
-        ) from None
     finally:
         os.close(lock)

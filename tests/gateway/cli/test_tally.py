@@ -44,3 +44,8 @@ def test_what_is_no_tally_counts_as_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     assert Ledger(path).read() == Tally()
+
+
+def test_what_blocks_during_the_work_is_not_taken_for_another_command(tmp_path: Path) -> None:
+    with pytest.raises(BlockingIOError), opened(Home(tmp_path / "home"), tmp_path):
+        raise BlockingIOError
