@@ -29,6 +29,7 @@ from gateway.console.lines import seconds
 if TYPE_CHECKING:
     from gateway.settings import Settings
 
+_STOPPED = "stopped by the person"  # as the model reads it
 _LONG_S = 1.0
 # Takes what a command prints, cut anywhere.
 Show = Callable[[str], None]
@@ -67,7 +68,7 @@ class Command:
         self._cleaner = shell.redactor.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._began = time.monotonic()
-        self._ended = "stopped by the person"
+        self._ended = _STOPPED
 
     async def run(self) -> None:
         """What goes wrong is told by `ending`."""
@@ -87,7 +88,8 @@ class Command:
         took = time.monotonic() - self._began
         if self._ended == "exit code 0" and self._output.total_bytes and took < _LONG_S:
             return None
-        return f"{self._ended}, {seconds(took)}"
+        ended = "stopped by you" if self._ended == _STOPPED else self._ended
+        return f"{ended}, {seconds(took)}"
 
     @property
     def told(self) -> dict[str, Any]:

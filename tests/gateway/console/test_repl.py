@@ -140,7 +140,7 @@ async def test_a_command_by_hand_is_shown_and_told_with_the_next_message(
         terminal.type("why?\r")
         await terminal.see("(queued)")
         terminal.type("\x03")
-        await terminal.see("stopped by the person")
+        await terminal.see("stopped by you")
         await terminal.see("echo: why?")
         await terminal.see(PROMPT)
         terminal.type("and now?\r")
