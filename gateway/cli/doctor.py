@@ -36,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
         print_json({"ok": worst == "ok", "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            print(f"{_MARKS[check.state]}  {check.name:<10}{printable(check.detail)}")
+            print(f"{_MARKS[check.state]}  {check.name:<12}{printable(check.detail)}")
             if check.state != "ok" and check.fix:
-                print(f"{'':16}{printable(check.fix)}")
+                print(f"{'':18}{printable(check.fix)}")
     return 1 if worst == "fail" else 0
 
 

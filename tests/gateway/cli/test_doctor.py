@@ -125,3 +125,8 @@ def test_the_policy_file_is_named(tmp_path: Path) -> None:
     file.write_text("roles: {build: {tools: {read_file: {pahts: [x]}}}}\n")
     done = kore("doctor", "--json", home=home, environ=environ)
     assert states(done.stdout)["policy"] == "fail"
+
+
+def test_the_longest_name_of_a_check_stands_apart_from_what_is_said(tmp_path: Path) -> None:
+    done = kore("doctor", "--live", home=tmp_path / "kore")
+    assert "model call  not needed offline" in done.stdout, done.stdout
