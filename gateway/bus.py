@@ -252,7 +252,8 @@ class MessageBus:
                 for told in (claim.message.session_key, *self.door.told()):
                     self._delivery.wake(told)
             else:
-                async with self._slots:
+                # A sub-agent waits for its conversation's room before it takes one from all chats.
+                async with await self._turns.errands.room(claim), self._slots:
                     await self._run_turn(claim, lane, stop)
         except (Suspended, Waiting, StoreError) as exc:
             if isinstance(claim, Claim):

@@ -51,10 +51,12 @@ class Errands:
             return []
         return await self._database.run(dispatch.get_all, numbers)
 
-    def slot(self, errands: Sequence[Errand]) -> AbstractAsyncContextManager[object]:
-        """Room to work: only so many of one conversation do at a time."""
-        return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel) if errands \
-            else nullcontext()  # fmt: skip
+    async def room(self, claim: Claim) -> AbstractAsyncContextManager[object]:
+        """Room to work: only so many sub-agents of one conversation do at a time."""
+        errands = await self.of(claim)
+        if not errands:
+            return nullcontext()
+        return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
 
     async def sending(self, claim: Claim, task: Task) -> Task:
         """A person's turn: as the agent that they speak with, able to send out sub-agents."""

@@ -85,7 +85,7 @@ class Turns:
         )
         errands = await self.errands.of(claim)
         first = errands[0] if errands else None
-        async with self.errands.slot(errands), self._spending.meter(claim, first) as meter:
+        async with self._spending.meter(claim, first) as meter:
             task = replace(await self._task(claim, window, journal, stop), meter=meter)
             if first is not None:
                 task = await self.errands.dressed(claim, task, first)

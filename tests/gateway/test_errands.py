@@ -114,6 +114,34 @@ async def test_several_in_one_reply_work_side_by_side(tmp_path: Path) -> None:
         assert answer.count("> met") == 2
 
 
+class Busy(Meeting):
+    """Says nothing to "meet" before it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.release = 0, asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if request.messages[-1].text == "meet":
+            self.asked += 1
+            await self.release.wait()
+        async for event in self._echo.stream(request):
+            yield event
+
+
+async def test_those_who_wait_for_room_hold_up_no_other_chat(tmp_path: Path) -> None:
+    model = Busy()
+    async with running(tmp_path, model, concurrent_turns=5) as parts:
+        many = "\n".join(task("meet", background=True) for _ in range(8))
+        await parts.bus.submit(typed(many))
+        await settled(lambda: model.asked == 4)
+        await parts.bus.submit(typed("hello there", "other"))
+        await answered(parts, 2)
+        assert model.asked == 4
+        model.release.set()
+        await settled(lambda: model.asked == 8)
+
+
 async def test_a_sub_agent_may_do_no_more_than_its_caller(tmp_path: Path) -> None:
     write = tool("write_file", path="new.txt", content="x")
     async with running(tmp_path, Echo()) as parts:
