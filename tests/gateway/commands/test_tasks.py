@@ -12,7 +12,7 @@ from agent.types import Message, ToolCall, assistant
 from gateway.messages import Sender
 from gateway.service import Delivered, WatchEvent
 from tests.gateway.parts import Parts, running, typed
-from tests.processes import processes
+from tests.processes import lasting, processes
 
 LANE = "cli:local:main"
 
@@ -46,53 +46,57 @@ async def console(folder: Path, model: Scripted) -> AsyncIterator[Console]:
 
 
 async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
-    model = Scripted([start("sleep 7811"), "it runs", "still there", "gone"])
+    command = lasting()
+    model = Scripted([start(command), "it runs", "still there", "gone"])
     async with console(tmp_path, model) as say:
         assert "Nothing runs" in await say("/tasks")
         assert await say("start it") == "it runs"
         assert await say("and now?") == "still there"
-        told = "background process 1 (sleep 7811): running for"
+        told = f"background process 1 ({command}): running for"
         assert told in str(model.requests[-1].messages[-1].content)
-        assert "- `1` sleep 7811: running for" in await say("/tasks")
+        assert f"- `1` {command}: running for" in await say("/tasks")
         assert "is called `2`" in await say("/tasks kill 2")
         assert "`1` is being ended" in await say("/tasks kill 1")
         async with asyncio.timeout(10):
-            while processes("sleep\0007811"):
+            while processes(command):
                 await asyncio.sleep(0.01)
         assert await say("and now?") == "gone"
         # What was said before stays as it was, byte for byte.
         *before, last = model.requests[-1].messages
         assert [m for m in before if m.role == "user"][-1] == model.requests[-2].messages[-1]
-        assert "background process 1 (sleep 7811): killed" in str(last.content)
+        assert f"background process 1 ({command}): killed" in str(last.content)
 
 
 async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -> None:
-    model = Scripted([start("sleep 7812"), "it runs", "fresh"])
+    command = lasting()
+    model = Scripted([start(command), "it runs", "fresh"])
     async with console(tmp_path, model) as say:
         await say("start it")
-        assert processes("sleep\0007812")
-        assert "was ended: `sleep 7812`." in await say("/new")
-        assert not processes("sleep\0007812")
+        assert processes(command)
+        assert f"was ended: `{command}`." in await say("/new")
+        assert not processes(command)
         await say("hello")
         assert "background" not in str(model.requests[-1].messages[-1].content)
 
 
 async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path) -> None:
-    model = Scripted([start("sleep 7814"), "it runs"])
+    command = lasting()
+    model = Scripted([start(command), "it runs"])
     async with running(tmp_path, model) as parts, parts.desk.watch(LANE) as watched:
         await Console(parts, watched)("start it")
         (session,) = await parts.desk.sessions()
-        assert await parts.desk.background(session.id) == ["sleep 7814"]
+        assert await parts.desk.background(session.id) == [command]
         told = await parts.desk.set_status(session.id, "closed")
-        assert told.endswith("What ran in the background was ended: sleep 7814.")
+        assert told.endswith(f"What ran in the background was ended: {command}.")
         async with asyncio.timeout(10):
-            while processes("sleep\0007814"):
+            while processes(command):
                 await asyncio.sleep(0.01)
         assert await parts.desk.background(session.id) == []
 
 
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
-    model = Scripted([start("sleep 7813"), "it runs"])
+    command = lasting()
+    model = Scripted([start(command), "it runs"])
     said = typed("go", "once-1", options={"auto": True})
     async with running(tmp_path, model) as parts, parts.desk.watch(said.session_key) as watched:
         await parts.bus.submit(said)
@@ -102,18 +106,19 @@ async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Pat
                 told.append(event)
                 if isinstance(event, Delivered):
                     break
-            assert Notice("info", "What ran in the background was ended: sleep 7813.") in told
-            while processes("sleep\0007813"):
+            assert Notice("info", f"What ran in the background was ended: {command}.") in told
+            while processes(command):
                 await asyncio.sleep(0.01)
 
 
 async def test_what_a_sub_agent_left_running_ends_when_it_breaks(tmp_path: Path) -> None:
+    command = lasting()
     args = {"description": "start it", "prompt": "start it", "subagent_type": "general"}
     send = assistant("", (ToolCall("c0", "task", args, json.dumps(args)),))
-    model = Scripted([send, start("sleep 7823"), RuntimeError("a bug"), "it broke"])
+    model = Scripted([send, start(command), RuntimeError("a bug"), "it broke"])
     async with console(tmp_path, model) as say:
         assert await say("have it started") == "it broke"
         assert model.requests[2].messages[-1].text.endswith(" s]")
         async with asyncio.timeout(10):
-            while processes("sleep\0007823"):
+            while processes(command):
                 await asyncio.sleep(0.05)

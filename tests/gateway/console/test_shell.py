@@ -10,7 +10,7 @@ from agent.security.marks import mark
 from agent.security.redaction import Redactor
 from gateway.console.commands import by_hand
 from gateway.console.shell import Command, Shell
-from tests.processes import processes
+from tests.processes import lasting, processes
 
 DEADLINE_S = 15
 
@@ -62,14 +62,15 @@ async def test_long_output_is_cut_for_the_model_and_kept_whole(tmp_path: Path) -
 
 
 async def test_a_stop_kills_all_that_it_started_and_is_told(tmp_path: Path) -> None:
-    command, seen = begun(tmp_path, "sleep 1234.5 & echo begun; wait")
+    lasts = lasting()
+    command, seen = begun(tmp_path, f"{lasts} & echo begun; wait")
     work = asyncio.create_task(command.run())
     async with asyncio.timeout(DEADLINE_S):
         while not seen:
             await asyncio.sleep(0.01)
         work.cancel()
         await asyncio.wait({work})
-        while processes("sleep\01234.5"):
+        while processes(lasts):
             await asyncio.sleep(0.01)
     assert work.cancelled()
     assert "stopped by the person" in command.told["text"]

@@ -9,7 +9,7 @@ from gateway.client import Client
 from gateway.messages import InboundMessage, Sender
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.processes import processes
+from tests.processes import lasting, processes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEXT = "One two three four five six seven eight nine ten eleven twelve."
@@ -43,7 +43,8 @@ async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) ->
 
 async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess) -> None:
     # Only the terminal may run commands; its messages come through the control socket.
-    sleep = Call("exec", {"command": "touch began; exec sleep 600.4711"})
+    command = lasting()
+    sleep = Call("exec", {"command": f"touch began; exec {command}"})
     gateway.model.script(ReplyScript(tool_calls=(sleep,)))
     client = await Client.connect(gateway.home / "kore.sock")
     assert client is not None
@@ -53,9 +54,9 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     async with client.watch(message.session_key):
         await client.submit(message)
         await gateway.until((gateway.workspace / "began").exists)
-        assert processes("600.4711")
+        assert processes(command)
         assert await client.stop(message.session_key)
-        await gateway.until(lambda: not processes("600.4711"))
+        await gateway.until(lambda: not processes(command))
         await gateway.idle()
     later = replace(message, event_id="event-2", content="next")
     async with client.watch(message.session_key):
