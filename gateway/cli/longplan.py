@@ -1,11 +1,13 @@
 """What long work was asked for on the command line."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
+from agent.providers.routing import OFFLINE
 from gateway.cli.once import Order
 from gateway.home import Home
 
@@ -40,6 +42,20 @@ def plan_for(args: argparse.Namespace, order: Order, settings: "Settings", home:
     limit = args.max_sessions or MAX_SESSIONS
     team = _team(args.team or "", folder, settings, home)
     return Plan(order, folder, order.text or None, limit, args.max_hours, team)
+
+
+def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` when the offline stand-in would be given the work.
+
+    `options` are those of every session, `status` what the service tells of itself.
+    """
+    own = options.get("agent", {}).get("model")
+    model = options.get("model") or own or status.get("model")
+    if model == OFFLINE:
+        raise ConfigError(
+            "long work needs a model, and the offline stand-in cannot do it",
+            hint="Set a key such as OPENAI_API_KEY, name a model with --model, or run `kore init`.",
+        )
 
 
 def _team(names: str, folder: Path, settings: "Settings", home: Home) -> tuple[str, ...]:

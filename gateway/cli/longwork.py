@@ -17,7 +17,7 @@ from agent.checklist import LIST, is_same_work
 from agent.context.longwork import PROGRESS, features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.prompts import fill
-from gateway.cli.longplan import Plan, plan_for
+from gateway.cli.longplan import Plan, plan_for, refuse_stand_in
 from gateway.cli.once import (
     BLOCKED,
     DECIDE,
@@ -54,6 +54,7 @@ async def work(args: argparse.Namespace, order: Order, settings: "Settings", hom
     interrupted = asyncio.Event()
     with interrupts(interrupted), opened(home, plan.folder) as ledger:
         async with reached(settings, home) as service:
+            refuse_stand_in(order.options, await service.status())
             ask = ask_here(interrupted)
             if ask is None:
                 options = {**order.options, "unattended": True}

@@ -33,6 +33,19 @@ async def test_a_plan_that_never_came_is_an_error(place: Place) -> None:
     assert "no usable feature_list.json" in err
 
 
+@pytest.mark.parametrize("flag", ["--init", "--auto-continue"])
+async def test_the_offline_stand_in_is_refused_at_once_with_the_way_out(
+    place: Place, flag: str
+) -> None:
+    (place.home / "config.json").write_text('{"http": {"port": 0}}')
+    code, err = await place.run(flag, "an account page")
+    assert code == 2
+    assert err.count("stand-in") == 1
+    assert "--model" in err
+    assert not list((place.home / "long").glob("*.json"))
+    assert not list(place.work.iterdir())
+
+
 async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
     code, err = await place.run("--auto-continue", "an account page")
     assert code == 0, err
