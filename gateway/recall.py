@@ -33,10 +33,9 @@ class Recall:
 
     async def __call__(self, words: str, most: int) -> Sequence[Recalled]:
         """Newest first. Raises `KoreError` when nothing may or can be searched here."""
-        scope = self._scope()
         while not await self.database.run(search.enter_older):
             pass
-        return await self.database.run(self._found, words, scope, most)
+        return await self.database.run(self._found, words, most)
 
     def _scope(self) -> Scope:
         """Their own conversations of this chat; for the owner in private the terminal's, too, and
@@ -53,7 +52,9 @@ class Recall:
         chat = Route(message.channel, message.account, message.chat_id).lane
         return Scope(message.principal, chat, console=self.access.is_owner_alone(message))
 
-    def _found(self, connection: Connection, words: str, scope: Scope, most: int) -> list[Recalled]:
+    def _found(self, connection: Connection, words: str, most: int) -> list[Recalled]:
+        # Only now: somebody may have joined while the index was brought up to date.
+        scope = self._scope()
         asked = self._asked(connection)
 
         def find(words: str) -> list[Found]:

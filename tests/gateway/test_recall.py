@@ -1,5 +1,6 @@
 """What `memory_search` finds of past conversations, and for whom."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from agent.types import Taint, user
 from gateway.access import Access
 from gateway.messages import InboundMessage, Sender
 from gateway.recall import Recall
-from gateway.store import sessions
+from gateway.store import search, sessions
 from gateway.store.claims import Claim
 from gateway.store.database import Database
 from tests.gateway.parts import said, typed
@@ -84,11 +85,25 @@ async def test_in_a_group_nothing_is_found_that_was_said_elsewhere(
 async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_turn(
     canaries: Database,
 ) -> None:
-    search = recall(canaries, said("x", "-5", sender=OWNER, private=False))
-    assert len(await search("canary", 5)) == 1
-    search.claim.messages.append(said("y", "-5", sender=EIGHT, private=False))
+    find = recall(canaries, said("x", "-5", sender=OWNER, private=False))
+    assert len(await find("canary", 5)) == 1
+    find.claim.messages.append(said("y", "-5", sender=EIGHT, private=False))
     with pytest.raises(KoreError, match="several people"):
-        await search("canary", 5)
+        await find("canary", 5)
+
+
+async def test_who_joins_while_older_messages_are_entered_counts(database: Database) -> None:
+    def store(connection: Connection) -> None:
+        talk(connection, *(f"canary {number}" for number in range(1200)), home="chat:bot:-5")
+        search.forget_all(connection)
+
+    await database.run(store)
+    find = recall(database, said("x", "-5", sender=OWNER, private=False))
+    under_way = asyncio.create_task(find("canary", 5))
+    await asyncio.sleep(0)  # until it waits for the index
+    find.claim.messages.append(said("y", "-5", sender=EIGHT, private=False))
+    with pytest.raises(KoreError, match="several people"):
+        await under_way
 
 
 async def test_one_word_will_do_when_no_message_holds_all(database: Database) -> None:
@@ -111,9 +126,9 @@ async def test_the_question_is_no_answer_to_itself(database: Database) -> None:
         return session, turn
 
     session, turn = await database.run(store)
-    search = recall(database, said("x", sender=OWNER))
-    search = replace(search, claim=replace(search.claim, session=session, turn=turn))
-    assert [one.text for one in await search("canary", 1)] == ["canary before"]
+    find = recall(database, said("x", sender=OWNER))
+    find = replace(find, claim=replace(find.claim, session=session, turn=turn))
+    assert [one.text for one in await find("canary", 1)] == ["canary before"]
 
 
 async def test_what_was_said_before_there_was_an_index_is_found(database: Database) -> None:
