@@ -274,8 +274,9 @@ class MessageBus:
 
     async def _run_turn(self, claim: Claim, lane: Lane, stop: Stop) -> None:
         if claim.exhausted:
-            replay = f"It is kept: `kore replay {claim.seq}` tries again."
-            sentence = f"⚠️ I gave up on this message after several broken attempts. {replay}"
+            sentence = "⚠️ I gave up on this message after several broken attempts."
+            if not claim.messages[-1].lane:  # a sub-agent's task is not replayed
+                sentence += f" It is kept: `kore replay {claim.seq}` tries again."
             await self._turns.give_up(claim, sentence)
         elif self._turns.draining:
             raise Suspended

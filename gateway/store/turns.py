@@ -224,6 +224,7 @@ def replay(connection: Connection, seq: int) -> str:
         raise KoreError(f"message {seq} came from a one-shot run, which waits for no answer")
     if state in ("running", "waiting"):
         raise KoreError(f"message {seq} is being answered right now")
+    _refuse_errand(connection, seq)
     (worked_for,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM task JOIN inbox ON inbox.turn_id = task.root_turn"
         " WHERE inbox.seq = ? AND task.state = 'running')",
@@ -237,3 +238,20 @@ def replay(connection: Connection, seq: int) -> str:
         )
     connection.execute("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
     return str(lane)
+
+
+def _refuse_errand(connection: Connection, seq: int) -> None:
+    """Raises `KoreError` for what a sub-agent was told to do: whoever sent it out has been told
+    what it came to, and would not be told again."""
+    row = connection.execute(
+        "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn) FROM task t"
+        " JOIN inbox i ON i.lane = t.lane AND i.event_id = 'task:' || t.id WHERE i.seq = ?",
+        (seq,),
+    ).fetchone()
+    if row is not None:
+        number, asked = row
+        again = f", or have the message answered again: kore replay {asked}" if asked else ""
+        raise KoreError(
+            f"message {seq} is what sub-agent {number} was told to do; nobody would hear of it",
+            hint=f"ask for it again in the chat that it worked for{again}",
+        )

@@ -250,6 +250,38 @@ async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path
         await parts.until("SELECT 1 FROM task WHERE id = 2")
 
 
+async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(typed(task("hello")))
+        await answered(parts)
+        ((seq,),) = await parts.rows("SELECT seq FROM inbox WHERE event_id = 'task:1'")
+        with pytest.raises(KoreError, match="nobody would hear of it") as refused:
+            await parts.desk.replay(seq)
+        assert str(refused.value.hint).endswith("kore replay 1")
+        await parts.desk.replay(1)
+        await parts.until("SELECT 1 FROM task WHERE id = 2 AND state = 'done'")
+        # Another turn answers that message by now.
+        with pytest.raises(KoreError) as refused:
+            await parts.desk.replay(seq)
+        assert "kore replay" not in str(refused.value.hint)
+
+
+async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
+    tmp_path: Path,
+) -> None:
+    begun = "SELECT 1 FROM turn WHERE lane GLOB 'task:*' AND attempts = ?"
+    for attempt in (1, 2, 3):
+        async with running(tmp_path, Meeting()) as parts:
+            if not await parts.rows("SELECT 1 FROM inbox"):
+                await parts.bus.submit(typed(task("meet", background=True)))
+                await answered(parts)
+            await parts.until(begun, attempt)
+    async with running(tmp_path, Echo()) as parts:
+        told = (await answered(parts, 2))[1]
+        assert "several broken attempts" in told
+        assert "kore replay" not in told
+
+
 async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -> None:
     meeting = Meeting()
     async with running(tmp_path, meeting) as parts:
