@@ -35,7 +35,7 @@ def picture(room: Room, found: Mapping[str, int]) -> str:
     lines += [
         f"{name:<9} {_bar(tokens, room.window)} {tokens:>9,}" for name, tokens in found.items()
     ]
-    lines.append(f"old messages become a summary at {FULL:.0%}")
+    lines.append(f"old messages become a summary at {FULL * 100:.0f} %")
     return "\n".join(lines)
 
 

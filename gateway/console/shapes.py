@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.syntax import Syntax
 from rich.text import Text
 
 from agent import events
@@ -33,12 +34,22 @@ class _LeftHeading(Heading):
         yield self.text
 
 
+class _TightCode(CodeBlock):
+    """Code without empty lines of its own: those between two blocks are enough."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
+
+
 class _Markdown(Markdown):
     """Line ends stay line ends, as in every chat: an answer is not typeset."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _LeftHeading,
+        "fence": _TightCode,
+        "code_block": _TightCode,
     }
 
     def __init__(self, text: str) -> None:

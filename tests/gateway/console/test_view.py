@@ -179,6 +179,12 @@ def test_times_are_short(elapsed_s: float, text: str) -> None:
     assert seconds(elapsed_s) == text
 
 
+def test_between_a_line_and_its_code_stands_one_empty_line() -> None:
+    text = shown(delivered("Window of x:\n```\n1 of 2\nfree\n```\nMore."))
+    lines = [line.strip() for line in text.rstrip("\n").split("\n")]
+    assert lines == ["Window of x:", "", "1 of 2", "free", "", "More."]
+
+
 def test_line_ends_of_an_answer_stay() -> None:
     assert shown(delivered("one\ntwo")).startswith("one\ntwo\n")
 
