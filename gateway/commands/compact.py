@@ -1,8 +1,13 @@
 """`/compact`: makes room in the model's window now; what is asked for is kept above all."""
 
+from agent.errors import KoreError
 from gateway.commands.call import CommandCall
 
 
 async def answer(call: CommandCall) -> str:
     """Repeated after a crash, it finds done what was done."""
-    return await call.office.compact(call.claim, call.argument)
+    try:
+        return await call.office.compact(call.claim, call.argument)
+    except KoreError as exc:
+        # What it comes to is stored in one transaction: whatever failed, the old state stands.
+        return f"⚠️ Nothing was changed: {exc}" + (f"\n{exc.hint}" if exc.hint else "")

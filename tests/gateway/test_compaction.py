@@ -238,6 +238,17 @@ async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> 
         await parts.platform.until(lambda: "newest" in " ".join(parts.platform.texts("1")))
 
 
+async def test_compact_that_fails_says_that_nothing_was_changed(tmp_path: Path) -> None:
+    async with running(tmp_path, small(Speaks([""]), 100_000)) as parts:
+        await fill(parts, 4)
+        before = (await window_of(parts, await session_of(parts))).messages
+        await parts.bus.submit(said("/compact"))
+        await parts.platform.until(lambda: "⚠️" in " ".join(parts.platform.texts("1")))
+        told = parts.platform.texts("1")[-1]
+        assert "Nothing was changed: the model gave no summary" in told
+        assert (await window_of(parts, await session_of(parts))).messages == before
+
+
 async def test_context_shows_what_fills_the_window(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks(["Summary."]), 100_000)) as parts:
         await fill(parts, 4)
@@ -247,6 +258,8 @@ async def test_context_shows_what_fills_the_window(tmp_path: Path) -> None:
         for part in ("prompt", "tools", "memory", "summary", "messages", "results", "free"):
             assert f"\n{part}" in shown
         assert "█" in shown
+        assert shown.startswith("Window of ")
+        assert "a summary at 75 %" in shown
 
 
 async def test_what_strangers_said_stays_untrusted_in_a_summary(tmp_path: Path) -> None:
