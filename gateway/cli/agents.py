@@ -121,6 +121,8 @@ def _new(args: argparse.Namespace) -> int:
     except OSError as exc:
         raise KoreError(f"{path} cannot be written: {exc.strerror}") from None
     print(path)
+    speak = f"kore agent --agent {args.name}"
+    print(f"write there what it is for and how it works, then try it: {speak}", file=sys.stderr)
     return 0
 
 

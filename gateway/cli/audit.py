@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -46,12 +47,17 @@ def run(args: argparse.Namespace) -> int:
         return _verify(folder, args.head, as_json=args.json)
     if args.action == "search":
         found = (entry for entry in entries(folder) if _fits(entry, args))
-        for entry in found:
+        shown = 0
+        for shown, entry in enumerate(found, 1):  # noqa: B007 - how many there were
             _show(entry, as_json=args.json)
+        if not shown and not args.json:
+            print("no entry fits", file=sys.stderr)
         return 0
     newest = deque(entries(folder), maxlen=args.n)
     for entry in newest:
         _show(entry, as_json=args.json)
+    if not newest and not args.json:
+        print("no entries yet; each call of a tool makes one", file=sys.stderr)
     if args.follow:
         for entry in _coming(folder, newest[-1]["hash"] if newest else None):
             _show(entry, as_json=args.json)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -20,7 +21,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(facts)
     else:
-        print_table(("what", "is"), [(name, value) for name, value in _rows(facts)])
+        print_table(("fact", "value"), _rows(facts))
+        if not facts["running"]:
+            print("`kore gateway` starts it; `kore agent` needs none", file=sys.stderr)
     return 0
 
 

@@ -11,6 +11,7 @@ def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
     )
     assert made.returncode == 0
     assert Path(made.stdout.strip()) == home / "agents" / "critic.md"
+    assert "kore agent --agent critic" in made.stderr
     listed = kore("agents", "list", home=home).stdout
     assert [line.split()[0] for line in listed.splitlines()[1:]] == [
         "explore",

@@ -83,3 +83,12 @@ async def test_follow_shows_what_comes_across_files(tmp_path: Path) -> None:
     _, complaints = await process.communicate()
     assert (process.returncode, complaints) == (130, b"")
     await log.close()
+
+
+def test_a_trail_without_entries_says_so_and_prints_none(tmp_path: Path) -> None:
+    for words, told in ((("tail",), "no entries yet"), (("search", "x"), "no entry fits")):
+        done = kore("audit", *words, home=tmp_path / "h")
+        assert (done.returncode, done.stdout) == (0, "")
+        assert told in done.stderr
+    done = kore("audit", "tail", "--json", home=tmp_path / "h")
+    assert (done.stdout, done.stderr) == ("", "")

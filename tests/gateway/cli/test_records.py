@@ -78,6 +78,9 @@ async def test_status_tells_what_runs(place: Place) -> None:
 async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:
     done = await asyncio.to_thread(kore, "status", "--json", home=tmp_path / "h")
     assert (done.returncode, json.loads(done.stdout)["running"]) == (0, False)
+    done = await asyncio.to_thread(kore, "status", home=tmp_path / "h")
+    assert done.stdout.splitlines()[1].split() == ["running", "no"]
+    assert "`kore gateway` starts it" in done.stderr
 
 
 def test_no_sessions_are_a_sentence_and_an_empty_answer(tmp_path: Path) -> None:

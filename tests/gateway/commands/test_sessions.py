@@ -76,8 +76,10 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
         assert new != old
         ((count,),) = await parts.rows("SELECT count(*) FROM message WHERE session = ?", new)
         assert count == 4
+        assert "`/rename NAME`" in await tell(parts, "/rename")
         await tell(parts, "/rename the plan")
         assert f"`{new}` the plan" in await tell(parts, "/sessions")
+        assert "again" in await tell(parts, "/rename")
 
 
 async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path: Path) -> None:
