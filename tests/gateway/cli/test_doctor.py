@@ -91,6 +91,8 @@ async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_a
             kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
         )
         assert states(done.stdout)["bot"] == state, done.stdout
+        # Nobody is listed: that is how pairing begins.
+        assert states(done.stdout)["telegram"] == "ok"
         assert token not in done.stdout + done.stderr
 
 
