@@ -58,10 +58,12 @@ class Made:
 
 @dataclass(slots=True)
 class Running:
-    """A summary in the background; a turn that waits for it tells the watchers."""
+    """A summary under way. A turn that waits for it tells the watchers, and a command that made
+    it or waits for it tells the chat, by its answer."""
 
     task: "asyncio.Task[Made | None]"
     awaited: bool = False
+    answered: bool = False
 
 
 @dataclass(slots=True)
@@ -88,7 +90,9 @@ class Compactions:
     def consider(self, claim: Claim, window: Window, model: str | None) -> None:
         """A turn is over: its session is made shorter in the background if it is nearly full."""
         session = claim.session
-        if session in self._under_way or self._failed.get(session, 0) >= _FAILURES:
+        if session in self._under_way or session in self._running:
+            return
+        if self._failed.get(session, 0) >= _FAILURES:
             return
         speaking = replace(self.speaking(claim.messages[-1]), model=model)
         if not self._is_full(window, speaking) or self._jobs.full():
@@ -103,7 +107,10 @@ class Compactions:
                 group.create_task(self._work(), name=f"compaction {n}")
 
     async def compact(self, claim: CommandClaim, focus: str) -> str:
-        """What a person asked for; returns the answer as markdown. Raises `KoreError`."""
+        """What a person asked for; returns the answer as markdown. Raises `KoreError`.
+
+        A summary that is under way is theirs, too, unless they name what is to be kept.
+        """
         session = claim.session
         turn = await self.database.run(turns.last_of, session) if session else None
         if not session or not turn:
@@ -111,35 +118,53 @@ class Compactions:
         model = await self.database.run(sessions.chosen_model, session)
         speaking = replace(self.speaking(claim.message), model=model)
         payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
-        made = await self._compact(Job(payer, speaking, focus))
+        made = await self._answered(session)
+        if made is None or focus or not made.shorter.summarised:
+            made = (await self._run(Job(payer, speaking, focus))).result() or made
         if made is None:
             return "There is nothing to make shorter: the newest messages stay as they are."
         return sentence(made.shorter)
 
     async def join(self, session: str) -> Made | None:
-        """What comes of the summary under way in the background, for a turn that needs room now."""
+        """What comes of the summary under way, for a turn that needs room now."""
         running = self._running.get(session)
         if running is None:
             return None
         running.awaited = True
-        await asyncio.wait({running.task})
-        failed = running.task.cancelled() or running.task.exception() is not None
-        return None if failed else running.task.result()
+        return await _outcome(running)
+
+    async def _answered(self, session: str) -> Made | None:
+        """What comes of the summary under way, for a command that answers with it."""
+        running = self._running.get(session)
+        if running is None:
+            return None
+        running.answered = True
+        return await _outcome(running)
 
     async def _work(self) -> None:
         while True:
             job = await self._jobs.get()
-            # A task of its own: a bug in it ends this summary, and is not silent.
-            task = asyncio.create_task(self._compact(job), name=f"summary of {job.claim.session}")
-            self._running[job.claim.session] = Running(task)
             try:
-                await asyncio.wait({task})
+                task = await self._run(job)
             finally:
-                task.cancel()
-                await asyncio.wait({task})
                 self._under_way.discard(job.claim.session)
-                del self._running[job.claim.session]
             self._note(job.claim.session, task.exception())
+
+    async def _run(self, job: Job) -> "asyncio.Task[Made | None]":
+        """The job's task, which has ended. A session has one at a time, and others may join it."""
+        session = job.claim.session
+        while running := self._running.get(session):
+            await asyncio.wait({running.task})
+        # A task of its own: a bug in it ends this summary, and is not silent.
+        task = asyncio.create_task(self._compact(job), name=f"summary of {session}")
+        self._running[session] = Running(task, answered=job.asked is not None)
+        task.add_done_callback(lambda _: self._running.pop(session))
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+        return task
 
     def _note(self, session: str, error: BaseException | None) -> None:
         failures = self._failed.pop(session, 0)
@@ -164,8 +189,7 @@ class Compactions:
             self.histories.forget(job.claim.session)
         if shorter is None:
             return None
-        running = self._running.get(job.claim.session)
-        if running is None or not running.awaited:
+        if not self._running[job.claim.session].awaited:
             kept = len(shorter.of(window.messages))
             event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
             self.watchers.publish(job.claim.messages[-1].session_key, event)
@@ -187,14 +211,17 @@ class Compactions:
             shorter = await shorten(summariser, conversation, goal, known, meter)
         if shorter is None:
             return None
-        done = await self.keep(claim, window, shorter, asked=job.asked is not None)
+        answered = self._running[claim.session].answered
+        done = await self.keep(claim, window, shorter, answered=answered)
         return shorter if done else None
 
     async def keep(
-        self, claim: Claim, window: Window, shorter: "Shorter", *, asked: bool = False
+        self, claim: Claim, window: Window, shorter: "Shorter", *, answered: bool = False
     ) -> bool:
         """One transaction: the summary, where the window begins, and what the chat is told."""
-        letter = None if asked or not shorter.summarised else self._letter(claim, window, shorter)
+        letter = (
+            None if answered or not shorter.summarised else self._letter(claim, window, shorter)
+        )
         kept = Kept.of(claim.session, window, shorter, letter)
         done = await self.database.run(windows.keep, kept, time.time())
         if done and letter is not None:
@@ -247,6 +274,12 @@ class TurnKeeper:
         if done:
             self.window.shorten(shorter)
         return done
+
+
+async def _outcome(running: Running) -> Made | None:
+    await asyncio.wait({running.task})
+    failed = running.task.cancelled() or running.task.exception() is not None
+    return None if failed else running.task.result()
 
 
 def sentence(shorter: "Shorter") -> str:

@@ -55,10 +55,15 @@ class Speaker:
         options = {k: v for k, v in self.options.items() if k not in _settled(text)}
         return replace(self, options=options)
 
+    def forget(self) -> None:
+        """What was told of the folder may have left the window: it is told again."""
+        if self.project is not None:
+            self.project.forget()
+
     def _news(self, text: str) -> dict[str, Any]:
         if text.startswith("/"):
-            if self.project is not None and text.split()[0] in _ELSEWHERE:
-                self.project.forget()
+            if text.split()[0] in _ELSEWHERE:
+                self.forget()
             return {}
         told: dict[str, Any] = {}
         if self.run:

@@ -240,10 +240,10 @@ class Stage:
 
     def _take(self, event: WatchEvent) -> None:
         match event:
-            case events.Compacted() if self._speaker.project is not None:
-                # What was told of the folder may be among what has left.
-                self._speaker.project.forget()
-                self._view.take(event)
+            case events.Compacted():
+                self._speaker.forget()
+                if not next(iter(self._waiting.values()), "").startswith("/compact"):  # answered
+                    self._view.take(event)
             case events.SessionStart(session_id=session):
                 self.session = session
                 self._view.take(event)

@@ -159,6 +159,42 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
         assert not window.trimmed
 
 
+async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_path: Path) -> None:
+    model = Gated(["They asked a lot.", "Again."])
+    async with running(tmp_path, small(model, 20_000)) as parts:
+        while not model.asked_now.is_set():
+            await ask(parts, f"question {BIG}")
+            await settled(
+                lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
+            )
+        await parts.bus.submit(said("/compact"))
+        await settled(
+            lambda: any(one.answered for one in parts.turns.compactions._running.values())
+        )
+        model.go.set()
+        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+        assert len(model.asked) == 1
+        assert len([text for text in parts.platform.texts("1") if "now a summary" in text]) == 1
+
+
+async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_path: Path) -> None:
+    model = Gated(["They asked a lot.", "Again."])
+    async with running(tmp_path, small(model, 20_000)) as parts:
+        await fill(parts, 4)
+        await settled(lambda: not parts.turns.compactions._under_way)
+        session = await session_of(parts)
+        await parts.bus.submit(said("/compact"))
+        async with asyncio.timeout(10):
+            await model.asked_now.wait()
+        joined = asyncio.ensure_future(parts.turns.compactions.join(session))
+        model.go.set()
+        made = await joined
+        assert made is not None
+        assert made.shorter.summarised
+        assert len(model.asked) == 1
+        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+
+
 class Gated(Speaks):
     """Holds its summary back until `go`."""
 
