@@ -90,7 +90,7 @@ class LongWork:
                 f"{folder / LIST} is there already",
                 hint="kore agent --auto-continue goes on with it; remove it to begin anew",
             )
-        code = await self._make_plan(await self._take_up(), interrupted)
+        code, _ = await self._make_plan(await self._take_up(), interrupted)
         self._ledger.close()
         return code
 
@@ -105,7 +105,7 @@ class LongWork:
                     f"there is {what} {LIST} in {folder}",
                     hint='kore agent --init "the task" makes one',
                 )
-            code = await self._make_plan(tally, interrupted)
+            code, tally = await self._make_plan(tally, interrupted)
         if code == DONE:
             code = await self._sessions(tally, interrupted)
         # What raises is no orderly end: the next command goes on from there.
@@ -127,24 +127,35 @@ class LongWork:
                     hint="`kore sessions list` shows it; try again, or stop Kore",
                 )
             await asyncio.sleep(_AGAIN_S)
-        tally = replace(tally, lane=None, cuts=tally.cuts + 1)
+        cuts = tally.cuts if tally.planning else tally.cuts + 1
+        tally = replace(tally, lane=None, cuts=cuts, planning=False)
         if tally.cuts >= _CUTS:
             _say(f"session {tally.done + 1} was cut off {_CUTS} times; it counts as done")
             tally = replace(tally, done=tally.done + 1, cuts=0)
         self._ledger.write(tally)
         return tally
 
-    async def _make_plan(self, tally: Tally, interrupted: asyncio.Event) -> int:
+    async def _make_plan(self, tally: Tally, interrupted: asyncio.Event) -> tuple[int, Tally]:
+        """The exit code, and the tally with the time that it took."""
         folder = self._plan.folder
         text = fill("long_init", plan=plan_of(folder), task=self._plan.text or "")
-        code, _ = await self._turn(text, interrupted, tally)
+        under_way = replace(tally, planning=True)
+        code, _, worked_s = await self._timed(text, under_way, interrupted)
+        tally = replace(tally, worked_s=worked_s)
+        self._ledger.write(tally)
+        is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
         if features is not None:
             _say(f"{len(features)} features are in {folder / LIST}")
-        elif code in (DONE, LIMIT):
+            # That the hours are used up is said where they are counted.
+            return DONE if is_late else code, tally
+        if is_late:
+            _say(f"the hours are used up; no usable {LIST} was written in {folder}")
+            return LIMIT, tally
+        if code in (DONE, LIMIT):
             _say(f"no usable {LIST} was written in {folder}: say more about the task, or try again")
-            return FAILED
-        return code
+            return FAILED, tally
+        return code, tally
 
     async def _sessions(self, tally: Tally, interrupted: asyncio.Event) -> int:
         folder = self._plan.folder
@@ -157,10 +168,9 @@ class LongWork:
                 what = "the hours are used up" if left_s <= 0 else f"{tally.done} sessions are done"
                 _say(f"{what}; {passing} of {total} features pass")
                 return LIMIT
-            before, began = _files(folder), self._clock()
+            before = _files(folder)
             _say(f"session {tally.done + 1}: {passing} of {total} features pass")
-            code, stopped = await self._session(tally, interrupted, left_s)
-            worked_s = tally.worked_s + self._clock() - began
+            code, stopped, worked_s = await self._timed(self._text(tally), tally, interrupted)
             after = _files(folder)
             tally = Tally(
                 tally.done + 1, idle=tally.idle + 1 if after == before else 0, worked_s=worked_s
@@ -174,27 +184,34 @@ class LongWork:
             if (end := _end(code, stopped, tally)) is not None:
                 return end
 
-    async def _session(
-        self, tally: Tally, interrupted: asyncio.Event, left_s: float
-    ) -> tuple[int, str | None]:
+    def _text(self, tally: Tally) -> str:
+        """What the next session is told."""
         text = fill("long_session", n=tally.done + 1)
         if self._plan.text:
             text += f"\n\n{self._plan.text}"
         if self._plan.team:
             text += "\n\n" + fill("long_team", team=", ".join(self._plan.team))
+        return text
+
+    async def _timed(
+        self, text: str, tally: Tally, interrupted: asyncio.Event
+    ) -> tuple[int, str | None, float]:
+        """The exit code of a turn within the hours, what stopped it, and all that was worked."""
         # Stopped by a person or by the clock: the turn needs one event for both.
         stop = asyncio.Event()
         timer = None
-        if left_s != float("inf"):
+        if (left_s := self._left_s(tally)) != float("inf"):
             timer = asyncio.get_running_loop().call_later(left_s, stop.set)
         relay = asyncio.create_task(_pass_on(interrupted, stop))
+        began = self._clock()
         try:
-            return await self._turn(text, stop, tally)
+            code, stopped = await self._turn(text, stop, tally)
         finally:
             relay.cancel()
             await asyncio.wait({relay})
             if timer is not None:
                 timer.cancel()
+        return code, stopped, tally.worked_s + self._clock() - began
 
     async def _turn(self, text: str, stop: asyncio.Event, tally: Tally) -> tuple[int, str | None]:
         """The exit code of a new session's only turn, and what stopped it."""

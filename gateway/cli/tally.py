@@ -17,13 +17,15 @@ from gateway.messages import ONCE
 @dataclass(frozen=True, slots=True)
 class Tally:
     """`done` sessions have ended. One has begun on `lane`, after `cuts` tries that were killed;
-    the last `idle` ones changed nothing, and all together took `worked_s` seconds."""
+    the last `idle` ones changed nothing, and all together took `worked_s` seconds. `planning`:
+    what has begun is no session yet."""
 
     done: int = 0
     lane: str | None = None
     cuts: int = 0
     idle: int = 0
     worked_s: float = 0.0
+    planning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

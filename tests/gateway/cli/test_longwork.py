@@ -77,6 +77,14 @@ async def test_the_time_has_an_end_also_within_a_session(place: Place) -> None:
     assert "the hours are used up" in err
 
 
+async def test_the_time_has_an_end_also_within_the_planning(place: Place) -> None:
+    place.server.latency_s = 30
+    code, err = await place.run("--auto-continue", "an account page", "--max-hours", "0.0005")
+    assert code == 5
+    assert "the hours are used up; no usable feature_list.json" in err
+    assert place.server.abandoned == len(place.asked()) <= 1
+
+
 @pytest.mark.parametrize(("word", "code"), [("BLOCKED:no key", 3), ("DECIDE:red or blue?", 4)])
 async def test_a_signal_ends_it_after_its_tools_have_run(
     place: Place, word: str, code: int

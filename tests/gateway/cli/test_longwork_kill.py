@@ -1,6 +1,7 @@
 """Long work whose processes are killed."""
 
 import asyncio
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from gateway.home import Home
 from gateway.messages import ONCE, InboundMessage
 from tests.fakes.memory_service import MemoryService
 from tests.fakes.model import ModelServer
-from tests.gateway.cli.longwork import FEATURES, Place
+from tests.gateway.cli.longwork import FEATURES, Place, checklist
 
 
 @pytest.fixture
@@ -84,6 +85,46 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
             await asyncio.wait({task})
     assert left.lane is not None
     assert left.done == 0
+
+
+async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) -> None:
+    plan = Plan(Order(""), place.work, "an account page")
+    worked_s = 0.0
+    with opened(Home(place.home), place.work) as ledger:
+        for _ in range(3):
+            async with Slow() as service, asyncio.timeout(30):
+                work = LongWork(service, plan, ledger, None, beat_s=0.01)
+                task = asyncio.create_task(work.run(asyncio.Event()))
+                while not (ledger.read().lane and ledger.read().worked_s > worked_s):
+                    await asyncio.sleep(0)
+                worked_s = ledger.read().worked_s
+                task.cancel()
+                await asyncio.wait({task})
+        left = ledger.read()
+    assert (left.done, left.cuts) == (0, 0)
+    assert left.planning
+
+
+class Planner(MemoryService):
+    """Writes the checklist, whatever it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    async def submit(self, message: InboundMessage) -> None:
+        (self.folder / "feature_list.json").write_text(checklist([False] * len(FEATURES)))
+        await super().submit(message)
+
+
+async def test_the_time_of_the_planning_counts(place: Place) -> None:
+    plan = Plan(Order(""), place.work, "an account page", max_hours=1)
+    hours = itertools.count()
+    with opened(Home(place.home), place.work) as ledger:
+        async with Planner(place.work) as service, asyncio.timeout(30):
+            work = LongWork(service, plan, ledger, None, clock=lambda: next(hours) * 3600.0)
+            assert await work.run(asyncio.Event()) == 5
+    assert len(service.submitted) == 1
 
 
 async def test_what_a_gateway_still_does_for_a_killed_terminal_ends_first(place: Place) -> None:
