@@ -17,7 +17,7 @@ from gateway.journal import Suspended, Waiting
 from gateway.messages import InboundMessage
 from gateway.store import claims, inbox, turns
 from gateway.store.claims import Busy, Claim, CommandClaim
-from gateway.store.database import Database, StoreError
+from gateway.store.database import Database, NotNow, StoreError
 from gateway.store.outbox import Letter
 from gateway.turn import Turns
 
@@ -157,8 +157,7 @@ class MessageBus:
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now."""
-        lane = self._lanes.get((name, False))
-        if lane is not None and lane.stop is not None:
+        if (lane := self._lanes.get((name, False))) is not None and lane.stop is not None:
             lane.stop.request()
 
     async def _work(self, lane: Lane) -> None:
@@ -185,14 +184,14 @@ class MessageBus:
         except Waiting:
             # A person may have answered before the turn came to rest.
             return lane.wake.is_set()
-        except StoreError as exc:
+        except NotNow as exc:
             log.error("lane %s waits: %s", lane.name, exc)
             lane.broken = broken
             await asyncio.sleep(_PAUSE_S)
             return True
         except Exception:
-            # A bug must cost one answer, not the chat, and never be silent. When there is nothing
-            # to apologise for, or even that breaks, the lane rests until it is woken again.
+            # A bug, also one that the database refuses, costs one answer, not the chat, and is not
+            # silent. When nobody can be told, or even that breaks, the lane rests until woken.
             log.exception("lane %s broke", lane.name)
             lane.broken = lane.claim if broken is None else None
             return lane.broken is not None
@@ -284,12 +283,13 @@ class MessageBus:
             await self._turns.run(claim, stop, lane.wake.is_set)
 
     def _carry_out(self, connection: Connection, claim: CommandClaim) -> None:
-        if not claims.is_unanswered(connection, claim.seq):
-            return  # it has gone past the queue meanwhile
-        text = self._commands.carry_out(connection, claim, time.time())
-        self._answer_command(connection, claim, text)
+        if claims.is_unanswered(connection, claim.seq):
+            text = self._commands.carry_out(connection, claim, time.time())
+            self._answer_command(connection, claim, text)
 
     def _answer_command(self, connection: Connection, claim: CommandClaim, text: str) -> None:
+        if not claims.is_unanswered(connection, claim.seq):
+            return  # it has gone past the queue meanwhile
         message = claim.message
         letter = Letter(
             delivery_id="",  # `finish_command` names it

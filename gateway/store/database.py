@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.store.cipher import Cipher, check_key, install, mark_sealed
+from gateway.store.faults import NotNow as NotNow
 from gateway.store.faults import StoreError as StoreError
 from gateway.store.faults import mapped
 
@@ -109,7 +110,7 @@ class Database:
         try:
             self._jobs.put_nowait(_Job(work, future, alone))
         except queue.Full:
-            raise StoreError("the database has too much to do at once") from None
+            raise NotNow("the database has too much to do at once") from None
         return future
 
     def _serve(self) -> None:

@@ -255,6 +255,51 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
         assert answer.startswith("Mode:")
 
 
+@pytest.mark.parametrize(
+    ("what", "refused"),
+    [
+        ("one", "INSERT ON message WHEN NEW.role = 'assistant'"),
+        ("/queue join", "UPDATE ON session"),
+    ],
+    ids=["turn", "command"],
+)
+async def test_what_the_database_refuses_costs_one_answer_and_the_chat_goes_on(
+    tmp_path: Path, what: str, refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("before"))
+        await parts.platform.answers("1", 1)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        await parts.rows(
+            f"CREATE TRIGGER refused BEFORE {refused} BEGIN SELECT RAISE(ABORT, 'not full'); END"
+        )
+        await take(parts, said(what))
+        _, broken = await parts.platform.answers("1", 2)
+        assert "Something in me broke" in broken
+        assert "the database refused: not full" in caplog.text
+        await parts.rows("DROP TRIGGER refused")
+        await take(parts, said("next"))
+        assert (await parts.platform.answers("1", 3))[2] == "re: next"
+        assert is_valid(await history(parts))
+
+
+async def test_a_full_disk_costs_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Gated()
+    long = "x" * 40_000
+    async with running(tmp_path, model) as parts:
+        await take(parts, said(long))
+        await model.was_asked(long)
+        ((pages,),) = await parts.rows("PRAGMA page_count")
+        await parts.rows(f"PRAGMA max_page_count = {pages}")
+        model.let_go(long)
+        await settled(lambda: "waits: the disk is full" in caplog.text)
+        await parts.rows(f"PRAGMA max_page_count = {pages + 1000}")
+        await parts.platform.until(lambda: parts.platform.texts("1"))
+        assert parts.platform.texts("1")[0].startswith("re: xxx")
+
+
 async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,39 @@
+"""Which refusals of the database are worth waiting for."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.store.faults import NotNow, mapped
+
+
+def refusal(connection: sqlite3.Connection, sql: str) -> sqlite3.Error:
+    with pytest.raises(sqlite3.Error) as caught:
+        connection.execute(sql)
+    return caught.value
+
+
+def test_a_lock_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as first, closing(sqlite3.connect(path, timeout=0)) as late:
+        first.execute("BEGIN EXCLUSIVE")
+        assert isinstance(mapped(refusal(late, "CREATE TABLE a (b)")), NotNow)
+
+
+def test_a_full_disk_is_waited_for() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE a (b)")
+        connection.execute("PRAGMA max_page_count=2")
+        full = mapped(refusal(connection, "INSERT INTO a VALUES (zeroblob(100000))"))
+        assert isinstance(full, NotNow)
+        assert "the disk is full" in str(full)
+
+
+@pytest.mark.parametrize("sql", ["SELECT full FROM locked", "SELECT 1; SELECT 2"])
+def test_a_bad_query_is_not_waited_for_whatever_its_words_are(sql: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        refused = mapped(refusal(connection, sql))
+        assert not isinstance(refused, NotNow)
+        assert str(refused).startswith("the database refused: ")
