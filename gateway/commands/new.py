@@ -20,8 +20,11 @@ async def answer(call: CommandCall) -> str:
 
 def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:
     """The new conversation, and whether no chat is in the old one any more."""
-    message = call.message
+    message, old = call.message, call.session
+    if old is not None and sessions.is_begun_by(connection, old, call.claim.seq):
+        return old, False  # a repetition: a crash came before the answer was stored
     begun = sessions.create_session(
         connection, message.principal, call.now, lane=message.session_key
     )
-    return begun, call.session is not None and not sessions.is_in_use(connection, call.session)
+    sessions.note_begun_by(connection, begun, call.claim.seq)
+    return begun, old is not None and not sessions.is_in_use(connection, old)

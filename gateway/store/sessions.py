@@ -127,6 +127,23 @@ def choose_mode(connection: Connection, session: str, mode: str) -> None:
     )
 
 
+def is_begun_by(connection: Connection, session: str, seq: int) -> bool:
+    """Whether the command in this row of the inbox began it; a copy of it was not begun so."""
+    (by,) = connection.execute(
+        "SELECT CASE WHEN parent IS NULL THEN metadata ->> 'begun_by' END FROM session"
+        " WHERE id = ?",
+        (session,),
+    ).fetchone()
+    return bool(by == seq)
+
+
+def note_begun_by(connection: Connection, session: str, seq: int) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.begun_by', ?) WHERE id = ?",
+        (seq, session),
+    )
+
+
 def queue_mode(connection: Connection, session: str) -> QueueMode:
     """What becomes of a message that arrives while a turn runs in this session."""
     (mode,) = connection.execute(

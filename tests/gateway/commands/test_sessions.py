@@ -6,6 +6,7 @@ from typing import Any
 from agent.providers.scripted import Echo
 from gateway.channels.base import Batch
 from gateway.messages import Sender
+from gateway.store import turns
 from tests.gateway.parts import Parts, running, said, typed
 
 
@@ -104,3 +105,19 @@ async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -
         await tell(parts, "two")
         await parts.desk.set_status(here, "open")
         assert (await parts.platform.answers("1", 3))[-1].endswith("two")
+
+
+async def test_a_new_conversation_is_begun_once_however_often_the_command_is_repeated(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await tell(parts, "hello")
+        first = await tell(parts, "/new")
+        (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
+        before = len(parts.platform.texts("1"))
+        parts.bus.wake(await parts.database.run(turns.replay, seq))
+        again = (await parts.platform.answers("1", before + 1))[-1]
+        assert again == first
+        assert await parts.rows("SELECT count(*) FROM session") == [(2,)]
+        assert await tell(parts, "/new") != first
+        assert await parts.rows("SELECT count(*) FROM session") == [(3,)]
