@@ -73,10 +73,10 @@ class Undoing:
 
     def told(self, done: Done, direction: Direction) -> str:
         """What it came to, as markdown."""
-        lines = report.told(done, direction, self.root).splitlines()
+        lines = [escaped(line) for line in report.told(done, direction, self.root).splitlines()]
         if any(move.verdict in ("changed", "shared") for move in done.moves):
             lines.append("`/undo force` undoes also what others have changed; /redo takes it back.")
-        return "\n".join(escaped(line) for line in lines)
+        return "\n".join(lines)
 
     def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:
         effect = "read" if tool == "read_file" else "unsafe"
@@ -90,7 +90,7 @@ class Undoing:
 
 def escaped(text: str) -> str:
     """Names of files are no markdown."""
-    return "".join(f"\\{char}" if char in "\\*_[]<>~|#" else char for char in text)
+    return "".join(f"\\{char}" if char in "\\`*_[]<>~|#" else char for char in text)
 
 
 def fenced(diff: str) -> str:

@@ -13,6 +13,7 @@ from agent.security.names import printable
 from agent.tools.text import decode, diff
 
 _SHOWN = 10
+_AHEAD = {"Restored": "Would restore", "Removed": "Would remove"}
 Pairs = Mapping[Path, tuple[State | None, State | None]]
 _WHY = {
     "changed": "somebody else has changed it since",
@@ -102,8 +103,8 @@ def _text(state: State | None, blobs: Blobs, path: Path) -> str | None:
         return None
 
 
-def told(done: Done, direction: Direction, root: Path) -> str:
-    """What an act came to, one line for each kind of outcome."""
+def told(done: Done, direction: Direction, root: Path, *, would: bool = False) -> str:
+    """What an act came to, one line for each kind of outcome; `would`: what it will come to."""
     changed: dict[str, list[Path]] = {"Restored": [], "Removed": []}
     left: dict[str, list[Path]] = {}
     for move in done.moves:
@@ -121,9 +122,10 @@ def told(done: Done, direction: Direction, root: Path) -> str:
     lines = []
     for word in changed:
         if paths := [path for path in final if final[path] == word]:
-            lines.append(f"{word} {listed(paths, root)}.")
+            lines.append(f"{_AHEAD[word] if would else word} {listed(paths, root)}.")
+    alone = "Would leave alone" if would else "Left alone"
     for why, paths in left.items():
-        lines.append(f"Left alone {listed(paths, root)}: {why}.")
+        lines.append(f"{alone} {listed(paths, root)}: {why}.")
     return "\n".join(lines)
 
 

@@ -94,9 +94,8 @@ def _preview(undoing: "Undoing", moves: "tuple[Move, ...]", number: str, since: 
     from agent.changes.reversal import Done
     from gateway.undoing import escaped
 
-    would = report.told(Done(moves), "undo", undoing.root) or "No file would change."
-    would = would.replace("Restored ", "Would restore ").replace("Removed ", "Would remove ")
-    would = would.replace("Left alone ", "Would leave alone ")
+    told = report.told(Done(moves), "undo", undoing.root, would=True)
+    would = told or "No file would change."
     lines = [f"Back to before message {number}: {escaped(since.title)}"]
     lines += [escaped(line) for line in would.splitlines()]
     lines.append(

@@ -131,6 +131,17 @@ async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None
         assert not (parts.workspace / "b.txt").exists()
 
 
+async def test_a_file_is_called_by_its_name_whatever_is_in_it(tmp_path: Path) -> None:
+    names = ("Restored one.txt", "Removed `two`.txt")
+    provider = Scripted([*writing("one", names[0]), *writing("two", names[1])])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        await written(parts, "one", "two")
+        preview = await told(parts, said("/rewind 1"))
+        assert "Would remove Removed \\`two\\`.txt, Restored one.txt." in preview
+        undone = await told(parts, said("/rewind 1 files"))
+        assert undone == "Removed Removed \\`two\\`.txt, Restored one.txt."
+
+
 async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None:
     provider = Scripted([*writing("one"), *writing("two"), "After it."])
     async with running(tmp_path, provider, **OWNER) as parts:
