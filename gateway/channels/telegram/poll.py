@@ -17,6 +17,7 @@ from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
 from gateway.channels.telegram.decode import Bot, Undecodable, decode
 from gateway.channels.telegram.request import Lost, Refusal, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.trouble import Troubles
 from gateway.messages import InboundMessage
 
 _log = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ _UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
 _GARBLED_TRIES = 3
 # A server that says "nothing" at once instead of waiting must not be asked without a pause.
 _HASTE_S = 0.5
+# What may be troubled, in the words in which its end is told.
+_POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is told"
 
 
 class Poller:
@@ -44,6 +47,7 @@ class Poller:
         self._limit = BATCH_LIMIT
         self._delay_s = settings.backoff_s
         self._garbled = 0
+        self._troubles = Troubles()
         self._me: asyncio.Future[Bot] | None = None
         self._completed_at = self._news_at = time.monotonic()
 
@@ -68,13 +72,14 @@ class Poller:
             try:
                 if not me.done():
                     me.set_result(await self._client.who_am_i())
+                    self._troubles.over(_NAME)
                     if self.status.state == "starting":
                         # The first poll may wait long for news; that all is well is known now.
                         self.status = ChannelStatus("polling")
                 return await self._client.set_menu()
             except TelegramError as exc:
                 if not me.done():
-                    self._troubled(f"the bot's name could not be asked for: {exc}")
+                    self._nameless(str(exc))
             await asyncio.sleep(self._jitter(delay_s))
             delay_s = min(2 * delay_s, self._settings.backoff_limit_s)
 
@@ -106,6 +111,7 @@ class Poller:
             return self._isolate(exc)
         self._garbled = 0
         self._completed_at = time.monotonic()
+        self._troubles.over(_POLLS)
         self.status = ChannelStatus("polling", time.time())
         if not updates:
             if self._completed_at - self._news_at > OFFSET_LIFE_S:
@@ -166,6 +172,7 @@ class Poller:
         except (KoreError, OSError) as exc:
             await self._back_off(f"messages could not be stored: {exc}", "storage")
             return False
+        self._troubles.over(_STORE)
         self._offset = batch.next_offset
         self._completed_at = time.monotonic()
         return True
@@ -195,15 +202,22 @@ class Poller:
         self._troubled(reason, state)
         if time.monotonic() - self._completed_at > self._settings.silence_s:
             self._completed_at = time.monotonic()
-            _log.warning("telegram: no poll came through for long; the connection is rebuilt")
+            self._troubles.say(_POLLS, "no poll came through for long; the connection is rebuilt")
             await self._client.rebuild_polls()
         await asyncio.sleep(self._jitter(self._delay_s))
         self._delay_s = min(2 * self._delay_s, self._settings.backoff_limit_s)
 
     def _troubled(self, reason: str, state: Any = "retrying") -> None:
-        if self.status.last_error != reason:
-            _log.warning("telegram: %s", reason)
+        # A poll that comes through is no sign that what it brings can be stored.
+        self._troubles.say(_STORE if state == "storage" else _POLLS, reason)
         self.status = ChannelStatus(state, self.status.last_poll_at, reason)
+
+    def _nameless(self, cause: str) -> None:
+        """A poll that fails for the same cause has told it already, or need not tell it again."""
+        sentence = f"the bot's name could not be asked for: {cause}"
+        self._troubles.say(_NAME, cause, sentence)
+        if self.status.last_error != cause:
+            self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
 
     def _refused(self, refusal: Refusal) -> ConfigError:
         sentence = (

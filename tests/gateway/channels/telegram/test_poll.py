@@ -38,13 +38,21 @@ async def test_nothing_is_confirmed_before_accept_has_returned(
 
 @pytest.mark.parametrize("failure", [KoreError("disk full"), OSError(28, "no space")])
 async def test_what_could_not_be_stored_comes_again(
-    bot_api: BotApi, store: Store, running: Running, failure: Exception
+    bot_api: BotApi,
+    store: Store,
+    running: Running,
+    failure: Exception,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     store.failures = [failure, failure]
     await bot_api.user_says(7, "one")
     async with running():
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["one"]
+    # The polls between the failures came through, and are no end of the trouble.
+    assert caplog.text.count("could not be stored") == 1
+    assert caplog.text.count("messages are stored again") == 1
 
 
 async def test_a_stored_cursor_is_where_polling_goes_on(
@@ -216,6 +224,19 @@ async def test_a_stopped_channel_says_so(bot_api: BotApi, running: Running) -> N
     async with running() as channel:
         await bot_api.wait_for(lambda: bot_api.polls_done)
     assert channel.status.state == "stopped"
+
+
+async def test_a_trouble_of_many_polls_and_its_end_are_told_once_each(
+    bot_api: BotApi, store: Store, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bot_api.fail("*", faults.status(502), times=6)
+    await bot_api.user_says(7, "one")
+    async with running():
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    told = [record for record in caplog.records if record.getMessage().startswith("telegram: ")]
+    assert sum(record.levelname == "WARNING" for record in told) == 1
+    assert sum("polls come through again" in record.getMessage() for record in told) == 1
 
 
 async def test_without_a_network_it_keeps_trying_and_says_so(store: Store) -> None:
