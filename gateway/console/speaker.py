@@ -50,6 +50,14 @@ class Speaker:
             options={**self.options, **self._news(text)},
         )
 
+    def unsay(self, message: InboundMessage) -> None:
+        """It was refused: what it was to bring along goes with the next one."""
+        runs = [*message.options.get("run", ()), *self.run]
+        self.run.clear()
+        self.run.extend(runs)
+        if "project" in message.options:
+            self.forget()
+
     def settled_by(self, text: str) -> "Speaker":
         """From a command on that chooses it, the conversation's own choice counts."""
         options = {k: v for k, v in self.options.items() if k not in _settled(text)}

@@ -86,13 +86,14 @@ class Stage:
     async def submit(self, text: str) -> None:
         """Send a message of this console; its turn is shown by `until_idle`."""
         message = self._speaker.say(text)
-        self._speaker = self._speaker.settled_by(text)
         self._waiting[message.event_id] = text
         try:
             await self._service.submit(message)
         except KoreError:
             del self._waiting[message.event_id]
+            self._speaker.unsay(message)
             raise
+        self._speaker = self._speaker.settled_by(text)
 
     async def until_idle(self) -> None:
         """Show what runs until nothing of ours does any more."""
@@ -160,10 +161,7 @@ class Stage:
         self._group.create_task(self._send(text))
 
     def _on_interrupt(self) -> None:
-        if self._on_stage:
-            self.interrupt()
-        else:
-            self._prompt.interrupt()
+        (self if self._on_stage else self._prompt).interrupt()
 
     def interrupt(self) -> None:
         if self._command is not None:

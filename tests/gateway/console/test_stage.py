@@ -3,13 +3,18 @@
 import asyncio
 import io
 import os
+from pathlib import Path
+
+import pytest
 
 from agent import events
+from agent.context.project import Project
 from agent.errors import KoreError
 from gateway.console.plain import PlainPrompt
 from gateway.console.screen import Screen
 from gateway.console.speaker import Speaker
 from gateway.console.stage import Stage
+from gateway.messages import InboundMessage
 from gateway.service import Delivered, WatchEvent
 from tests.fakes.memory_service import MemoryService
 
@@ -21,6 +26,18 @@ class Summing(MemoryService):
         if isinstance(event, Delivered):
             super()._tell(lane, events.Compacted(900, 100, 2, 0, 7))
         super()._tell(lane, event)
+
+
+class Refusing(MemoryService):
+    """Refuses the first message."""
+
+    refused = False
+
+    async def submit(self, message: InboundMessage) -> None:
+        if not self.refused:
+            self.refused = True
+            raise KoreError("the disk is full")
+        await super().submit(message)
 
 
 class Full(MemoryService):
@@ -59,3 +76,40 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
                 await stage.submit("hello")
                 await stage.until_idle()
     assert screen.getvalue().count("older messages are a summary") == 1
+
+
+async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("apples")
+    project = Project(None, (tmp_path / "notes.md",), 1_000)
+    speaker = Speaker("main", {"mode": "ask"}, project)
+    speaker.run.append({"text": "$ ls"})
+    keyboard, typist = os.pipe()
+    screen = io.StringIO()
+    with open(keyboard) as keys, open(typist, "w"):
+        async with Refusing() as service, asyncio.timeout(10):
+            stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
+            async with stage.open(unfinished=False):
+                with pytest.raises(KoreError):
+                    await stage.submit("hello")
+                await stage.submit("hello again")
+                await stage.submit("and again")
+                await stage.until_idle()
+    told, later = (message.options for message in service.submitted)
+    assert told["run"] == [{"text": "$ ls"}]
+    assert "apples" in told["project"]["text"]
+    assert set(later) == {"mode"}
+
+
+async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None:
+    keyboard, typist = os.pipe()
+    screen = io.StringIO()
+    with open(keyboard) as keys, open(typist, "w"):
+        async with Refusing() as service, asyncio.timeout(10):
+            speaker = Speaker("main", {"mode": "ask"})
+            stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
+            async with stage.open(unfinished=False):
+                with pytest.raises(KoreError):
+                    await stage.submit("/plan")
+                await stage.submit("hello")
+                await stage.until_idle()
+    assert [message.options for message in service.submitted] == [{"mode": "ask"}]
