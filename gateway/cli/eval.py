@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 from collections import defaultdict
-from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,13 +52,12 @@ async def _verdicts(args: argparse.Namespace) -> "tuple[str, list[Verdict]]":
     if not args.json:
         runs = "1 run" if len(cases) == 1 else f"{len(cases)} runs"
         print(f"{runs} with {subject}", flush=True)
-    verdicts = []
-    async with aclosing(runner.run(cases, args.parallel)) as stream:
-        async for verdict in stream:
-            verdicts.append(verdict)
-            if not args.json:
-                _show(verdict, args)
-    return subject, verdicts
+
+    def show(verdict: "Verdict") -> None:
+        if not args.json:
+            _show(verdict, args)
+
+    return subject, await runner.run(cases, show, args.parallel)
 
 
 def _show(verdict: "Verdict", args: argparse.Namespace) -> None:

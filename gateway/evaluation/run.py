@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,17 +73,31 @@ class Runner:
             model = agent.models.check(name).model
             return model if model == name else f"{name} ({model})"
 
-    async def run(self, cases: Sequence[Case], at_once: int = 1) -> AsyncGenerator[Verdict]:
-        """The verdicts, in the order of the cases."""
+    async def run(
+        self, cases: Sequence[Case], show: Callable[[Verdict], None], at_once: int = 1
+    ) -> list[Verdict]:
+        """The verdicts, in the order of the cases; each is shown as soon as its turn comes."""
         gate = asyncio.Semaphore(at_once)
 
         async def one(case: Case) -> Verdict:
             async with gate:
-                return await self._judged(case)
+                return await self._tried(case)
 
+        verdicts = []
         async with asyncio.TaskGroup() as group:
             for task in [group.create_task(one(case), name=case.name) for case in cases]:
-                yield await task
+                verdicts.append(await task)
+                show(verdicts[-1])
+        return verdicts
+
+    async def _tried(self, case: Case) -> Verdict:
+        """Judged, also when the machine fails it: what the other cases came to has been paid."""
+        began = time.monotonic()
+        try:
+            return await self._judged(case)
+        except OSError as exc:
+            taken = time.monotonic() - began
+            return Verdict(case.name, (f"it could not be run: {exc}",), taken, Usage(), None)
 
     async def _judged(self, case: Case) -> Verdict:
         choice = await choose_sandbox(self.settings, self.home)

@@ -59,6 +59,17 @@ def test_a_case_that_does_not_hold_says_why(
     assert fault in " ".join(one["faults"])
 
 
+def test_a_case_that_the_machine_fails_is_told_and_the_others_are_judged(tmp_path: Path) -> None:
+    # No file system takes so long a name.
+    broken = case(tmp_path, name="broken", workspace={"x" * 300: ""}).rename(tmp_path / "a.json")
+    sound = case(tmp_path, script=[WRITE, "Done."])
+    ran = kore("eval", "--scripted", "--json", broken, sound, home=tmp_path / "kore")
+    assert ran.returncode == 1, ran.stderr
+    assert [one["passed"] for one in runs(ran)] == [False, True]
+    assert "it could not be run" in runs(ran)[0]["faults"][0]
+    assert "too long" in runs(ran)[0]["faults"][0]
+
+
 def test_a_command_that_checks_is_held_like_the_models_own(tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     checks = [{"command": f"touch {outside} 2>/dev/null; env"}, {"command": "env | grep -c KORE"}]
