@@ -144,7 +144,7 @@ class Agent:
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
         said = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
         work = self.redactor.clean(described(self.workspace.folder))
-        when = moment(datetime.now(), *self.toolbox.facts(session))
+        when = moment(datetime.now(), *await self.toolbox.facts(session))
         context = Context(f"{work}\n{when}" if work else when)
         asked = Message("user", (*said, context))
         self.toolbox.told(session)

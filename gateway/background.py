@@ -1,11 +1,14 @@
 """What runs in the background of conversations: who is told of it, and where it ends."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from agent.agent import Agent
 from agent.events import Notice
 from agent.tools.base import Running
+from agent.types import Context, Message
 from gateway.store import sessions
+from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.visible import visible
 from gateway.watchers import Watchers
@@ -27,9 +30,15 @@ class Background:
         self._database = database
         self._watchers = watchers
 
-    def facts(self, session: str) -> Sequence[str]:
-        """What goes on in a session, for the model."""
-        return self._agent.toolbox.facts(session)
+    async def told(self, claim: Claim, asked: Message) -> Message:
+        """What a new turn begins with: what was asked, and what goes on in its session, which
+        counts as told from here on. Not a part of the claim, since it asks the disk."""
+        toolbox = self._agent.toolbox
+        if facts := await toolbox.facts(claim.session):
+            asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(facts)}]")))
+            await self._database.run(sessions.amend, claim.session, claim.turn, asked)
+        toolbox.told(claim.session)
+        return asked
 
     def running(self, session: str) -> Sequence[str]:
         """The same for people: what runs there, as they call it."""

@@ -220,7 +220,7 @@ class MessageBus:
     def _claim(self, connection: Connection, lane: Lane) -> Claim | CommandClaim | Busy | None:
         if lane.aside:
             return claims.claim_at_once(connection, lane.name, is_at_once)
-        reading = (is_command, self._turns.asked, self._turns.background.facts)
+        reading = (is_command, self._turns.asked)
         return claims.claim(connection, lane.name, time.time(), *reading)
 
     async def _wait_for(self, busy: Busy, lane: Lane) -> bool:

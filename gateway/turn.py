@@ -77,9 +77,9 @@ class Turns:
         answer first.
         """
         asked = claim.asked or self.asked(claim.messages)
-        window = await self.histories.open(claim.session, asked)
         if not claim.resumed:
-            self._agent.toolbox.told(claim.session)
+            asked = await self.background.told(claim, asked)
+        window = await self.histories.open(claim.session, asked)
         journal = Journal(
             self._database, claim, window.messages, self._agent.toolbox, lambda: self.draining
         )

@@ -1,5 +1,6 @@
 """The tools of an agent: their fixed order, the names that models call them by, their checks."""
 
+import asyncio
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -140,11 +141,11 @@ class Toolbox:
         """End one of it; False when none is called so."""
         return any(tool.kill(session, id) for tool in self._lingering)
 
-    def facts(self, session: str) -> list[str]:
+    async def facts(self, session: str) -> list[str]:
         """What the model should know of work that goes on, and of files that have changed, as a
-        turn of this session begins."""
+        turn of this session begins; the disk may take its time."""
         lingering = [fact for tool in self._lingering for fact in tool.facts(session)]
-        return [*lingering, *self.views.facts(session)]
+        return [*lingering, *await asyncio.to_thread(self.views.facts, session)]
 
     def told(self, session: str) -> None:
         """A turn has begun, and knows the facts."""

@@ -63,21 +63,19 @@ class Views:
 
     def stale(self, session: str) -> list[Stale]:
         """What has changed since it was seen; it is said once."""
+        changed = self._changed(session)
         with self._lock:
-            seen = self._sessions.get(session)
-            changed = _changed(seen) if seen else {}
-            if seen is not None:
+            if (seen := self._sessions.get(session)) is not None:
                 seen.files.update(changed)
             return [self._named(session, path, found) for path, found in changed.items()]
 
     def facts(self, session: str) -> Sequence[str]:
         """The same, for the beginning of a turn: it counts as said when `told` is called."""
+        changed = self._changed(session)
         with self._lock:
-            seen = self._sessions.get(session)
-            if seen is None:
-                return ()
-            seen.telling = _changed(seen)
-            return [in_words(list(seen.telling))] if seen.telling else ()
+            if (seen := self._sessions.get(session)) is not None:
+                seen.telling = changed
+        return [in_words(list(changed))] if changed else ()
 
     def told(self, session: str) -> None:
         """The turn has begun."""
@@ -102,6 +100,17 @@ class Views:
         with self._lock:
             self._sessions.pop(session, None)
 
+    def _changed(self, session: str) -> dict[Path, Stamp]:
+        """The disk is asked without the lock: one that hangs must not hold up the others."""
+        with self._lock:
+            files = seen.files if (seen := self._sessions.get(session)) else {}
+            known = dict(files)
+        now = {path: stamp(path) for path in known}
+        changed = {path: found for path, found in now.items() if found != known[path]}
+        with self._lock:
+            # What was shown anew meanwhile has not changed since.
+            return {path: now for path, now in changed.items() if files.get(path) == known[path]}
+
     def _named(self, session: str, path: Path, found: Stamp) -> Stale:
         writer = self._writers.get(path)
         if writer is None or writer[1] != found:
@@ -124,11 +133,6 @@ def in_words(paths: Sequence[Path]) -> str:
     from agent.security.names import printable
 
     return fill("stale", files=", ".join(printable(str(path)) for path in paths))
-
-
-def _changed(seen: _Seen) -> dict[Path, Stamp]:
-    now = {path: stamp(path) for path in seen.files}
-    return {path: found for path, found in now.items() if found != seen.files[path]}
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:

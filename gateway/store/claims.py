@@ -93,12 +93,11 @@ def claim(
     now: float,
     is_command: Callable[[InboundMessage], bool],
     compose: Callable[[Sequence[InboundMessage]], Message],
-    facts: Callable[[str], Sequence[str]] = lambda session: (),
 ) -> Claim | CommandClaim | Busy | None:
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
-    A new turn stores its user message, made by `compose`, with the `facts` of its session. None
-    also while an answer is awaited.
+    A new turn stores its user message, made by `compose`, and who works for its session. None also
+    while an answer is awaited.
     """
     resumed = _resume(connection, lane)
     if resumed:
@@ -144,7 +143,7 @@ def claim(
         "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
     )
     asked = compose(messages)
-    if told := [*facts(session), *tasks.facts(connection, session)]:
+    if told := tasks.facts(connection, session):
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
     is_new = sessions.is_untouched(connection, session)
     sessions.append_messages(connection, session, turn, [asked], now)

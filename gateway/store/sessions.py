@@ -184,6 +184,15 @@ def append_messages(
     return int(last) + len(messages)
 
 
+def amend(connection: Connection, session: str, turn: int, asked: Message) -> None:
+    """What a turn begins with is told more, before anybody has read it; its words stay."""
+    connection.execute(
+        "UPDATE message SET content = seal(?, 'message.content', session, n)"
+        " WHERE session = ? AND n = (SELECT min(n) FROM message WHERE turn_id = ?)",
+        (dumps(message_to_json(asked)), session, turn),
+    )
+
+
 def count_messages(connection: Connection, session: str) -> int:
     # They are numbered without gaps: no need to go through them.
     (last,) = connection.execute(

@@ -76,6 +76,7 @@ class Parts:
     turns: Turns
     desk: Desk
     platform: Platform
+    agent: Agent
     workspace: Path
 
     async def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -149,7 +150,11 @@ async def opened(
             database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns
         )
         desk = Desk(database, bus, watchers, approvals, turns.background, dict)
-        yield Parts(database, bus, delivery, watchers, approvals, turns, desk, platform, workspace)
+        yield Parts(
+            *(database, bus, delivery, watchers, approvals, turns, desk, platform),
+            agent,
+            workspace,
+        )
     finally:
         await agent.toolbox.aclose()
         await audit.close()

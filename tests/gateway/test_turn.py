@@ -1,5 +1,6 @@
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -296,3 +297,38 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
         await parts.until("SELECT 1 FROM turn WHERE id = 2 AND state = 'done'")
         asked = model.requests[2].messages[-1]
         assert any(str(path) in part.text for part in asked.content if isinstance(part, Context))
+
+
+class Hanging(type(Path())):  # type: ignore[misc]
+    """A file in a network folder that does not answer until it is `let_go`."""
+
+    let_go = threading.Event()
+
+    def __fspath__(self) -> str:
+        self.let_go.wait(20)
+        return str(self)
+
+
+async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_once(
+    tmp_path: Path,
+) -> None:
+    model = Gated(is_open=lambda _: True)
+    async with running(tmp_path, model) as parts:
+        await parts.bus.submit(said("one", "1"))
+        await parts.platform.answers("1", 1)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        ((session,),) = await parts.rows("SELECT id FROM session")
+        parts.agent.toolbox.views.saw(session, Hanging("/net/a.txt"), (1, 1, 1))
+        await parts.bus.submit(said("two", "1"))
+        await parts.until("SELECT 1 FROM turn WHERE state = 'running'", deadline_s=5)
+        await parts.bus.submit(said("other", "2"))
+        assert await parts.platform.answers("2", 1) == ["re: other"]
+        assert model.asked == ["one", "other"]
+        Hanging.let_go.set()
+        assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
+        await parts.bus.submit(said("three", "1"))
+        await parts.platform.answers("1", 3)
+        await parts.until("SELECT 1 WHERE (SELECT count(*) FROM turn WHERE state = 'done') = 4")
+        stored = await parts.database.run(sessions.load_all, session)
+        asked = [str(message.content) for message in stored if message.role == "user"]
+        assert [text.count("/net/a.txt") for text in asked] == [0, 1, 0]
