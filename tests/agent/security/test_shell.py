@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,3 +137,23 @@ def test_any_text_gets_an_answer(command: str) -> None:
 @given(st.binary(max_size=80))
 def test_any_bytes_get_an_answer(data: bytes) -> None:
     assert parse(data.decode("utf-8", "surrogateescape")).text is not None
+
+
+@given(st.text(st.sampled_from("aé×中🙂\U0010ffff\u3000"), min_size=1), st.booleans())
+def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None:
+    behind = " x" * 200 if long else ""
+    script = parse(f"echo '{word}' {word}{behind}")
+    assert script.commands[0].argv[:3] == ("echo", word, word)
+    assert script.commands[0].text.startswith(f"echo '{word}' {word}")
+    assert script.opaque is None
+
+
+def test_only_ascii_names_are_assigned_to() -> None:
+    assert argvs("中=1 ls") == [("中=1", "ls")]
+    assert argvs("x=1 ls") == [("ls",)]
+
+
+def test_a_character_beyond_every_table_ends_no_process() -> None:
+    line = "a{" * 36 + "\U0010ffff"
+    program = f"from agent.security.shell import parse; parse({line!a})"
+    subprocess.run([sys.executable, "-c", program], check=True)
