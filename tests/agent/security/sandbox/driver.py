@@ -51,7 +51,10 @@ class Bait:
         for listener in (self.tcp, self.udp):
             listener.setblocking(False)
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", "read -r _"], stdin=subprocess.PIPE, env={"CANARY": self.canary}
+            ["/bin/sh", "-c", "while read -r _; do echo; done"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"CANARY": self.canary},
         )
         stack.callback(self.process.communicate)
         stack.callback(self.process.kill)
@@ -80,9 +83,20 @@ class Bait:
         with suppress(BlockingIOError):
             self.udp.recv(100)
             found.append("a datagram was sent")
-        if self.process.poll() is not None:
+        if not self._lives():
             found.append("the process outside is dead")
         return found
+
+    def _lives(self) -> bool:
+        """Whether the process still answers: one that is killed does not, before it is gone."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return False
+        return self.process.stdout.readline() == b"\n"
 
     def _look(self) -> list[Any]:
         return sorted(
