@@ -213,13 +213,14 @@ class Turns:
         found = Ending()
         for told in opening(claim):
             self._watchers.publish(lane, told)
-        async with aclosing(self._agent.turn(task)) as stream:
-            async for event in stream:
-                found.note(event)
-                if preview is not None:
-                    preview.feed(event)
-                if not claim.thinking.hides(event):
-                    self._watchers.publish(lane, event)
+        with self._watchers.turn(lane):
+            async with aclosing(self._agent.turn(task)) as stream:
+                async for event in stream:
+                    found.note(event)
+                    if preview is not None:
+                        preview.feed(event)
+                    if not claim.thinking.hides(event):
+                        self._watchers.publish(lane, event)
         return found
 
     def _preview(self, claim: Claim, task: Task) -> Preview | None:

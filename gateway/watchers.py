@@ -19,6 +19,7 @@ from agent.events import (
     ToolCallDelta,
     ToolOutput,
     ToolResulted,
+    ToolStart,
     UsageReport,
 )
 from agent.outlet import LeftOut
@@ -120,14 +121,27 @@ class Watcher:
 
 
 class Watchers:
-    """All watchers, by lane."""
+    """All watchers, by lane. Who comes late is told of the calls that are under way."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, list[Watcher]] = {}
+        # Of turns only: who tells nothing of its end is not kept.
+        self._calls: dict[str, dict[str, ToolStart]] = {}
+
+    @contextmanager
+    def turn(self, lane: str) -> Iterator[None]:
+        """While it lasts, the lane's calls are known; however it ends, they are over."""
+        self._calls[lane] = {}
+        try:
+            yield
+        finally:
+            self._calls.pop(lane, None)
 
     @contextmanager
     def watch(self, lane: str) -> Iterator[Watcher]:
         watcher = Watcher()
+        for started in self._calls.get(lane, {}).values():
+            watcher.put(started)
         self._lanes.setdefault(lane, []).append(watcher)
         try:
             yield watcher
@@ -138,8 +152,18 @@ class Watchers:
                 del self._lanes[lane]
 
     def publish(self, lane: str, event: WatchEvent) -> None:
+        self._note(lane, event)
         for watcher in self._lanes.get(lane, ()):
             watcher.put(event)
+
+    def _note(self, lane: str, event: WatchEvent) -> None:
+        calls = self._calls.get(lane)
+        if calls is None:
+            return
+        if isinstance(event, ToolStart):
+            calls[event.id] = event
+        elif isinstance(event, ToolResulted):
+            calls.pop(event.id, None)
 
     def is_watched(self, lane: str) -> bool:
         return any(watcher.is_open for watcher in self._lanes.get(lane, ()))

@@ -161,8 +161,10 @@ class Sessions:
         """The last words of a session, so that one knows where one is."""
         found = await self._service.glimpse(session, 0, _SHOWN_MESSAGES)
         self._screen.print(Text(f"Session {session}, {found.info.messages:,} messages", "dim"))
-        for said in found.end:
+        for n, said in enumerate(found.end):
             if said.role == "user":
+                if n:
+                    self._screen.print()
                 self._screen.print(Text(f"› {visible(said.text)}"), "dim")
             else:
                 self._screen.print_block(shapes.markdown(said.text), "dim")

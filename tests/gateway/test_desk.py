@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
-from agent.events import SessionClosed, SessionCreated, SessionStart, ToolResulted
+from agent.events import SessionClosed, SessionCreated, SessionStart, ToolResulted, ToolStart
+from agent.types import ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.client import Client
 from gateway.control import ControlServer
@@ -61,6 +62,24 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
                 assert (await delivered(events)).text == "re: hi"
             with pytest.raises(OwnerLost, match=LET_GO):
                 await delivered(behind)
+
+
+async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_path: Path) -> None:
+    call = ToolCall("1", "exec", {"command": "sleep 60"}, "")
+    message = typed("go", options={"auto": True})
+    async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
+        lane = message.session_key
+        async with asyncio.timeout(10), parts.desk.watch(lane) as first:
+            await parts.desk.submit(message)
+            while not isinstance(started := await anext(first), ToolStart):
+                pass
+            async with parts.desk.watch(lane) as late:
+                assert await anext(late) == started
+            await parts.desk.stop(lane)
+            await delivered(first)
+        with parts.watchers.watch(lane) as later:
+            later.close()
+            assert [event async for event in later] == []
 
 
 async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +11,7 @@ from agent.events import (
     ToolCallDelta,
     ToolOutput,
     ToolResulted,
+    ToolStart,
     UsageReport,
 )
 from agent.types import Usage
@@ -157,3 +159,26 @@ async def test_a_reader_that_waits_is_woken() -> None:
         watchers.publish("x", mark(1))
         async with asyncio.timeout(10):
             assert await reading == mark(1)
+
+
+async def test_who_comes_late_is_told_of_the_calls_that_still_run() -> None:
+    watchers = Watchers()
+    over, running = (ToolStart(id, "exec", {"command": id}) for id in ("over", "running"))
+    with watchers.turn("x"):
+        watchers.publish("x", over)
+        watchers.publish("x", running)
+        watchers.publish("x", ToolResulted("over", "exec", "", False, 0.1))
+        with watchers.watch("x") as late, watchers.watch("y") as other:
+            assert await read(late) == [running]
+            assert await read(other) == []
+    with watchers.watch("x") as later:
+        assert await read(later) == []
+
+
+async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
+    watchers = Watchers()
+    with suppress(asyncio.CancelledError), watchers.turn("x"):
+        watchers.publish("x", ToolStart("1", "exec", {}))
+        raise asyncio.CancelledError
+    with watchers.watch("x") as late:
+        assert await read(late) == []

@@ -317,6 +317,17 @@ async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_ter
         assert "long ago" not in terminal.text
 
 
+async def test_an_empty_line_parts_an_answer_from_the_next_question(
+    owner: MemoryService, home: Path
+) -> None:
+    session = await owner.bind("", None)
+    owner.sessions_by_id[session].messages += [user("a"), assistant("so it was"), user("go on")]
+    async with kore_agent(home, "-r", session) as terminal:
+        await terminal.see("› go on")
+        lines = [line.strip() for line in terminal.text.splitlines()]
+        assert lines[lines.index("so it was") :][:3] == ["so it was", "", "› go on"]
+
+
 async def test_whoever_leaves_is_told_the_session_that_they_are_in_by_then(
     owner: MemoryService, home: Path
 ) -> None:
