@@ -244,14 +244,16 @@ def _refuse_errand(connection: Connection, seq: int) -> None:
     """Raises `KoreError` for what a sub-agent was told to do: whoever sent it out has been told
     what it came to, and would not be told again."""
     row = connection.execute(
-        "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn) FROM task t"
-        " JOIN inbox i ON i.lane = t.lane AND i.event_id = 'task:' || t.id WHERE i.seq = ?",
+        "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn), t.root_lane"
+        " FROM task t JOIN inbox i ON i.lane = t.lane AND i.event_id = 'task:' || t.id"
+        " WHERE i.seq = ?",
         (seq,),
     ).fetchone()
     if row is not None:
-        number, asked = row
-        again = f", or have the message answered again: kore replay {asked}" if asked else ""
+        number, asked, lane = row
+        is_kept = asked and not lane.startswith(ONCE)
+        again = f", or have the message answered again: kore replay {asked}" if is_kept else ""
         raise KoreError(
             f"message {seq} is what sub-agent {number} was told to do; nobody would hear of it",
-            hint=f"ask for it again in the chat that it worked for{again}",
+            hint=f"ask for it again where it was asked for{again}",
         )

@@ -266,6 +266,15 @@ async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -
         assert "kore replay" not in str(refused.value.hint)
 
 
+async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(typed(task("hello"), chat="once-1"))
+        await answered(parts)
+        with pytest.raises(KoreError, match="nobody would hear of it") as refused:
+            await parts.desk.replay(2)
+        assert "kore replay" not in str(refused.value.hint)
+
+
 async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
     tmp_path: Path,
 ) -> None:
