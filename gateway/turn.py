@@ -134,7 +134,9 @@ class Turns:
         message = claim.messages[-1]
         known = {}
         if claim.resumed and open_calls(window.messages):
-            known = await self._database.run(turns.known_results, claim.turn)
+            known = await self._database.run(
+                lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
+            )
         speaking = self.speaking(message)
         taint = known_before(self._agent.workspace, speaking)
         if any(map(self._rules.is_stranger, claim.messages)):

@@ -181,10 +181,11 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         "UPDATE turn SET attempts = ?, progress = ?, suspended = 0 WHERE id = ?",
         (attempts, steps, turn),
     )
-    # A call that had started when the turn was cut off may have had its effect.
+    # A call that had started when the turn was cut off may have had its effect. What may run again
+    # stays started: only what never began is planned.
     connection.execute(
-        "UPDATE step SET state = iif(effect = 'unsafe', 'unknown', 'planned')"
-        " WHERE turn_id = ? AND state = 'started'",
+        "UPDATE step SET state = 'unknown'"
+        " WHERE turn_id = ? AND state = 'started' AND effect = 'unsafe'",
         (turn,),
     )
     rows = connection.execute(

@@ -70,13 +70,20 @@ def finish_call(connection: Connection, turn: int, call: ToolCall, result: ToolR
 _LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?)"
 
 
-def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
-    """What is known of the calls of a turn's last reply, by call id: results, or "unknown"."""
+def known_results(
+    connection: Connection, turn: int, *, stopped: bool = False
+) -> dict[str, ToolResult]:
+    """What is known of the calls of a turn's last reply, by call id: results, or "unknown".
+
+    Of a `stopped` turn, which runs nothing any more, also which calls never began.
+    """
     rows = connection.execute(
         "SELECT call_id, state, unseal(result, 'step.result', turn_id, n), taint FROM step"
-        " WHERE turn_id = :turn AND state IN ('done', 'unknown')"
+        # That a read has begun is not noted.
+        " WHERE turn_id = :turn AND (state IN ('done', 'unknown')"
+        " OR :stopped AND state = 'planned' AND effect <> 'read')"
         " AND reply = (SELECT max(reply) FROM step WHERE turn_id = :turn)",
-        {"turn": turn},
+        {"turn": turn, "stopped": stopped},
     )
     known = {}
     for call_id, state, result, taint in rows:
@@ -89,7 +96,8 @@ def known_results(connection: Connection, turn: int) -> dict[str, ToolResult]:
                 ends_with=data.get("ends_with"),
             )
         else:
-            known[call_id] = ToolResult(load("unknown_outcome"), is_error=True)
+            text = load("unknown_outcome" if state == "unknown" else "not_run")
+            known[call_id] = ToolResult(text, is_error=True)
     return known
 
 

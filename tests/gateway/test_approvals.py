@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,16 +14,19 @@ from agent.events import (
     ToolResulted,
     ToolStart,
 )
+from agent.prompts import load
 from agent.providers.scripted import Scripted
-from agent.types import ToolCall, assistant
+from agent.types import Effect, ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.messages import InboundMessage, OutboundPart, Sender
 from gateway.question import Question, choices
 from gateway.service import WatchEvent
+from gateway.store import claims, turns
 from tests.fakes.platform import Platform
-from tests.gateway.parts import Parts, running, said, settled, typed
+from tests.gateway.parts import Parts, opened, running, said, settled, typed
 
 OWNER = "chat:7"
+LANE = "chat:bot:1"
 
 
 class Asking(Platform):
@@ -158,6 +162,40 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
         assert await parts.rows("SELECT state FROM approval") == [("withdrawn",)]
         assert file.read_text() == "old\n"
+
+
+async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path) -> None:
+    seed(tmp_path)
+    calls = (call("1", "read_file", path="a.txt"), change("2"), call("3", "exec", command="true"))
+    async with running(tmp_path, [assistant("", calls)], owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        assert await parts.desk.stop(asked.lane)
+        await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
+        told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
+        assert [m.text for m in told[1:]] == [load("not_run")] * 2
+        assert "old" in told[0].text
+
+
+async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_path: Path) -> None:
+    """The file is there after the crash: going on, the call asks before it changes it."""
+    model = [assistant("", (change("1"), change("2", "b.txt")))]
+    async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        reading = (lambda _: False, parts.turns.asked, parts.turns.background.facts)
+        claim = await parts.database.run(claims.claim, LANE, time.time(), *reading)
+        assert isinstance(claim, claims.Claim)
+        effects: dict[str, Effect] = {"1": "idempotent", "2": "idempotent"}
+        rows = (claim.turn, claim.session, model, effects, time.time())
+        await parts.database.run(turns.add_reply, *rows)
+        await parts.database.run(turns.start_call, claim.turn, change("1"))
+    seed(tmp_path)
+    async with running(tmp_path, [], owner=OWNER, platform=Asking()) as parts:
+        asked = await question(parts)
+        assert await parts.desk.stop(asked.lane)
+        await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
+        told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
+        assert [m.text for m in told] == [load("interrupted"), load("not_run")]
 
 
 async def test_nobody_is_asked_where_nobody_can_be(tmp_path: Path) -> None:

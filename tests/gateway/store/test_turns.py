@@ -4,6 +4,7 @@ import pytest
 
 from agent.errors import KoreError
 from agent.history import is_valid
+from agent.prompts import load
 from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.messages import InboundMessage, OutboundPart, Sender
 from gateway.store import inbox, outbox, sessions, turns
@@ -32,10 +33,15 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Con
         turns.start_call(db, turn, call)
     assert claimed(db).resumed
     states = [state for (state,) in db.execute("SELECT state FROM step ORDER BY n")]
-    assert states == ["planned", "planned", "unknown", "planned"]
+    assert states == ["started", "started", "unknown", "planned"]
     known = turns.known_results(db, turn)
     assert list(known) == ["3"]
     assert known["3"].is_error
+    # Stopped, it runs nothing any more: what never began is known, too.
+    stopped = turns.known_results(db, turn, stopped=True)
+    assert list(stopped) == ["3", "4"]
+    assert stopped["3"] == known["3"]
+    assert stopped["4"].for_model == load("not_run")
 
 
 def test_what_a_stranger_wrote_cannot_be_replayed(db: Connection) -> None:
