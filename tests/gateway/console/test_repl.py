@@ -353,7 +353,7 @@ async def test_a_session_is_exported_to_new_files_that_are_private(
         terminal.type("about apples\r")
         await terminal.see("echo: about apples")
         terminal.type(f"/export {lines}\r/export {page}\r/export {page}\r")
-        await terminal.see("is there already")
+        await terminal.see("already")
     assert '"about apples"' in lines.read_text()
     assert lines.read_text().startswith('{"_type":"meta"')
     assert page.read_text() == "## You\n\nabout apples\n\n## Kore\n\necho: about apples\n"
