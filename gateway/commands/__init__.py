@@ -1,16 +1,25 @@
 """Commands that people type in a chat; the same ones on every channel."""
 
-from gateway.commands.table import COMMANDS
+from gateway.commands.table import COMMANDS, MISTYPED
 from gateway.messages import InboundMessage
 
 
 def command_of(message: InboundMessage) -> str | None:
-    """The command that a message is, or None: only a sender's own words command."""
+    """The command that a message is, or None: only a sender's own words command.
+
+    A single word that comes close to one is "", which `MISTYPED` answers.
+    """
     if message.forwarded or message.task is not None:
         return None
     word = _words(message)[0]
-    name, _, _ = word.removeprefix("/").partition("@")
-    return name.lower() if word.startswith("/") and name.lower() in COMMANDS else None
+    if not word.startswith("/"):
+        return None
+    name = word[1:].partition("@")[0].lower()
+    if name in COMMANDS:
+        return name
+    from gateway.commands.near import meant
+
+    return "" if meant(message.content) else None
 
 
 def argument_of(message: InboundMessage) -> str:
@@ -25,7 +34,7 @@ def is_command(message: InboundMessage) -> bool:
 def is_at_once(message: InboundMessage) -> bool:
     """Whether it is a command that goes past the queue."""
     name = command_of(message)
-    return name is not None and COMMANDS[name].at_once
+    return name is not None and COMMANDS.get(name, MISTYPED).at_once
 
 
 def _words(message: InboundMessage) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from agent.measure import Speaking
 from agent.security.modes import Mode
 from agent.tools.runner import Permissions
 from gateway.commands import argument_of, command_of
-from gateway.commands.table import COMMANDS, Command
+from gateway.commands.table import COMMANDS, MISTYPED, Command
 from gateway.door import Door
 from gateway.histories import Histories
 from gateway.messages import InboundMessage
@@ -117,7 +117,7 @@ class Commands:
         return CommandCall(name, argument_of(claim.message), claim, now, self.office)
 
     def _command(self, claim: CommandClaim) -> Command:
-        return COMMANDS[command_of(claim.message) or "help"]
+        return COMMANDS.get(command_of(claim.message) or "", MISTYPED)
 
     def _module(self, claim: CommandClaim) -> Any:
         return import_module(f"gateway.commands.{self._command(claim).module}")

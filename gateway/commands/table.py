@@ -52,3 +52,5 @@ COMMANDS = {
     "stop": Command("stop the answer that is under way", "help"),
     "start": Command("say hello", "start", at_once=True),
 }
+# What comes close to one of them; nobody lists it.
+MISTYPED = Command("say what was meant", "near", at_once=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agent import events
 from agent.errors import KoreError
 from agent.security.policy import Answer
-from gateway.commands.table import COMMANDS
+from gateway.commands.near import command_in
 from gateway.console.choice import Choice
 from gateway.console.commands import CONSOLE_WORDS, by_hand
 from gateway.console.held import Held
@@ -191,7 +191,7 @@ class Stage:
         if self._command or by_hand(text):
             return "  (queued)"
         word = text.split()[0]
-        command = COMMANDS.get(word.removeprefix("/")) if word.startswith("/") else None
+        command = command_in(text)
         if command and (command.at_once or word == "/stop") and word not in CONSOLE_WORDS:
             return ""
         if command is None and await self._service.queue_mode(self.lane) == "steer":

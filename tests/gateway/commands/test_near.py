@@ -1,0 +1,50 @@
+"""A command with a slip of the finger."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.providers.scripted import Echo
+from gateway.commands import command_of, is_at_once
+from gateway.commands.near import meant
+from tests.gateway.parts import running, said
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("/statsu", "status"),
+        ("/Hlep", "help"),
+        ("/models", "model"),
+        ("/compcat@my_bot", "compact"),
+    ],
+)
+def test_a_word_close_to_a_command_is_taken_for_it(typed: str, name: str) -> None:
+    assert meant(typed) == name
+    assert is_at_once(said(typed))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("/nosuch", "/etc/hosts is odd", "/etc/hosts", "/home", "/tmp", "/usr", "/x", "/"),
+        *("statsu", "/statsu now", "what is /statsu", "/média", ""),
+    ],
+)
+def test_paths_and_sentences_are_for_the_model(text: str) -> None:
+    assert command_of(said(text)) is None
+
+
+def test_what_was_forwarded_is_no_slip() -> None:
+    assert command_of(said("/statsu", forwarded=True)) is None
+
+
+async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(said("/statsu"))
+        await parts.platform.answers("1", 1)
+        assert parts.platform.texts("1") == ["There is no `/statsu`; did you mean `/status`?"]
+        assert await parts.rows("SELECT 1 FROM message") == []
+        await parts.bus.submit(said("/nosuch"))
+        assert "/nosuch" in (await parts.platform.answers("1", 2))[1]
+        assert len(await parts.rows("SELECT 1 FROM message")) == 2
