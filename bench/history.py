@@ -27,7 +27,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         for n, length in enumerate(LENGTHS):
             _prepare(stage, OWNER + n, length)
         async with stage.gateway():
-            turns = await _turns(stage)
+            turns = await stage.turns_of_each(len(LENGTHS), WARM_UPS, TURNS)
         asked = await stage.model.get("requests", since=0)
         bodies = [request["raw"].encode() for request in asked]
         bare = await _bare(stage.model, bodies)
@@ -59,18 +59,6 @@ def _prepare(stage: Stage, chat: int, length: int) -> None:
         connection.execute("BEGIN")
         sessions.append_messages(connection, session, None, messages, now)
         connection.execute("COMMIT")
-
-
-async def _turns(stage: Stage) -> list[list[float]]:
-    """Milliseconds of each turn, per length; the lengths take turns."""
-    since = await stage.effects()
-    taken: list[list[float]] = [[] for _ in LENGTHS]
-    for round_ in range(WARM_UPS + TURNS):
-        for n in range(len(LENGTHS)):
-            elapsed_ms, since = await stage.turn_ms(OWNER + n, f"message {round_}", since)
-            if round_ >= WARM_UPS:
-                taken[n].append(elapsed_ms)
-    return taken
 
 
 async def _bare(model: Server, bodies: Sequence[bytes]) -> list[list[float]]:

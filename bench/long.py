@@ -14,7 +14,7 @@ from agent.context.cut import Cut
 from agent.context.summary import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
-from bench.stage import ACCOUNT, OWNER, Stage, open_stage
+from bench.stage import ACCOUNT, OWNER, open_stage
 from gateway.store import archive, sessions, windows
 from gateway.store.database import connect
 from gateway.store.windows import Kept
@@ -38,7 +38,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
                 _tell(connection, session)
             opened = [_open_ms(connection, session) for session in found]
         async with stage.gateway():
-            turns = await _turns(stage)
+            turns = await stage.turns_of_each(len(LENGTHS), WARM_UPS, TURNS)
     imported = statistics.median(untold[-1])
     short, long = (statistics.median(times) for times in opened)
     short_turn, long_turn = (statistics.median(times) for times in turns)
@@ -94,16 +94,4 @@ def _open_ms(connection: Connection, session: str) -> list[float]:
         windows.load(connection, sessions.find(connection, session))
         archive.glimpse(connection, session, 0, LAST_WORDS)
         taken.append((time.perf_counter() - began) * 1000)
-    return taken
-
-
-async def _turns(stage: Stage) -> list[list[float]]:
-    """Milliseconds of each turn, per length; the lengths take turns."""
-    since = await stage.effects()
-    taken: list[list[float]] = [[] for _ in LENGTHS]
-    for round_ in range(WARM_UPS + TURNS):
-        for n in range(len(LENGTHS)):
-            elapsed_ms, since = await stage.turn_ms(OWNER + n, f"message {round_}", since)
-            if round_ >= WARM_UPS:
-                taken[n].append(elapsed_ms)
     return taken

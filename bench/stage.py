@@ -90,6 +90,17 @@ class Stage:
         answers, since = await self.answers(since)
         return (answers[0]["time"] - at) * 1000, since
 
+    async def turns_of_each(self, chats: int, warm_ups: int, turns: int) -> list[list[float]]:
+        """Milliseconds of each turn, per chat; the chats, which begin at OWNER, take turns."""
+        since = await self.effects()
+        taken: list[list[float]] = [[] for _ in range(chats)]
+        for round_ in range(warm_ups + turns):
+            for n in range(chats):
+                elapsed_ms, since = await self.turn_ms(OWNER + n, f"message {round_}", since)
+                if round_ >= warm_ups:
+                    taken[n].append(elapsed_ms)
+        return taken
+
     async def effects(self) -> int:
         return int((await self.bot.get("state"))["sent"])
 
