@@ -44,7 +44,7 @@ async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) ->
 async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess) -> None:
     # Only the terminal may run commands; its messages come through the control socket.
     command = lasting()
-    sleep = Call("exec", {"command": f"touch began; exec {command}"})
+    sleep = Call("exec", {"command": f"exec {command}"})
     gateway.model.script(ReplyScript(tool_calls=(sleep,)))
     client = await Client.connect(gateway.home / "kore.sock")
     assert client is not None
@@ -53,8 +53,7 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     )
     async with client.watch(message.session_key):
         await client.submit(message)
-        await gateway.until((gateway.workspace / "began").exists)
-        assert processes(command)
+        await gateway.until(lambda: processes(command))
         assert await client.stop(message.session_key)
         await gateway.until(lambda: not processes(command))
         await gateway.idle()
