@@ -52,6 +52,11 @@ class Home:
         return self.root / "agents"
 
     @property
+    def backups(self) -> Path:
+        """Copies of the database, each from before an upgrade."""
+        return self.root / "backups"
+
+    @property
     def undo(self) -> Path:
         """What changed files held before."""
         return self.root / "undo"
@@ -72,6 +77,7 @@ class Home:
         return (
             *(self.config, self.secrets, self.socket, self.lock),
             *(self.logs, self.audit, self.tried, self.agents, self.undo, self.long_work),
+            self.backups,
         )
 
     def ensure(self) -> None:

@@ -155,8 +155,9 @@ class StoreSection(Section):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The database and what SQLite keeps beside it."""
-        return tuple(self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
+        """The database, what SQLite keeps beside it, and its copies."""
+        names = (self.path.name + end for end in ("", "-wal", "-shm"))
+        return tuple(self.path.with_name(name) for name in (*names, "backups"))
 
 
 class LimitsSection(Section):

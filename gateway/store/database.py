@@ -20,6 +20,7 @@ from gateway.store.cipher import Cipher, check_key, install, mark_sealed
 from gateway.store.faults import NotNow as NotNow
 from gateway.store.faults import StoreError as StoreError
 from gateway.store.faults import mapped
+from gateway.store.upgrade import upgrade
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -250,27 +251,5 @@ def _prepare(
         verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
-    _migrate(connection, path)
+    upgrade(connection, path)
     mark_sealed(connection, cipher)
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Apply the numbered files that this database has not seen, each in one transaction.
-
-    It remembers how many it has seen: numbers have no gaps, and a new file gets the next one.
-    """
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    folder = Path(__file__).parent / "migrations"
-    scripts = sorted(
-        (item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda i: i.name
-    )
-    if version > len(scripts):
-        raise StoreError(
-            f"the database {path} was made by a newer Kore (schema {version}, this one knows "
-            f"{len(scripts)})",
-            hint="Install the newer version again.",
-        )
-    for number, script in enumerate(scripts[version:], start=version + 1):
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{script.read_text('utf-8')}\nPRAGMA user_version={number};\nCOMMIT;"
-        )

@@ -9,6 +9,7 @@ from gateway.store import search
 from gateway.store.cipher import SEALED, Cipher, Value, mark_of, mark_sealed
 from gateway.store.database import connect
 from gateway.store.faults import StoreError, mapped
+from gateway.store.upgrade import copies
 
 
 def is_sealed(path: Path) -> bool:
@@ -42,6 +43,9 @@ def rekey(path: Path, old: Cipher | None, new: Cipher | None) -> int:
             if mode != "delete":
                 raise StoreError(f"the database {path} is in use; nothing was changed")
         os.replace(fresh, path)
+        # They are sealed with the old key, or with none.
+        for copy_of_old in copies(path):
+            copy_of_old.unlink()
         _sync(path.parent)
     except sqlite3.Error as exc:
         raise mapped(exc) from exc

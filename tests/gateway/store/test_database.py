@@ -4,7 +4,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from importlib import resources
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -155,13 +154,6 @@ def test_a_damaged_database_is_left_alone(tmp_path: Path) -> None:
     data[4096 * 3 :] = bytes(len(data) - 4096 * 3)
     path.write_bytes(data)
     assert "damaged" in refused(path, check=True)
-
-
-def test_migrations_are_numbered_without_gaps() -> None:
-    # A database remembers how many it has seen: one that is put into a gap would never run.
-    folder = resources.files("gateway.store") / "migrations"
-    numbers = sorted(int(item.name[:4]) for item in folder.iterdir() if item.name.endswith(".sql"))
-    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
