@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test check format constraints schema bench crash fuzz image-test clean
+.PHONY: help chat test check format constraints schema catalogue bench crash fuzz image-test clean
 
 help:
 	@echo "make chat         talk to Kore in this terminal"
@@ -23,6 +23,7 @@ help:
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
 	@echo "make schema       write docs/events.schema.json anew from the events"
+	@echo "make catalogue    sort the languages' catalogues and list what they lack"
 	@echo "make clean        remove .venv and all that was built"
 
 # The terminal belongs to Kore alone (job control gives it a process group of its own), so that
@@ -72,6 +73,9 @@ constraints:
 
 schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
+
+catalogue: $(VENV)/.dev
+	@$(BIN)/python -m tests.house.catalogue
 
 clean:
 	rm -rf $(VENV) .fuzz dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -34,7 +34,7 @@ def test_wheel_holds_every_module_prompt_and_migration(wheel: set[str]) -> None:
     wanted = {
         name
         for package in PACKAGES
-        for suffix in (".py", ".md", ".sql", ".toml", ".typed")
+        for suffix in (".py", ".md", ".sql", ".toml", ".typed", ".jsonl")
         for name in source_files(package, suffix)
     }
     assert wanted - wheel == set()

@@ -1,0 +1,94 @@
+"""What the program itself says to people, in their language. The English text is the key.
+
+The language belongs to the task that speaks: `speak` and `speaking` choose it, `t` looks it up.
+English costs nothing: a catalogue is read when its language is spoken for the first time.
+How to add a text or a language is docs/languages.md.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+ENGLISH = "en"
+LANGUAGES = (ENGLISH, "zh-Hans", "zh-Hant")
+
+_spoken: ContextVar[str] = ContextVar("language", default=ENGLISH)
+_catalogues: dict[str, Mapping[str, str]] = {}
+
+
+def t(english: str, /, **values: object) -> str:
+    """The text in the language that is spoken here, its `{fields}` filled with `values`.
+
+    A text without values is taken as it stands, braces and all.
+    """
+    language = _spoken.get()
+    text = english if language == ENGLISH else _catalogue(language).get(english, english)
+    return text.format(**values) if values else text
+
+
+def plural(n: int, one: str, many: str, /, **values: object) -> str:
+    """`t` with the form for this number, which is also the field `{n}`."""
+    return t(one if n == 1 else many, n=n, **values)
+
+
+def later(english: str, /) -> str:
+    """The text as it stands: for tables, whose texts are given to `t` when they are shown."""
+    return english
+
+
+def spoken() -> str:
+    """The language that is spoken here."""
+    return _spoken.get()
+
+
+def speak(language: str) -> None:
+    """Speak one of `LANGUAGES` from here on, in this task and those that it begins."""
+    assert language in LANGUAGES, language
+    _spoken.set(language)
+
+
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Speak one of `LANGUAGES` for the length of a block."""
+    assert language in LANGUAGES, language
+    before = _spoken.set(language)
+    try:
+        yield
+    finally:
+        _spoken.reset(before)
+
+
+def language_of(tag: str | None) -> str | None:
+    """The language of a tag (`zh-TW`, `zh_CN.UTF-8`, `de`); None when it says nothing.
+
+    Whoever speaks a language that is not there is spoken to in English.
+    """
+    words = (tag or "").partition(".")[0].partition("@")[0].replace("_", "-").casefold().split("-")
+    if words[0] in ("", "c", "posix"):
+        return None
+    if words[0] not in ("zh", "yue"):
+        return ENGLISH
+    if "hans" in words or "hant" in words:
+        return "zh-Hant" if "hant" in words else "zh-Hans"
+    traditional = words[0] == "yue" or not {"tw", "hk", "mo"}.isdisjoint(words)
+    return "zh-Hant" if traditional else "zh-Hans"
+
+
+def language_of_terminal(environ: Mapping[str, str]) -> str:
+    """As the variables of a terminal say, which count in the order that POSIX gives them."""
+    named = environ.get("KORE_AGENT_LANGUAGE", "")
+    if named in LANGUAGES:
+        return named
+    tags = (environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name))
+    return language_of(next(tags, None)) or ENGLISH
+
+
+def _catalogue(language: str) -> Mapping[str, str]:
+    found = _catalogues.get(language)
+    if found is None:
+        import json
+        from pathlib import Path
+
+        path = Path(__file__).parent / "languages" / f"{language}.jsonl"
+        found = _catalogues[language] = dict(map(json.loads, path.read_text("utf-8").splitlines()))
+    return found

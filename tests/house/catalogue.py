@@ -1,0 +1,93 @@
+"""The catalogues of `agent/languages/` beside the texts in the code.
+
+`make catalogue` sorts them, takes out what no code says any more, and lists what is missing.
+"""
+
+import ast
+import json
+import string
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.language import ENGLISH, LANGUAGES
+from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
+
+FOLDER = ROOT / "agent" / "languages"
+TRANSLATED = tuple(language for language in LANGUAGES if language != ENGLISH)
+# Which arguments of a function hold texts.
+_TEXTS = {"t": (0,), "later": (0,), "plural": (1, 2)}
+
+
+def path_of(language: str) -> Path:
+    return FOLDER / f"{language}.jsonl"
+
+
+def read(language: str) -> list[tuple[str, str]]:
+    """The entries in the order of the file."""
+    lines = path_of(language).read_text("utf-8").splitlines()
+    return [(english, text) for english, text in map(json.loads, lines)]
+
+
+def write(language: str, entries: dict[str, str]) -> None:
+    lines = (json.dumps(entry, ensure_ascii=False) for entry in sorted(entries.items()))
+    path_of(language).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def arguments(tree: ast.Module) -> Iterator[ast.expr]:
+    """What is looked up or marked; of a choice between two, both."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            for at in _TEXTS.get(node.func.id, ()):
+                yield from _choices(node.args[at]) if at < len(node.args) else ()
+
+
+def _choices(argument: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(argument, ast.IfExp):
+        yield from _choices(argument.body)
+        yield from _choices(argument.orelse)
+    else:
+        yield argument
+
+
+def text_of(argument: ast.expr) -> str | None:
+    """None for what is not written as a literal there."""
+    value = argument.value if isinstance(argument, ast.Constant) else None
+    return value if isinstance(value, str) else None
+
+
+def texts() -> dict[str, str]:
+    """Every English text that the code says, and a place where it does."""
+    return {
+        english: place(path, argument)
+        for path in python_files(*PACKAGES)
+        for argument in arguments(parse(path))
+        if (english := text_of(argument)) is not None
+    }
+
+
+def fields(text: str) -> set[tuple[str, str | None, str | None]]:
+    """The placeholders of a text: name, format and conversion. Raises `ValueError`."""
+    return {
+        (name, form, conversion)
+        for _, name, form, conversion in string.Formatter().parse(text)
+        if name is not None
+    }
+
+
+def main() -> int:
+    wanted = texts()
+    missing = 0
+    for language in TRANSLATED:
+        known = dict(read(language))
+        write(language, {english: known[english] for english in wanted if english in known})
+        for english in sorted(wanted.keys() - known.keys()):
+            missing += 1
+            print(f"{language}  {wanted[english]}  {json.dumps(english, ensure_ascii=False)}")
+    if missing:
+        print(f"{missing} entries are missing: add them to agent/languages/", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
