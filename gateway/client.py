@@ -158,6 +158,9 @@ class Client:
     async def approve(self, code: str) -> str:
         return str(await self._call("approve", code=code))
 
+    async def invite(self, channel: str, account: str) -> str:
+        return str(await self._call("invite", channel=channel, account=account))
+
     async def revoke(self, who: str) -> str:
         return str(await self._call("revoke", who=who))
 

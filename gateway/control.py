@@ -86,6 +86,7 @@ class ControlServer:
             "replay": lambda a: service.replay(int(a["seq"])),
             "people": lambda _: service.people(),
             "approve": lambda a: service.approve(a["code"]),
+            "invite": lambda a: service.invite(a["channel"], a["account"]),
             "revoke": lambda a: service.revoke(a["who"]),
             "grants": lambda _: service.grants(),
             "take_back": lambda a: service.take_back(a["grant"]),

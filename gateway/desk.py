@@ -191,6 +191,9 @@ class Desk:
         by = f"{CONSOLE}:{os.getuid()}"
         return await self._at_door(self._bus.door.approve, code, by, time.time())
 
+    async def invite(self, channel: str, account: str) -> str:
+        return await self._at_door(self._bus.door.invite, channel, account, time.time())
+
     async def revoke(self, who: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
         return await self._at_door(self._bus.door.revoke, who, by, time.time())

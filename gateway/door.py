@@ -48,6 +48,24 @@ class Door:
             self._petition(connection, message, owner, code, now)
         return True
 
+    def invite(
+        self, connection: Connection, channel: str, account: str, now: float
+    ) -> tuple[bool, str]:
+        """Whether somebody can be invited to be the owner, and the code; else why not."""
+        if self.access.chief is not None:
+            return False, f"This Kore has an owner already: {self.access.chief}."
+        return True, self.pairing.invite(connection, channel, account, now)
+
+    def welcome(
+        self, connection: Connection, message: InboundMessage, code: str, now: float
+    ) -> bool:
+        """Somebody came by a link with a code; whether that has made them the owner."""
+        asking = self.pairing.redeem(connection, message, code, now)
+        if asking is None:
+            return False
+        self._let_in(connection, Verdict(asking, owner=True), "an invitation", now)
+        return True
+
     def press(self, connection: Connection, message: InboundMessage, now: float) -> str:
         """Carry out a button below a petition, or say why not."""
         pressed = read_press(message)

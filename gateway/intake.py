@@ -95,7 +95,7 @@ class Intake:
         finally:
             self.obstacle = None
         for entry in entries:
-            if entry.dead_reason == DENIED:
+            if entry.dead_reason == DENIED and not self.door.access.is_allowed(entry.message):
                 self._tell_how_to_allow(entry.message)
         return taken
 
@@ -138,8 +138,11 @@ class Intake:
         new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
         taken = Taken(inbox.accept(connection, arrival, entries, dead))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
-        for message in strangers:
-            self.door.knock(connection, message, arrival.now)
+        for message in (entry.message for entry in new):
+            code = argument_of(message) if command_of(message) == "start" else ""
+            welcome = code and self.door.welcome(connection, message, code, arrival.now)
+            if message in strangers and not welcome:
+                self.door.knock(connection, message, arrival.now)
         if strangers:
             members.forget_denied(connection)
         for entry in entries:

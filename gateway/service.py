@@ -228,6 +228,11 @@ class Doorkeeping(Protocol):
         """Let in whom the code was sent to; returns a sentence. Raises `KoreError`."""
         ...
 
+    async def invite(self, channel: str, account: str) -> str:
+        """A code that makes the first one who sends `/start CODE` there the owner, within an hour.
+        Raises `KoreError` when there is an owner."""
+        ...
+
     async def revoke(self, who: str) -> str:
         """Take somebody out; returns a sentence. Raises `KoreError`."""
         ...

@@ -30,6 +30,10 @@ class Member:
     approved_at: float
 
 
+# Whose request an invitation is: nobody's yet. No platform has a person with this id.
+ANYBODY = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Asking:
     """A request that is open; `chat` is where its sender wrote."""
@@ -122,13 +126,23 @@ def requests(connection: Connection, now: float) -> list[tuple[Asking, bytes]]:
     """The open ones, oldest first, each with the hash of its code."""
     rows = connection.execute(
         "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
-        " WHERE code_hash IS NOT NULL AND expires_at > ? ORDER BY asked_at",
-        (now,),
+        " WHERE code_hash IS NOT NULL AND sender != ? AND expires_at > ? ORDER BY asked_at",
+        (ANYBODY, now),
     )
     return [
         (Asking(Person(channel, account, sender, name), chat, asked_at, expires_at), code_hash)
         for channel, account, sender, name, chat, asked_at, expires_at, code_hash in rows
     ]
+
+
+def invitation(connection: Connection, channel: str, account: str, now: float) -> bytes | None:
+    """The hash of the code that makes its bearer the owner; None without an open invitation."""
+    row = connection.execute(
+        "SELECT code_hash FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
+        " AND code_hash IS NOT NULL AND expires_at > ?",
+        (channel, account, ANYBODY, now),
+    ).fetchone()
+    return bytes(row[0]) if row else None
 
 
 def close_request(connection: Connection, person: Person) -> None:

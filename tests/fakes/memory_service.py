@@ -236,6 +236,9 @@ class MemoryService:
     async def approve(self, code: str) -> str:
         raise KoreError("No open request has this code.")
 
+    async def invite(self, channel: str, account: str) -> str:
+        raise KoreError("Nobody can be invited here.")
+
     async def revoke(self, who: str) -> str:
         raise KoreError("Nobody has this id.")
 

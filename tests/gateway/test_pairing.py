@@ -185,3 +185,43 @@ def test_a_name_brings_no_markup_and_no_second_line() -> None:
     assert plain_name("[tap](http://x.y) *me*\n# now") == "tap http x.y me now"
     assert len(plain_name("x" * 500)) == 40
     assert plain_name("Zoë O'Neil-Ng 李") == "Zoë O'Neil-Ng 李"
+
+
+def invited(pairing: Pairing, connection: Connection, now: float = NOW) -> str:
+    return pairing.invite(connection, "chat", "bot", now)
+
+
+def test_an_invitation_makes_one_person_the_owner_once(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    code = invited(pairing, connection)
+    bearer = said("hi", "9", sender=Sender("9", "Ann"))
+    assert pairing.redeem(connection, bearer, f"{code}x", NOW) is None
+    assert pairing.redeem(connection, said("hi", "9", private=False), code, NOW) is None
+    assert access.chief is None
+    asking = pairing.redeem(connection, bearer, code, NOW)
+    assert asking is not None
+    assert asking.person.name == "Ann"
+    assert access.chief == "chat:9"
+    assert pairing.redeem(connection, said("hi", "8"), code, NOW) is None
+    assert access.chief == "chat:9"
+
+
+def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    first, second = invited(pairing, connection), invited(pairing, connection)
+    assert pairing.redeem(connection, said("hi", "9"), first, NOW) is None
+    assert pairing.redeem(connection, said("hi", "9"), second, NOW + CODE_LIFE_S) is None
+    assert access.chief is None
+
+
+def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    code = pairing.invite(connection, "chat", "other", NOW)
+    assert pairing.redeem(connection, said("hi", "9"), code, NOW) is None
+    assert members.requests(connection, NOW) == []
+    assert pairing.approve(connection, code, CLI, NOW).why == "unknown"
+    assert access.chief is None
+    assert code not in connection.serialize().decode("latin-1")

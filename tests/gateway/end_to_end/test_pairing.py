@@ -3,6 +3,10 @@
 import re
 import sqlite3
 
+import pytest
+
+from agent.errors import KoreError
+from gateway.client import Client
 from tests.gateway.end_to_end.asking import asked, button, press, push, questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
@@ -111,6 +115,30 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
         assert (await push(alone, letter, approve)).startswith("Too late")
     assert code not in stored(alone)
     assert code.replace("-", "") not in stored(alone)
+
+
+async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owner(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure(NOBODY)
+    async with alone:
+        bot = alone.api.token.partition(":")[0]
+        client = await Client.connect(alone.home / "kore.sock")
+        assert client is not None
+        code = await client.invite("telegram", bot)
+        await alone.kill()
+        await alone.start()
+        await alone.told(66, "/start guessed")
+        assert "I do not know you yet" in alone.api.answers(66)[-1]
+        await alone.told(77, f"/start {code}")
+        await alone.until(lambda: alone.api.answers(77))
+        (welcome,) = alone.api.answers(77)
+        assert "You are my owner." in welcome
+        assert (await alone.told(77, "hi"))[-1] == "echo: hi"
+        await alone.told(66, f"/start {code}")
+        assert not any("You may talk" in text for text in alone.api.answers(66))
+        with pytest.raises(KoreError, match="has an owner already: telegram:77"):
+            await client.invite("telegram", bot)
 
 
 async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed(
