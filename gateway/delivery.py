@@ -20,9 +20,10 @@ from gateway.channels.base import (
     RateLimited,
     Refused,
     SendError,
+    SendsMedia,
     Unreachable,
 )
-from gateway.messages import OutboundPart, Route
+from gateway.messages import OutboundMessage, OutboundPart, Route
 from gateway.store import outbox
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Due, Letter
@@ -196,7 +197,7 @@ class Delivery:
             if isinstance(channel, Paced):
                 await channel.admit(route)
             await self._stored(outbox.take, due.seq)
-            provider_msg = await channel.send(due.message)
+            provider_msg = await _sent_by(channel, due.message)
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
@@ -267,6 +268,14 @@ class Delivery:
             due.message.part,
             reason,
         )
+
+
+async def _sent_by(channel: Channel, message: OutboundMessage) -> str:
+    if not message.content.files:
+        return await channel.send(message)
+    if not isinstance(channel, SendsMedia):
+        raise Refused(f"{channel.name} carries no files")
+    return await channel.send_files(message)
 
 
 def _is_last_try(due: Due) -> bool:

@@ -1,6 +1,7 @@
 """What travels over the bus: messages in, messages out, and the route between them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -8,6 +9,8 @@ from agent.codec import dumps
 
 # Lanes of one-shot runs begin like this: when their process is gone, nobody waits for the answer.
 ONCE = "cli:local:once-"
+
+FileKind = Literal["document", "photo", "video", "audio", "voice", "animation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,33 @@ class Sender:
 
     id: str
     name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Something besides text that somebody sent: a reference, the bytes are in a file.
+
+    `kind` is the platform's word for it (photo, document, voice …). `path` is where the file is,
+    in the workspace's `inbox` folder (relative to the workspace) or anywhere (absolute). As long as
+    it is None the channel can fetch it by `remote`, unless `trouble` says in a sentence why it
+    cannot be had. `quoted`: it belongs to the message that is replied to. `spoken` is what was
+    said in it, written down.
+    """
+
+    kind: str
+    path: str | None = None
+    name: str | None = None
+    media_type: str | None = None
+    size_bytes: int | None = None
+    remote: str | None = None
+    trouble: str | None = None
+    quoted: bool = False
+    spoken: str | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is still to be fetched."""
+        return self.remote is not None and self.path is None and self.trouble is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +101,10 @@ class InboundMessage:
     # one came to. `task` is the errand's number.
     task: int | None = None
     lane: str | None = None
+    # Files that came with it, in order. Parts of one `album` come one by one and become one
+    # message (see `store/inbox.py`).
+    media: tuple[Media, ...] = ()
+    album: str | None = None
 
     @property
     def route(self) -> Route:
@@ -104,8 +138,13 @@ class InboundMessage:
         """Raises TypeError or KeyError when the text is not an inbound message's."""
         data = json.loads(text)
         # Stored by another version of Kore, it may have fields that this one does not know.
-        known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
-        return cls(**{**known, "sender": Sender(**data["sender"])})
+        known = _known(cls, data)
+        media = tuple(Media(**_known(Media, one)) for one in known.get("media", ()))
+        return cls(**{**known, "sender": Sender(**data["sender"]), "media": media})
+
+
+def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: data[field.name] for field in fields(cls) if field.name in data}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +166,32 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True)
+class OutboundFile:
+    """A file on its way out: the one at `path`, which nothing changes until it is sent (see
+    `outgoing.py`), or one that holds `text`.
+
+    `kind` is how the platform should show it; a platform that knows no such thing sends a document.
+    """
+
+    name: str
+    path: str | None = None
+    text: str | None = None
+    kind: FileKind = "document"
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OutboundPart:
-    """One platform message: already rendered and within the platform's size limit."""
+    """One platform message: already rendered and within the platform's size limit.
+
+    With `files` it is a message of the files, several of them an album, and `text` stands below;
+    only a channel that `SendsMedia` is given such.
+    """
 
     text: str
     entities: tuple[Entity, ...] = ()
     buttons: tuple[Button, ...] = ()
+    files: tuple[OutboundFile, ...] = ()
 
 
 OutboundKind = Literal["final", "notice", "approval"]

@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
-from gateway.messages import InboundMessage, OutboundMessage, OutboundPart, Route
+from gateway.messages import InboundMessage, Media, OutboundMessage, OutboundPart, Route
 from gateway.question import Question
 
 
@@ -42,6 +42,15 @@ class Unreachable(SendError):
 
 class Gone(SendError):
     """The message to edit no longer exists; send it anew."""
+
+
+class NotFetched(Exception):
+    """A file could not be had; the text is a sentence for the person. `again`: it may go better
+    later."""
+
+    def __init__(self, sentence: str, *, again: bool = False) -> None:
+        super().__init__(sentence)
+        self.again = again
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +126,29 @@ class Types(Protocol):
     """Optional: the platform can show that an answer is being written."""
 
     async def typing(self, route: Route) -> None: ...
+
+
+@runtime_checkable
+class SendsMedia(Protocol):
+    """Optional: the platform carries files."""
+
+    @property
+    def file_limit_bytes(self) -> int: ...
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        """Send the message's files with its text below, several as an album; returns the
+        platform's id, of the first of them. Raises `SendError`, as `send` does.
+        """
+        ...
+
+
+@runtime_checkable
+class FetchesMedia(Protocol):
+    """Optional: files that people send can be fetched from the platform."""
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        """Write the file's bytes, as they come. Raises `NotFetched`, and `OSError` of `into`."""
+        ...
 
 
 @runtime_checkable

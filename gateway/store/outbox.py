@@ -1,13 +1,12 @@
 """What goes out: a row for each part of a reply, sent in order on its route."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from sqlite3 import Connection
 from typing import Any
 
-from agent.codec import dumps
-from gateway.messages import Button, Entity, OutboundKind, OutboundMessage, OutboundPart, Route
+from gateway.messages import OutboundKind, OutboundMessage, OutboundPart, Route
+from gateway.store import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,9 @@ class Due:
 
 _COLUMNS = (
     "seq, delivery_id, part, last, channel, account, chat, thread, reply_to, event_id, kind,"
-    " body, entities, buttons, provider_msg, maybe_dup, attempts, ambiguous, created_at, next_at"
+    f" {parts.COLUMNS}, provider_msg, maybe_dup, attempts, ambiguous, created_at, next_at"
 )
-_OPENED = _COLUMNS.replace(
-    "body, entities",
-    "unseal(body, 'outbox.body', delivery_id, part),"
-    " unseal(entities, 'outbox.entities', delivery_id, part)",
-)
+_OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
 # What an edit takes the place of stood in front of it: by now it was sent, or never will be.
 _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
 
@@ -70,33 +65,29 @@ def _put_part(
     route = letter.route
     connection.execute(
         "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
-        " thread, reply_to, event_id, kind, body, entities, buttons, edits, state, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, seal(?, 'outbox.body', ?, ?),"
-        " seal(?, 'outbox.entities', ?, ?), ?, ?, 'pending', ?)"
+        f" thread, reply_to, event_id, kind, {parts.COLUMNS}, edits, state, created_at)"
+        " VALUES (:delivery_id, :part, :last, :turn_id, :lane, :channel, :account, :chat,"
+        f" :thread, :reply_to, :event_id, :kind, {parts.SEALING}, :edits, 'pending', :created_at)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
-        " event_id = excluded.event_id, entities = excluded.entities, state = 'pending',"
-        " next_at = 0 WHERE state = 'streaming'",
-        (
-            letter.delivery_id,
-            number,
-            last,
-            turn,
-            route.lane,
-            route.channel,
-            route.account,
-            route.chat_id,
-            route.thread_id,
-            letter.reply_to if number == 0 else None,
-            letter.event_id,
-            letter.kind,
-            part.text,
-            *(letter.delivery_id, number),
-            dumps([asdict(entity) for entity in part.entities]),
-            *(letter.delivery_id, number),
-            dumps([asdict(button) for button in part.buttons]),
-            letter.edits,
-            now,
-        ),
+        " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
+        " state = 'pending', next_at = 0 WHERE state = 'streaming'",
+        {
+            "delivery_id": letter.delivery_id,
+            "part": number,
+            "last": last,
+            "turn_id": turn,
+            "lane": route.lane,
+            "channel": route.channel,
+            "account": route.account,
+            "chat": route.chat_id,
+            "thread": route.thread_id,
+            "reply_to": letter.reply_to if number == 0 else None,
+            "event_id": letter.event_id,
+            "kind": letter.kind,
+            "edits": letter.edits,
+            "created_at": now,
+            **parts.to_row(part),
+        },
     )
 
 
@@ -146,7 +137,7 @@ def head(connection: Connection, lane: str, now: float) -> Due | float | None:
     ).fetchone()
     if row is None:
         return None
-    next_at = float(row[19])
+    next_at = float(row[-2])
     return next_at if next_at > now else _due(row)
 
 
@@ -280,11 +271,7 @@ def _due(row: Sequence[Any]) -> Due:
         delivery_id=data["delivery_id"],
         part=data["part"],
         route=Route(data["channel"], data["account"], data["chat"], data["thread"]),
-        content=OutboundPart(
-            data["body"],
-            tuple(Entity(**entity) for entity in json.loads(data["entities"])),
-            tuple(Button(**button) for button in json.loads(data["buttons"])),
-        ),
+        content=parts.from_row(data),
         kind=data["kind"],
         reply_to=data["reply_to"],
         provider_msg=data["provider_msg"] or edited,

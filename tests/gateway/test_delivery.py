@@ -1,5 +1,6 @@
 import asyncio
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gateway.channels.base import (
     Unreachable,
 )
 from gateway.delivery import GIVE_UP_AFTER_S, LOST, Delivery, wait_for
-from gateway.messages import OutboundPart, Route
+from gateway.messages import OutboundFile, OutboundMessage, OutboundPart, Route
 from gateway.store import outbox
 from gateway.store.outbox import Letter
 from tests.fakes.gated import Gated
@@ -61,6 +62,17 @@ def route(chat: str = "1") -> Route:
 def letter(text: str, chat: str = "1", *more: str) -> Letter:
     parts = [OutboundPart(one) for one in (text, *more)]
     return Letter(f"d:{chat}:{text}", route(chat), parts)
+
+
+class CarryingPlatform(Platform):
+    """A `Platform` that carries files: what it sent is noted with their names."""
+
+    file_limit_bytes = 1_000
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        names = ", ".join(file.name for file in message.content.files)
+        content = replace(message.content, text=f"[{names}] {message.content.text}")
+        return await self.send(replace(message, content=content))
 
 
 async def sent(
@@ -386,3 +398,21 @@ async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
         assert delivery.channel(route()) is parts.platform
         assert delivery.channel(Route("chat", "other", "1")) is None
         assert delivery.render(Route("x", "y", "z"), "**a**") == [OutboundPart("**a**")]
+
+
+async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, clock: Jumping) -> None:
+    platform = CarryingPlatform()
+    files = (OutboundFile("a.md", text="# a"), OutboundFile("b.md", text="# b"))
+    album = Letter("d:f", route(), [OutboundPart("both", files=files)])
+    assert await sent(tmp_path, clock, platform, album, letter("behind")) == [("sent", None)] * 2
+    assert platform.texts("1") == ["[a.md, b.md] both", "behind"]
+
+
+async def test_files_to_a_platform_without_them_are_given_up_and_told(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    file = Letter("d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", text="a"),))])
+    ends = await sent(tmp_path, clock, platform, file)
+    assert ends == [("dead", "chat carries no files")]
+    assert platform.texts("1") == [LOST]

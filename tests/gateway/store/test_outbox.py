@@ -1,6 +1,6 @@
 from sqlite3 import Connection
 
-from gateway.messages import Entity, OutboundPart, Route
+from gateway.messages import Entity, OutboundFile, OutboundPart, Route
 from gateway.store import outbox
 from gateway.store.outbox import Due, Letter
 from tests.gateway.store.test_inbox import db
@@ -31,6 +31,15 @@ def test_a_letter_keeps_its_route_and_its_form(db: Connection) -> None:
     outbox.sent(db, head(db).seq, "1", LANE, 2.0)
     second = head(db).message
     assert (second.part, second.reply_to, second.last) == (1, None, True)
+
+
+def test_a_letter_takes_files_along(db: Connection) -> None:
+    files = (
+        OutboundFile("a.png", path="/kept/1", kind="photo", size_bytes=3),
+        OutboundFile("b.md", text="# b"),
+    )
+    outbox.put(db, None, [Letter("d", ROUTE, [OutboundPart("two of them", files=files)])], 1.0)
+    assert head(db).message.content == OutboundPart("two of them", files=files)
 
 
 def test_the_same_delivery_is_queued_once(db: Connection) -> None:
