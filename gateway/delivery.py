@@ -15,6 +15,7 @@ from gateway.channels.base import (
     BadFormat,
     Channel,
     Gone,
+    Moved,
     Paced,
     Probes,
     RateLimited,
@@ -24,7 +25,7 @@ from gateway.channels.base import (
     Unreachable,
 )
 from gateway.messages import OutboundMessage, OutboundPart, Route
-from gateway.store import outbox
+from gateway.store import moves, outbox
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Due, Letter
 
@@ -226,6 +227,10 @@ class Delivery:
                 await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
             case BadFormat() if due.message.content.entities:
                 await run(outbox.make_plain, due.seq)
+            case Moved(first=first, now=now_id):
+                await run(moves.put, due.message.route.channel, [(first, now_id)])
+                wait_s = _rest_s(due, ambiguous=False) if due.attempts else 0.0
+                await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
             case Gone() if due.message.provider_msg is not None:
                 await run(outbox.make_new, due.seq)
             case Unreachable():

@@ -87,7 +87,7 @@ class Intake:
         entries = [self._entry(message) for message in batch.messages]
         try:
             while True:
-                arrival = Arrival(channel, account, time.time(), batch.next_offset)
+                arrival = Arrival(channel, account, time.time(), batch.next_offset, batch.moves)
                 taken = await self._try(arrival, entries, batch.dead)
                 if taken is not None:
                     break

@@ -8,8 +8,10 @@ from contextlib import AsyncExitStack
 from gateway.access import CONSOLE, Access
 from gateway.ballast import hidden, leave_out_httpx
 from gateway.channels.base import Channel
+from gateway.moves import Moves
 from gateway.settings import Settings
 from gateway.store import inbox
+from gateway.store import moves as stored_moves
 from gateway.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ async def open_channels(
 
     telegram = settings.telegram
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
+    moves = Moves(await database.run(stored_moves.load, "telegram"))
     opened: list[Channel] = []
     for name, token in bots:
         own = TelegramSettings(
@@ -38,7 +41,7 @@ async def open_channels(
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
         gate = Gate(telegram.rate_limits)
-        channel = TelegramChannel(own, gate=gate, cursor=cursor)
+        channel = TelegramChannel(own, gate=gate, cursor=cursor, moves=moves)
         stack.push_async_callback(channel.aclose)
         opened.append(channel)
     return opened

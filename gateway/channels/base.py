@@ -40,6 +40,15 @@ class Unreachable(SendError):
     """The chat is gone for us: blocked, kicked, deleted."""
 
 
+class Moved(SendError):
+    """The platform has given the chat a new id, `now`; `first` is the one that Kore knows it by."""
+
+    def __init__(self, first: str, now: str) -> None:
+        super().__init__(f"the chat {first} is {now} now")
+        self.first = first
+        self.now = now
+
+
 class Gone(SendError):
     """The message to edit no longer exists; send it anew."""
 
@@ -58,12 +67,14 @@ class Batch:
     """All that one poll brought: what could be decoded, what could not, and the next cursor.
 
     `dead` holds (event_id, reason) of updates that no decoder could read; they are kept as
-    tombstones so that they never block the rest.
+    tombstones so that they never block the rest. `moves` are chats that were given a new id:
+    (the one that Kore knows, the present one).
     """
 
     messages: Sequence[InboundMessage]
     dead: Sequence[tuple[str, str]] = ()
     next_offset: int | None = None
+    moves: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from gateway.messages import InboundMessage
+from gateway.store import moves
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
@@ -23,12 +24,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The account that a batch came by, its cursor, and the time in Unix seconds."""
+    """The account that a batch came by, its cursor, the time in Unix seconds, and chats that were
+    given a new id."""
 
     channel: str
     account: str
     now: float
     next_offset: int | None = None
+    moves: Sequence[tuple[str, str]] = ()
 
 
 def accept(
@@ -56,6 +59,7 @@ def accept(
             " VALUES (?, ?, ?, '', '', seal('{}', 'inbox.payload', ?, ?, ?), ?, ?)",
             (*key, *key, arrival.now, reason),
         )
+    moves.put(connection, arrival.channel, arrival.moves)
     if arrival.next_offset is not None:
         connection.execute(
             "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"

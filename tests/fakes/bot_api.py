@@ -152,6 +152,16 @@ class BotApi(LoopbackServer):
         query = bot_inbound.callback_query(self.chats, chat_id, message_id, data, presser)
         return self._enqueue({"callback_query": query}, message_id, "callback_query")
 
+    def group_becomes(self, group: int, supergroup: int, *, tell: bool = True) -> None:
+        """A group turns into a supergroup, where messages are counted anew; `tell` by the two
+        service messages, as Telegram does sooner or later."""
+        self.chats.kinds[group] = "group"
+        self.chats.upgraded[group] = supergroup
+        if not tell:
+            return
+        for kind, message in bot_inbound.upgrade(self.chats, group, supergroup):
+            self._enqueue({kind: message}, 0, kind)
+
     def _enqueue(
         self, update: Mapping[str, Any] | str | bytes, message_id: int, kind: str | None = None
     ) -> Said:

@@ -55,6 +55,7 @@ class Chats:
         self.kinds: dict[int, str] = {}
         self.blocked: set[int] = set()
         self.missing: set[int] = set()
+        self.upgraded: dict[int, int] = {}
         self.closed_threads: set[tuple[int, int]] = set()
         self._shown: dict[int, dict[int, Shown]] = defaultdict(dict)
         self._last_id: dict[int, int] = defaultdict(int)
@@ -93,6 +94,9 @@ class Chats:
 
     def check_reachable(self, chat_id: int, thread_id: int | None) -> None:
         """Raise what Telegram answers for a chat or topic that the bot cannot write to."""
+        if chat_id in self.upgraded:
+            said = "Bad Request: group chat was upgraded to a supergroup chat"
+            raise Refusal(400, said, migrate_to=self.upgraded[chat_id])
         if chat_id in self.missing:
             raise bad_request("chat not found")
         if chat_id in self.blocked:

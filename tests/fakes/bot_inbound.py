@@ -26,6 +26,17 @@ def message_update(chats: Chats, shown: Shown, *, edited: bool) -> tuple[str, di
     return ("edited_message" if edited else "message"), message
 
 
+def upgrade(chats: Chats, group: int, supergroup: int) -> list[tuple[str, dict[str, Any]]]:
+    """What both chats are told: https://core.telegram.org/bots/api#message"""
+    told = ((group, "migrate_to_chat_id", supergroup), (supergroup, "migrate_from_chat_id", group))
+    found = []
+    for chat_id, field, other in told:
+        message = chats.message_json(chats.put(Shown(0, chat_id, "", False, 1)))
+        del message["text"]
+        found.append(("message", {**message, field: other}))
+    return found
+
+
 def callback_query(
     chats: Chats, chat_id: int, message_id: int, data: str, presser: int
 ) -> dict[str, Any]:

@@ -21,11 +21,18 @@ ENTITY_TYPES = frozenset((
 class Refusal(Exception):
     """The Bot API's answer with `ok: false`."""
 
-    def __init__(self, code: int, description: str, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        description: str,
+        retry_after: int | None = None,
+        migrate_to: int | None = None,
+    ) -> None:
         super().__init__(description)
         self.code = code
         self.description = description
         self.retry_after = retry_after
+        self.migrate_to = migrate_to
 
 
 def bad_request(reason: str) -> Refusal:

@@ -63,4 +63,6 @@ def answer(refusal: Refusal) -> web.Response:
     }
     if refusal.retry_after is not None:
         body["parameters"] = {"retry_after": refusal.retry_after}
+    if refusal.migrate_to is not None:
+        body["parameters"] = {"migrate_to_chat_id": refusal.migrate_to}
     return web.json_response(body, status=refusal.code)

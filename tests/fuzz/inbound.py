@@ -10,7 +10,8 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.security.policy_file import decode_policy
 from agent.subagents.definition import read_definition
-from gateway.channels.telegram.decode import Bot, Undecodable, decode
+from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
+from gateway.moves import Moves
 from gateway.settings.load import load_settings
 from tests.fuzz.inputs import texts, trees
 from tests.fuzz.run import Target
@@ -101,13 +102,14 @@ def _policy(scratch: Path) -> Callable[[str], None]:
 
 
 def _telegram(scratch: Path) -> Callable[[Any], None]:
-    bot = Bot(1, "kore_bot")
+    here = Here(Bot(1, "kore_bot"), "main", Moves())
 
     def check(update: Any) -> None:
         # The poll loop hands on objects only.
         if isinstance(update, dict):
             with suppress(Undecodable):
-                decode(update, bot, "main", 0.0)
+                moved(update)
+                decode(update, here, 0.0)
 
     return check
 

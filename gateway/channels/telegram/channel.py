@@ -11,6 +11,7 @@ from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.gate import Gate
 from gateway.messages import OutboundMessage, OutboundPart, Route
+from gateway.moves import Moves
 from gateway.question import Question
 
 
@@ -19,18 +20,24 @@ class TelegramChannel:
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
-    bot's own. Nothing connects before `run` or the first send.
+    bot's own, `moves` all bots'. Nothing connects before `run` or the first send.
     """
 
     name = "telegram"
 
     def __init__(
-        self, settings: TelegramSettings, *, gate: Gate, cursor: int | None = None
+        self,
+        settings: TelegramSettings,
+        *,
+        gate: Gate,
+        cursor: int | None = None,
+        moves: Moves | None = None,
     ) -> None:
         self._settings = settings
         self._client = TelegramClient(settings)
-        self._poller = Poller(settings, self._client, cursor)
-        self._sender = Sender(self._client, gate)
+        moves = moves or Moves()
+        self._poller = Poller(settings, self._client, cursor, moves)
+        self._sender = Sender(self._client, gate, moves)
 
     @property
     def account(self) -> str:

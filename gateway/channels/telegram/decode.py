@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.channels.telegram.address import stored_id
 from gateway.channels.telegram.utf16 import mend
 from gateway.messages import InboundMessage, Sender
+from gateway.moves import Moves
 
 # In the order in which Telegram's own apps name a message: an animation is a document, too.
 _MEDIA = (
@@ -33,34 +35,56 @@ class Bot:
     username: str
 
 
-def decode(
-    update: Mapping[str, Any], bot: Bot, account: str, received_at: float
-) -> InboundMessage | None:
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where an update is read: by which bot, under which account, and what has moved by now."""
+
+    bot: Bot
+    account: str
+    moves: Moves
+
+
+def moved(update: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The ids of a group and of the supergroup that it has become; both chats tell it."""
+    message = update.get("message")
+    if not isinstance(message, dict):
+        return None
+    ends = message.get("migrate_from_chat_id"), message.get("migrate_to_chat_id")
+    chat = message.get("chat", {}).get("id")
+    match ends:
+        case int(first), None if isinstance(chat, int):
+            return str(first), str(chat)
+        case None, int(now) if isinstance(chat, int):
+            return str(chat), str(now)
+    return None
+
+
+def decode(update: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage | None:
     """None for what is not meant for us: service messages, and group talk without our name.
 
     Raises `Undecodable` for an update that no version of the Bot API would send.
     """
     try:
         if "callback_query" in update:
-            return _press(update["callback_query"], account, received_at)
+            return _press(update["callback_query"], here, received_at)
         edited = "edited_message" in update
         message = update.get("edited_message" if edited else "message")
         if message is None:
             return None
-        return _Reading(message, bot).inbound(account, received_at, edited)
+        return _Reading(message, here).inbound(received_at, edited)
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise Undecodable(f"{type(exc).__name__} while reading it: {exc}") from exc
 
 
-def _press(query: Mapping[str, Any], account: str, received_at: float) -> InboundMessage:
+def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage:
     """A button was pressed; its message may be too old to be told, or sent by another bot."""
     sender = _person(query["from"])
     message = query.get("message") or {}
     chat = message.get("chat") or {"id": sender.id, "type": "private"}
     return InboundMessage(
         channel="telegram",
-        account=account,
-        chat_id=str(int(chat["id"])),
+        account=here.account,
+        chat_id=here.moves.first(str(int(chat["id"]))),
         sender=sender,
         event_id=str(query["id"]),
         content=mend(str(query.get("data", ""))),
@@ -85,9 +109,10 @@ def _person(user: Mapping[str, Any]) -> Sender:
 class _Reading:
     """A message, and what its parts mean for this bot."""
 
-    def __init__(self, message: Mapping[str, Any], bot: Bot) -> None:
+    def __init__(self, message: Mapping[str, Any], here: Here) -> None:
         self._message = message
-        self._bot = bot
+        self._here = here
+        self._bot = here.bot
         self._chat_id = int(message["chat"]["id"])
         self._message_id = int(message["message_id"])
         self._private = message["chat"]["type"] == "private"
@@ -96,7 +121,7 @@ class _Reading:
             raise TypeError("the text is not a string")
         self._text = mend(text)
 
-    def inbound(self, account: str, received_at: float, edited: bool) -> InboundMessage | None:
+    def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
         content = self._content(edited)
         sender = self._sender()
         if content is None or sender is None:
@@ -106,14 +131,14 @@ class _Reading:
             event_id += f":{int(self._message.get('edit_date', 0))}"
         return InboundMessage(
             channel="telegram",
-            account=account,
-            chat_id=str(self._chat_id),
+            account=self._here.account,
+            chat_id=self._here.moves.first(str(self._chat_id)),
             sender=sender,
             event_id=event_id,
             content=content,
             received_at=received_at,
             thread_id=self._thread(),
-            message_id=str(self._message_id),
+            message_id=stored_id(str(self._chat_id), self._message_id, self._here.moves),
             quoted=self._quoted(),
             edited=edited,
             private=self._private,

@@ -14,11 +14,12 @@ from telegram.error import TelegramError
 from agent.errors import ConfigError, KoreError
 from gateway.channels.base import Accept, Batch, ChannelStatus
 from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
-from gateway.channels.telegram.decode import Bot, Undecodable, decode
+from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
 from gateway.channels.telegram.request import Lost, Refusal, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.trouble import Troubles
 from gateway.messages import InboundMessage
+from gateway.moves import Moves
 
 _log = logging.getLogger(__name__)
 
@@ -38,12 +39,17 @@ class Poller:
     """Fetches with `offset`, hands over, and confirms by the offset of the next fetch."""
 
     def __init__(
-        self, settings: TelegramSettings, client: TelegramClient, cursor: int | None
+        self,
+        settings: TelegramSettings,
+        client: TelegramClient,
+        cursor: int | None,
+        moves: Moves | None = None,
     ) -> None:
         self.status = ChannelStatus("starting")
         self._settings = settings
         self._client = client
         self._offset = cursor
+        self._moves = moves or Moves()
         self._limit = BATCH_LIMIT
         self._delay_s = settings.backoff_s
         self._garbled = 0
@@ -129,14 +135,20 @@ class Poller:
     def _decoded(self, updates: Sequence[Any], me: Bot) -> Batch:
         messages: list[InboundMessage] = []
         dead: list[tuple[str, str]] = []
+        moves: list[tuple[str, str]] = []
         next_offset = self._offset
         received_at = time.time()
+        here = Here(me, self._settings.account, self._moves)
         for update in updates:
             if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
                 continue
             next_offset = max(next_offset or 0, update["update_id"] + 1)
+            if move := moved(update):
+                # At once: what follows in the same batch is said in the new chat.
+                self._moves.learn(*move)
+                moves.append(move)
             try:
-                decoded = decode(update, me, self._settings.account, received_at)
+                decoded = decode(update, here, received_at)
             except Undecodable as exc:
                 dead.append((f"update:{update['update_id']}", str(exc)))
                 continue
@@ -144,7 +156,7 @@ class Poller:
                 messages.append(decoded)
         if next_offset == self._offset:
             raise Lost("a poll brought no updates but something else")
-        return Batch(messages, dead, next_offset)
+        return Batch(messages, dead, next_offset, moves)
 
     def _isolate(self, trouble: Unreadable) -> Batch | None:
         """An answer cannot be read: fetch one by one, and bury the update that is to blame.

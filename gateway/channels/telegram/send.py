@@ -19,18 +19,21 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Gone,
+    Moved,
     NotSent,
     RateLimited,
     Refused,
     SendError,
     Unreachable,
 )
+from gateway.channels.telegram.address import chat_of, message_of, stored_id, thread_of
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.render import mark_repeat, render_preview
 from gateway.channels.telegram.request import Refusal, Unsent
 from gateway.channels.telegram.utf16 import mend
 from gateway.gate import Gate
 from gateway.messages import OutboundMessage, OutboundPart, Route
+from gateway.moves import Moves
 
 _T = TypeVar("_T")
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
@@ -50,9 +53,10 @@ _UNREACHABLE = re.compile(
 class Sender:
     """Everything that one bot sends passes its gate here."""
 
-    def __init__(self, client: TelegramClient, gate: Gate) -> None:
+    def __init__(self, client: TelegramClient, gate: Gate, moves: Moves | None = None) -> None:
         self._bot = client.bot
         self._gate = gate
+        self._moves = moves or Moves()
         self._admitted: Counter[str] = Counter()
 
     async def admit(self, route: Route) -> None:
@@ -66,9 +70,14 @@ class Sender:
         if message.maybe_duplicate and message.provider_msg is None:
             part = mark_repeat(part)
         await self._pass_gate(route)
-        if message.provider_msg is not None:
-            return await self._edit(route, part, message.provider_msg)
-        return await self._new(route, part, message.reply_to)
+        try:
+            if message.provider_msg is not None:
+                return await self._edit(route, part, message.provider_msg)
+            return await self._new(route, part, message.reply_to)
+        except Moved as moved:
+            # Only here: whoever sends a final stores it, too.
+            self._moves.learn(moved.first, moved.now)
+            raise
 
     async def probe(self) -> None:
         """Ask for something harmless: what stands between us and the server shows in that, too."""
@@ -100,7 +109,7 @@ class Sender:
             await self._outcome(
                 route,
                 self._bot.send_chat_action(
-                    int(route.chat_id), "typing", message_thread_id=_thread(route)
+                    chat_of(route, self._moves), "typing", message_thread_id=thread_of(route)
                 ),
             )
 
@@ -124,28 +133,31 @@ class Sender:
             del self._admitted[route.chat_id]
 
     async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
-        reply = (
-            ReplyParameters(int(reply_to), allow_sending_without_reply=True) if reply_to else None
-        )
+        target = message_of(route, reply_to, self._moves) if reply_to else None
+        reply = ReplyParameters(target, allow_sending_without_reply=True) if target else None
+        chat_id = chat_of(route, self._moves)
         sent = await self._outcome(
             route,
             self._bot.send_message(
-                int(route.chat_id),
+                chat_id,
                 mend(part.text),
                 entities=_entities(part),
-                message_thread_id=_thread(route),
+                message_thread_id=thread_of(route),
                 reply_parameters=reply,
                 reply_markup=_keyboard(part),
                 link_preview_options=_NO_PREVIEW,
             ),
         )
-        return str(sent.message_id)
+        return stored_id(str(chat_id), sent.message_id, self._moves)
 
     async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
+        message_id = message_of(route, provider_msg, self._moves)
+        if message_id is None:
+            raise Gone("the message stands in the group that this chat was before")
         edit = self._bot.edit_message_text(
             mend(part.text),
-            chat_id=int(route.chat_id),
-            message_id=int(provider_msg),
+            chat_id=chat_of(route, self._moves),
+            message_id=message_id,
             entities=_entities(part),
             reply_markup=_keyboard(part),
             link_preview_options=_NO_PREVIEW,
@@ -160,6 +172,8 @@ class Sender:
             return await call
         except TelegramError as exc:
             error = send_error(exc)
+            if isinstance(exc, Refusal) and exc.new_chat_id is not None:
+                error = Moved(route.chat_id, str(exc.new_chat_id))
             if isinstance(error, RateLimited):
                 self._gate.penalise(route.chat_id, error.retry_after_s, group=_is_group(route))
             raise error from exc
@@ -180,8 +194,6 @@ def send_error(exc: TelegramError) -> SendError:
     reason = exc.description
     if exc.code == 429:
         return RateLimited(exc.retry_after_s)
-    if exc.new_chat_id is not None:
-        return Unreachable(f"the group has become the supergroup {exc.new_chat_id}")
     if exc.code == 403 or _UNREACHABLE.search(reason):
         return Unreachable(reason)
     if exc.code in (401, 404, 409):

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.channels.telegram.decode import Bot, Undecodable, decode
+from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
 from gateway.messages import InboundMessage
+from gateway.moves import Moves
 
 BOT = Bot(42, "KoreBot")
+HERE = Here(BOT, "42", Moves())
 ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L"}
 
 
@@ -27,7 +29,7 @@ def message(
 
 
 def read(body: dict[str, Any], kind: str = "message") -> InboundMessage | None:
-    return decode({"update_id": 1, kind: body}, BOT, "42", 123.0)
+    return decode({"update_id": 1, kind: body}, HERE, 123.0)
 
 
 def content(body: dict[str, Any]) -> str | None:
@@ -148,7 +150,7 @@ def test_what_nobody_said_is_ignored() -> None:
     assert read(message("x", author={"id": 3, "is_bot": True})) is None
     assert read(message("/new", chat=-7, is_automatic_forward=True)) is None
     assert read(message(None, location={"latitude": 1}, edit_date=2), "edited_message") is None
-    assert decode({"update_id": 1, "poll": {"id": "1"}}, BOT, "42", 0.0) is None
+    assert decode({"update_id": 1, "poll": {"id": "1"}}, HERE, 0.0) is None
 
 
 def test_anonymous_people_are_known_by_their_chat_not_by_the_shared_id() -> None:
@@ -190,7 +192,7 @@ def test_lone_surrogates_become_storable() -> None:
 )  # fmt: skip
 def test_nonsense_is_undecodable(body: Any) -> None:
     with pytest.raises(Undecodable):
-        decode({"update_id": 1, "message": body}, BOT, "42", 0.0)
+        decode({"update_id": 1, "message": body}, HERE, 0.0)
 
 
 TEXT = st.text(alphabet="a/@ \ud800", max_size=4)
@@ -211,4 +213,31 @@ FIELDS = [
 def test_no_update_raises_anything_else(fields: dict[str, Any], kind: str) -> None:
     body = message(chat=-7) | fields
     with contextlib.suppress(Undecodable):
-        decode({"update_id": 1, kind: body}, BOT, "42", 0.0)
+        decode({"update_id": 1, kind: body}, HERE, 0.0)
+
+
+def test_a_supergroup_is_called_as_the_group_that_it_was() -> None:
+    moves = Moves({"-7": "-1007"})
+    here = Here(BOT, "42", moves)
+    said = decode({"update_id": 1, "message": message("/status", chat=-1007)}, here, 0.0)
+    assert said is not None
+    assert (said.chat_id, said.event_id, said.message_id) == ("-7", "-1007:5", "-1007/5")
+    assert said.session_key == "telegram:42:-7"
+
+
+@pytest.mark.parametrize(
+    ("chat", "field", "other"),
+    [(-7, "migrate_to_chat_id", -1007), (-1007, "migrate_from_chat_id", -7)],
+)
+def test_both_chats_tell_of_a_group_that_became_a_supergroup(
+    chat: int, field: str, other: int
+) -> None:
+    body = message(None, chat=chat, **{field: other})
+    assert moved({"update_id": 1, "message": body}) == ("-7", "-1007")
+    assert read(body) is None
+
+
+def test_what_only_looks_like_a_move_is_none() -> None:
+    assert moved({"update_id": 1, "message": message(None, migrate_to_chat_id="x")}) is None
+    assert moved({"update_id": 1, "message": "?"}) is None
+    assert moved({"update_id": 1}) is None

@@ -1,0 +1,55 @@
+"""A group becomes a supergroup: the conversation goes on in it, whatever happens meanwhile."""
+
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+GROUP, SUPER = -70, -100_070
+TEXT = "One two three four five six seven eight nine ten eleven twelve."
+
+
+async def test_the_conversation_goes_on_where_the_group_has_gone(alone: GatewayProcess) -> None:
+    await alone.start()
+    await alone.told(GROUP, "/rename Garden", chat_type="group")
+    await alone.told(GROUP, "/new", chat_type="group")
+    await alone.told(GROUP, "@kore_test_bot first", chat_type="group")
+    alone.api.group_becomes(GROUP, SUPER)
+    await alone.told(SUPER, "@kore_test_bot second")
+    asked = alone.model.requests[-1].raw.decode()
+    assert "first" in asked
+    assert "second" in asked
+    (answer,) = [shown for shown in alone.api.chat(SUPER) if shown.from_bot]
+    question = next(shown for shown in alone.api.chat(SUPER) if "second" in shown.text)
+    assert (answer.text, answer.reply_to) == ("echo: second", question.message_id)
+
+
+async def test_an_answer_under_way_arrives_in_the_supergroup_also_after_a_kill(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    alone.model.script(ReplyScript(text=TEXT, pieces=40, chunk_delay_s=0.1))
+    await alone.api.user_says(GROUP, "@kore_test_bot go", chat_type="group")
+    await alone.until(lambda: "sendMessage" in alone.methods(GROUP))
+    # Of the new id only a refused send tells, and what is shown stands in the old group.
+    alone.api.group_becomes(GROUP, SUPER, tell=False)
+    await alone.until(lambda: alone.api.answers(SUPER))
+    await alone.idle()
+    assert alone.api.answers(SUPER) == [TEXT]
+    await alone.kill()
+    await alone.start()
+    await alone.told(SUPER, "@kore_test_bot again")
+    assert "go" in alone.model.requests[-1].raw.decode()
+    assert alone.api.answers(SUPER) == [TEXT, "echo: again"]
+
+
+async def test_a_move_that_is_told_right_before_a_kill_is_known_after_it(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    await alone.told(GROUP, "@kore_test_bot first", chat_type="group")
+    alone.api.group_becomes(GROUP, SUPER)
+    await alone.until(lambda: not alone.api.pending_updates)
+    await alone.kill()
+    await alone.start()
+    await alone.told(SUPER, "@kore_test_bot second")
+    assert "first" in alone.model.requests[-1].raw.decode()
+    assert alone.api.answers(SUPER) == ["echo: second"]
