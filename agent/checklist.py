@@ -1,17 +1,17 @@
 """feature_list.json: the checklist of a long piece of work, and what may change of it."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import fill
 
 LIST = "feature_list.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Feature:
     description: str
     passes: bool

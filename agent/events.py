@@ -5,9 +5,9 @@ one line of `--output-format stream-json`; its `type` is the class's tag.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from agent.frozen import frozen
 from agent.said import ModelEvent as ModelEvent
 from agent.said import Notice as Notice
 from agent.said import Reply as Reply
@@ -19,7 +19,7 @@ from agent.said import ToolCallDelta as ToolCallDelta
 from agent.types import Result, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionCreated:
     """A conversation has begun; `name` is empty as long as it has none of its own."""
 
@@ -28,7 +28,7 @@ class SessionCreated:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionClosed:
     """Nobody goes on with this conversation: what is said next begins another one."""
 
@@ -37,7 +37,7 @@ class SessionClosed:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionStart:
     """A turn begins in this session."""
 
@@ -47,7 +47,7 @@ class SessionStart:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IterationStart:
     """A new model call begins; text that follows belongs to a new paragraph."""
 
@@ -56,7 +56,7 @@ class IterationStart:
     max: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Steered:
     """A person spoke while the turn ran, and the next model call knows it."""
 
@@ -64,7 +64,7 @@ class Steered:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolStart:
     type: ClassVar[str] = "tool_start"
     id: str
@@ -72,7 +72,7 @@ class ToolStart:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolOutput:
     """What a tool prints meanwhile. `skipped_bytes` in front of it were left out, because whoever
     reads is behind; the result has it all."""
@@ -84,7 +84,7 @@ class ToolOutput:
     skipped_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResulted:
     """`content` is what a person is shown; `diff` is set when a file was changed. Of what the model
     reads `cut_bytes` were left out, and `file` holds the whole."""
@@ -100,7 +100,7 @@ class ToolResulted:
     file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalAsked:
     """`number` tells it apart, `folder` is where a command would run, `sends` what would leave."""
 
@@ -116,7 +116,7 @@ class ApprovalAsked:
     sends: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalAnswered:
     type: ClassVar[str] = "approval_answered"
     nonce: str
@@ -124,7 +124,7 @@ class ApprovalAnswered:
     answer: Literal["once", "session", "always", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamEnd:
     """The end of one model stream, not of the task."""
 
@@ -132,13 +132,13 @@ class StreamEnd:
     finish_reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     type: ClassVar[str] = "state"
     state: Literal["planning", "executing", "observing", "reflecting", "done"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compacted:
     """Older messages left the window: `dropped` of them, `kept` remain. `summarised` of them are
     told in a summary; with neither, old results of tools were shortened."""
@@ -151,7 +151,7 @@ class Compacted:
     summarised: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evicted:
     """So many files that somebody pointed at were not shown to the model."""
 
@@ -160,7 +160,7 @@ class Evicted:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageReport:
     """What the turn has come to by now, and its session where somebody keeps count.
 
@@ -174,7 +174,7 @@ class UsageReport:
     session_cost_usd: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileChanged:
     """By a person or a program outside (`user`), by another agent, or by a tool of this turn."""
 
@@ -183,7 +183,7 @@ class FileChanged:
     by: Literal["user", "agent", "tool"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextInvalidated:
     """What these agents have seen of a file is no longer what it holds."""
 
@@ -192,14 +192,14 @@ class ContextInvalidated:
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signalled:
     type: ClassVar[str] = "signal"
     signal: str
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Error:
     type: ClassVar[str] = "error"
     code: str
@@ -207,13 +207,13 @@ class Error:
     hint: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     type: ClassVar[str] = "done"
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FromAgent:
     """An event of a sub-agent's turn, as `codec.event_to_json` writes it; `number` is its errand.
 

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
 from agent import events
 from agent.changes.recorder import Recording
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.guard import LoopGuard
 from agent.history import result_message
 from agent.outlet import Outlet
@@ -25,7 +26,7 @@ from agent.types import Message, ToolCall, ToolResult
 PARALLEL_READS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
 

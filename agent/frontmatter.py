@@ -7,8 +7,10 @@ whatever is not a field is the body.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from agent.frozen import frozen
 
 SIZE_LIMIT_BYTES = 256_000
 _BLOCK_LIMIT_CHARS = 32_000
@@ -30,7 +32,7 @@ _WORDS: Mapping[str, Any] = {
 _NUMBER = re.compile(r"-?\d{1,15}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frontmatter:
     """`fields` in the order of the file; `remarks` say what was odd about it, for people."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from typing import cast
 
@@ -11,6 +11,7 @@ from agent.context.compaction import Conversation
 from agent.context.view import View
 from agent.errors import BadReply, ContextTooLong
 from agent.executor import Executor, Stopped
+from agent.frozen import frozen
 from agent.history import answer_open_calls, open_calls
 from agent.outlet import Outlet
 from agent.progress import Hears, Progress
@@ -26,7 +27,7 @@ from agent.types import Message, assistant
 _SHRINKS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelCall:
     """All of a model request that stays the same during a turn. `redactor` cleans what the model
     says.

@@ -1,14 +1,14 @@
 """How an agent's window would be filled for somebody, without asking the model."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.context.gauge import counted_as
 from agent.context.room import Room, room_of
+from agent.frozen import frozen
 from agent.task import Equipment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speaking:
     """Who speaks where, as a `Task` has it."""
 

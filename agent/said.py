@@ -1,31 +1,31 @@
 """What a provider yields while its model speaks; `agent.events` offers it to everybody else."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from agent.frozen import frozen
 from agent.types import Message, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextDelta:
     type: ClassVar[str] = "text_delta"
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinkingDelta:
     type: ClassVar[str] = "thinking_delta"
     text: str
     chars: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinkingEnd:
     type: ClassVar[str] = "thinking_end"
     thinking: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCallDelta:
     type: ClassVar[str] = "tool_call_delta"
     id: str
@@ -33,7 +33,7 @@ class ToolCallDelta:
     partial_json: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retry:
     """The last model stream failed; what it had said since `iteration_start` is void.
 
@@ -48,14 +48,14 @@ class Retry:
     rank: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     type: ClassVar[str] = "notice"
     level: Literal["info", "warning"]
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """The last thing a provider yields: the model's whole reply. Never shown to screens.
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from agent.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Limits:
     """What one command may use up: processes at a time, and bytes of one file, of one process's
     memory, and of the private /tmp."""
@@ -30,7 +31,7 @@ class WayOut(Protocol):
     def listener(self) -> tuple[int, bytes]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A shell command to run in `folder`.
 
@@ -51,7 +52,7 @@ class Job:
     stdin: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spawn:
     """A program to start as the leader of a process group of its own.
 

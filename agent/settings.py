@@ -1,12 +1,13 @@
 """What an agent can be told, as plain values; reading files and environments is the caller's."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from agent.frozen import frozen
 from agent.sandbox import Sandbox
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSettings:
     """Limits and boundaries of the built-in tools.
 
@@ -26,7 +27,7 @@ class ToolSettings:
     exec_hosts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubagentLimits:
     """How deep sub-agents may send out others (0: there are none), how many of one conversation
     run at a time, and what one may cost."""
@@ -36,7 +37,7 @@ class SubagentLimits:
     max_cost_usd: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentSettings:
     """Limits and defaults. `call_timeout_s` bounds one tool call, `max_iterations` model calls.
 

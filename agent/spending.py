@@ -4,9 +4,10 @@ Money is counted in whole numbers, so that no sum drifts: nano-dollars for what 
 pico-dollars for the price of a single token.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from agent.frozen import frozen
 from agent.types import Usage
 
 NANO = 1_000_000_000
@@ -18,7 +19,7 @@ def pico(usd_per_million: float) -> int:
     return round(usd_per_million * 1_000_000)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Price:
     """Pico-dollars for a token; `cached` is input that the vendor's cache has answered.
 
@@ -45,7 +46,7 @@ class Price:
         return -(-exact // _PICO_IN_NANO)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tariff:
     """A model, as vendor/model, and its price if that is known."""
 
@@ -57,7 +58,7 @@ class Tariff:
         return Charge(self.model, usage, cost, estimated)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Charge:
     """One model call: what it used and what it cost in nano-dollars; None when nobody knows.
 
@@ -70,7 +71,7 @@ class Charge:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spent:
     """Charges, added up. `nano` is what is known; `unpriced` calls cost nobody knows what."""
 
@@ -98,7 +99,7 @@ class Spent:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Receipt:
     """What turn and session have come to after a call; `session` None when nobody keeps it.
 

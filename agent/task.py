@@ -1,13 +1,14 @@
 """One turn to run, as it is handed over, and what all turns of an agent share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from agent.changes.recorder import Recording
 from agent.context.gauge import Gauge
 from agent.context.system import Workspace
+from agent.frozen import frozen
 from agent.progress import NoProgress, Progress, Stop
 from agent.prompts import fill
 from agent.providers.models import Models
@@ -39,7 +40,7 @@ class Equipment(Protocol):
     def toolbox(self) -> Toolbox: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Character:
     """An agent's own text and tools; `alone`, it reads nothing of the workspace's files."""
 
@@ -53,7 +54,7 @@ class Character:
         return f"{workspace}\n\n{self.prompt}".strip()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """One turn to run.
 

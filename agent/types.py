@@ -4,8 +4,10 @@ All of these are immutable values. JSON forms live in `codec.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from agent.frozen import frozen
 
 Role = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
@@ -17,14 +19,14 @@ JsonSchema = Mapping[str, Any]
 Taint = Literal["untrusted", "private"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """What somebody said."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """Moving parts (time, sender, channel) that the model reads and people are not shown.
 
@@ -35,7 +37,7 @@ class Context:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thinking:
     """A reasoning block; `signature` is what some vendors want back unchanged."""
 
@@ -43,14 +45,14 @@ class Thinking:
     signature: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RedactedThinking:
     """A reasoning block that the vendor keeps to itself; `data` goes back to it unchanged."""
 
     data: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Image:
     """A picture that the model is shown; `media_type` is such as image/png."""
 
@@ -58,7 +60,7 @@ class Image:
     data: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Called:
     """Where among its thoughts a reply called the tool with this call `id`.
 
@@ -71,7 +73,7 @@ class Called:
 Part = Text | Context | Thinking | RedactedThinking | Image | Called
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """One call that the model asks for.
 
@@ -85,7 +87,7 @@ class ToolCall:
     raw: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One entry of a conversation. `tool_call_id` and `is_error` belong to role `tool`.
 
@@ -120,7 +122,7 @@ def assistant(text: str, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
     return Message("assistant", (Text(text),) if text else (), tool_calls)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact:
     """Something a tool made besides text: for a file that it changed, a diff to show."""
 
@@ -129,7 +131,7 @@ class Artifact:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """What a tool call came to; a failure is a value, never an exception.
 
@@ -147,7 +149,7 @@ class ToolResult:
     file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """Tokens as the vendor counted them; `cached` is the part of `input` read from its cache."""
 
@@ -161,7 +163,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """What a turn came to.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.frozen import frozen
 from gateway.messages import InboundMessage
 
 CONSOLE = "cli"
@@ -13,7 +14,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 120
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Circle:
     """Who was let in by pairing: (channel, account, sender id), and the owner among them."""
 
@@ -33,7 +34,7 @@ class Access:
     owner: str | None
     allow: Mapping[tuple[str, str], Sequence[str]]
     roles: Mapping[str, str] = field(default_factory=dict)
-    circle: Circle = Circle()
+    circle: Circle = field(default_factory=Circle)
 
     @property
     def chief(self) -> str | None:

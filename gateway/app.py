@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from sqlite3 import Connection
 
 from agent.agent import Agent
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.providers.local import ollama_models
 from agent.providers.models import Models
 from agent.providers.routing import OFFLINE
@@ -61,7 +61,7 @@ STOP_S = 10.0
 Channels = dict[tuple[str, str], Channel]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class App:
     """The running parts that others speak to."""
 
@@ -113,7 +113,7 @@ class App:
                 yield app
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Safety:
     """Who decides, who records it, what may never be shown, and in words what holds commands."""
 

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from agent.events import ApprovalAnswered, ApprovalAsked
+from agent.frozen import frozen
 from agent.security.policy import Answer, Answered, ApprovalRequest
 from gateway.channels.base import SendError
 from gateway.clerk import Asking, Clerk, Pressed, Settled
@@ -106,7 +106,7 @@ class Approvals:
             log.info("a press could not be acknowledged: %s", exc)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnApprover:
     """Asks on behalf of one turn; implements `agent.security.policy.Approver`.
 

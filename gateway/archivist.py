@@ -4,13 +4,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from agent.errors import KoreError
 from agent.events import SessionClosed
+from agent.frozen import frozen
 from gateway.access import CONSOLE
 from gateway.background import Background
 from gateway.service import Found, Glimpse, SessionInfo
@@ -33,7 +33,7 @@ _DONE: dict[Status, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Archivist:
     """Implements `gateway.service.Archive` for the owner of the machine, who may see all."""
 

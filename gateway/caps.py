@@ -1,9 +1,10 @@
 """The limits on spending, as the configuration and a message's options set them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from agent.frozen import frozen
 from agent.providers.prices import tariff_of
 from agent.providers.routing import ModelConfig
 from agent.spending import NANO, Charge, Spent, dollars
@@ -13,7 +14,7 @@ from gateway.store.spending import Payer, Totals
 WARN_AT_PERCENT = 80
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Day:
     """A day of this machine's clock. `began` is Unix time, `ends` in words."""
 
@@ -30,7 +31,7 @@ class Day:
         return cls(f"{start:%Y-%m-%d}", start.timestamp(), words)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cap:
     """One limit, for one payer and now: `most` in nano-dollars, or in tokens.
 

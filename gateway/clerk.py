@@ -1,11 +1,11 @@
 """The clerk: puts questions and files their answers, inside the caller's transaction."""
 
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.security.policy import Answer, Answered, ApprovalRequest
 from gateway.access import CONSOLE, Access
 from gateway.delivery import Delivery
@@ -19,7 +19,7 @@ EXPIRES_S = 3600.0
 CONSOLE_EXPIRES_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asking:
     """The turn that asks: its number, the message that it answers, its session, and the folder
     where relative paths start."""
@@ -30,7 +30,7 @@ class Asking:
     root: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settled:
     """A question that is closed; to be told once that is on disk."""
 
@@ -39,7 +39,7 @@ class Settled:
     by: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pressed:
     """What a press came to: a sentence for the presser, and the question if it was settled."""
 

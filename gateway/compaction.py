@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agent.agent import Agent
 from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
+from agent.frozen import frozen
 from agent.measure import Speaking, room
 from gateway.access import CONSOLE
 from gateway.delivery import Delivery
@@ -39,7 +40,7 @@ _REMEMBERED = 1_000
 _SURELY_ROOM = 0.25
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A session to look at; `asked` with what to keep above all when a person wants it now."""
 
@@ -48,7 +49,7 @@ class Job:
     asked: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Made:
     """What was stored, and the window that it was made of."""
 
@@ -249,7 +250,7 @@ class Compactions:
             return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnKeeper:
     """Implements `agent.context.compaction.Keeper` and `Shares`: stores it, and shortens the
     turn's window."""

@@ -4,11 +4,12 @@ Each function is a part of one transaction.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.subagents import outfit
 from agent.subagents.definition import Definition
@@ -26,7 +27,7 @@ RUNNING_MOST = 32
 _SHOWN = ("project", "run")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """What is stored of an errand that is new; `earlier` is the one that it goes on with."""
 

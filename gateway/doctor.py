@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from agent.errors import ConfigError, KoreError
+from agent.frozen import frozen
 from agent.providers.routing import OFFLINE, resolve
 from agent.security.sandbox.choice import GET_ONE, choose
 from gateway.caps import has_money_limits, unenforceable
@@ -34,7 +34,7 @@ NO_WAY_OUT = "install bubblewrap (apt install bubblewrap), or empty security.exe
 _WRITTEN_AT = 1_780_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """What one look came to; `fix` says what to do when it is not ok."""
 

@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 
 from agent.agent import Agent
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.security.taint import Exposure
 from agent.subagents import outfit
@@ -142,7 +143,7 @@ class Errands:
         return outfit.find(found, wanted.agent, lambda name: catalogue.find(name, root))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sent:
     """A call that sends somebody out; `model` is its turn's."""
 
@@ -152,7 +153,7 @@ class _Sent:
     model: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Spawner:
     """Implements `agent.tools.base.Spawn` for one turn."""
 

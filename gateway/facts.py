@@ -3,11 +3,12 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from agent.frozen import frozen
 from agent.providers.routing import OFFLINE
 from gateway.channels.base import Channel, ChannelStatus, Reports
 from gateway.reception import Reception
@@ -18,7 +19,7 @@ OFFLINE_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Facts:
     """For /status and `kore status`. `began` is monotonic time in seconds; `sandbox` says what
     commands run in, `exec_hosts` whom they reach out of it."""

@@ -6,15 +6,16 @@ Telegram's limits: https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-h
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from agent.frozen import frozen
 
 RateLimits = Literal["telegram", "none"]
 
 _MANY_CHATS = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rate:
     """`burst` messages at once, then `per_s`; `reserve` of the burst is kept for finals."""
 

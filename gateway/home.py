@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Home:
     """Paths only; nothing is made before `ensure`."""
 

@@ -5,9 +5,10 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from sqlite3 import Connection
 
+from agent.frozen import frozen
 from gateway.access import CONSOLE
 from gateway.audit.notes import Notes
 from gateway.channels.base import Batch
@@ -31,7 +32,7 @@ _PRESS = "a button"
 _NAMED = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """When taking in stops: the platform keeps what it has not been told to forget.
 
@@ -44,7 +45,7 @@ class Limits:
     look_again_s: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Taken:
     """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
     is to stop, and lanes with a letter from here; what became of buttons that were pressed, and of

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from typing import Any, Literal
 
 from agent.codec import dumps
+from agent.frozen import frozen
 
 # Lanes of one-shot runs begin like this: when their process is gone, nobody waits for the answer.
 ONCE = "cli:local:once-"
@@ -13,7 +14,7 @@ ONCE = "cli:local:once-"
 FileKind = Literal["document", "photo", "video", "audio", "voice", "animation"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """Where a message came from and where its answer goes; frozen for the life of a turn.
 
@@ -32,7 +33,7 @@ class Route:
         return ":".join([*parts, self.thread_id] if self.thread_id else parts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sender:
     """Who speaks. `id` is the platform's numeric id, never a name."""
 
@@ -40,7 +41,7 @@ class Sender:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Media:
     """Something besides text that somebody sent: a reference, the bytes are in a file.
 
@@ -67,7 +68,7 @@ class Media:
         return self.remote is not None and self.path is None and self.trouble is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InboundMessage:
     """One thing that somebody sent.
 
@@ -147,7 +148,7 @@ def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: data[field.name] for field in fields(cls) if field.name in data}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entity:
     """Formatting of a stretch of text; offset and length count UTF-16 units."""
 
@@ -157,7 +158,7 @@ class Entity:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Button:
     """A button below a message; `data` (at most 64 bytes) comes back when it is pressed."""
 
@@ -165,7 +166,7 @@ class Button:
     data: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutboundFile:
     """A file on its way out: the one at `path`, which nothing changes until it is sent (see
     `outgoing.py`), or one that holds `text`.
@@ -180,7 +181,7 @@ class OutboundFile:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutboundPart:
     """One platform message: already rendered and within the platform's size limit.
 
@@ -197,7 +198,7 @@ class OutboundPart:
 OutboundKind = Literal["final", "notice", "approval"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutboundMessage:
     """One part of a reply on its way out.
 

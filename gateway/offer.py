@@ -1,10 +1,10 @@
 """The models that could be used here, and what is known of each without asking it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.providers.prices import tariff_of
 from agent.providers.routing import ModelConfig, resolve
 from agent.providers.vendors import VENDORS
@@ -14,7 +14,7 @@ from gateway.settings.models import chosen_model, fallbacks, model_list, profile
 Source = Literal["configured", "environment", "ollama", "named"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offer:
     """A model by the name that people use. Prices are dollars for a million tokens.
 

@@ -8,10 +8,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from sqlite3 import Connection
 from typing import Literal
 
+from agent.frozen import frozen
 from gateway.access import Access, Circle
 from gateway.messages import InboundMessage
 from gateway.store import members
@@ -32,7 +33,7 @@ _NAME_CHARS = 40
 _ROUNDS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What came of a code: whom it was for; `owner` when they are the owner from now on.
 

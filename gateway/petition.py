@@ -1,13 +1,13 @@
 """A petition: what the owner is shown of a stranger's request, and the buttons that decide it."""
 
-from dataclasses import dataclass
 from typing import Self
 
+from agent.frozen import frozen
 from gateway.messages import Button, InboundMessage
 from gateway.store.members import Asking, Person
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Petition:
     """One request of one person; `asked_ms` (Unix time in milliseconds) tells it from earlier ones.
 

@@ -4,11 +4,12 @@ import hashlib
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.security.audit import AuditLevel
 from agent.security.modes import Mode
 from agent.security.policy import BLOCKED_COMMANDS
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicySettings:
     """What the configuration says about the policy. `modes` maps channels to their first mode."""
 

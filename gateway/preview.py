@@ -5,11 +5,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from agent import events
 from agent.events import Event
+from agent.frozen import frozen
 from gateway.channels.base import Ambiguous, SendError, Streams, Types
 from gateway.store import outbox
 from gateway.store.database import Database, StoreError
@@ -31,7 +31,7 @@ class Shows(Streams, Types, Protocol):
     """A channel that can show an answer while it grows, and that somebody is typing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pace:
     """Seconds before the first text is shown, and between two edits; `clean` is what a text goes
     through before."""

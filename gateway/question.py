@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from agent.codec import dumps
+from agent.frozen import frozen
 from agent.security.policy import Answer, ApprovalRequest
 from gateway.messages import Button, Route
 
@@ -38,7 +38,7 @@ _VERDICTS: dict[State, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """An approval that somebody is asked for.
 

@@ -3,10 +3,10 @@
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from sqlite3 import Connection
 
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.tools.base import Recalled
 from gateway.access import CONSOLE, Access
 from gateway.messages import Route
@@ -22,7 +22,7 @@ _AROUND_CHARS = 200
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recall:
     """Searches for one turn. Whose words it finds is decided at each search, since others may have
     joined the turn."""

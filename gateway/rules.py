@@ -1,10 +1,10 @@
 """What a message may do: permissions, memory and folder of the turn that answers it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.security.audit import AuditSink
 from agent.security.modes import Mode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent.security.engine import Standing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """The console is the owner at the machine; all other channels are remote. Approvals are asked
     of the owner, wherever that is.
@@ -106,7 +106,7 @@ class Rules:
         return self.access.folder(self.workspace, message)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpeakersPolicy:
     """Judges a call by each of those whose messages a turn answers: the tightest verdict counts.
 

@@ -6,18 +6,18 @@ Two implementations stand behind these ports: `desk.Desk`, in the owner's own pr
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from agent.events import Event
+from agent.frozen import frozen
 from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage, OutboundKind
 from gateway.question import Question
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivered:
     """A part of an answer or a notice has reached this lane for good; `text` is markdown.
 
@@ -41,7 +41,7 @@ QueueMode = Literal["queue", "join", "steer"]
 SessionState = Literal["idle", "running", "paused", "closed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionInfo:
     """A session as it is listed; `taint` is what it has taken in, separated by commas, `parent`
     the session that it was forked from."""
@@ -58,7 +58,7 @@ class SessionInfo:
     parent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A message that holds what was searched for, or a session whose name does (role "name", n 0).
 
@@ -75,7 +75,7 @@ class Found:
     marks: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """What a person ("user") or the model ("assistant") said."""
 
@@ -83,7 +83,7 @@ class Said:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Glimpse:
     """A session without all of its messages: how it began and, behind that, where it stands."""
 
@@ -92,7 +92,7 @@ class Glimpse:
     end: tuple[Said, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """A console's place: its chat id, and the session bound to it (None: the first message makes
     one). `unfinished`: an earlier answer is still under way there, because the process was killed

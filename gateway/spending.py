@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
 
 from agent.errors import LimitReached
+from agent.frozen import frozen
 from agent.spending import Charge, Receipt, Spent
 from gateway.access import CONSOLE, Access
 from gateway.caps import Cap, Day, caps, errand_cap, unpriced
@@ -25,7 +26,7 @@ from gateway.store.tasks import Errand
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Promise:
     """The least that a call under way will cost, in nano-dollars, and who pays for it."""
 

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from agent.frozen import frozen
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
 from agent.types import Message, Taint
 from gateway.commands import is_command
@@ -16,7 +16,7 @@ from gateway.store.database import Database
 from gateway.store.sessions import taint_of_text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Steering:
     """For one turn. `has_news` says whether anything has come in since it was claimed.
 

@@ -8,12 +8,13 @@ conversation for ever: what it would refuse of a file of unknown origin is not t
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from agent.codec import dumps, message_from_json, message_to_json, safe_text
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
 from gateway import lineage
 
@@ -30,7 +31,7 @@ _PICTURES = {
 _PICTURE_BYTES = 3_750_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A line, and the messages that were made of it. `raw` is kept where they do not say it all."""
 
@@ -39,7 +40,7 @@ class Line:
     at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transcript:
     """`meta` is the line of facts as it was read, `title` what the session is called by now."""
 

@@ -3,11 +3,12 @@
 import time
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from agent.errors import BadReply, KoreError
 from agent.events import Reply, TextDelta, ThinkingDelta, ToolCallDelta
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.routing import ModelConfig, open_provider
@@ -24,7 +25,7 @@ _SCHEMA: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """What one key of a model came to. Times in seconds; `error` is None when all went well.
 

@@ -6,9 +6,10 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+
+from agent.frozen import frozen
 
 LIMIT_BYTES = 500_000_000
 # Longer than steps are kept, so that none outlives what it needs.
@@ -18,7 +19,7 @@ _NAME_BYTES = 20
 _EASED = 0.6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seal:
     """Shuts and opens bytes that belong to a name; `key` keeps names from telling the contents."""
 

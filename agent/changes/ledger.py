@@ -1,11 +1,11 @@
 """The port to the record of changes: which steps there were, and which undoing is under way."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent.changes.state import Change, Step
+from agent.frozen import frozen
 
 # Older steps are forgotten.
 KEEP_S = 7 * 86_400
@@ -13,7 +13,7 @@ Direction = Literal["undo", "redo"]
 Verdict = Literal["go", "already", "changed", "shared", "closed", "lost"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Move:
     """One path on its way back (or forth again), as it was planned.
 
@@ -38,7 +38,7 @@ class Move:
         return Move(step, Path(root), Change.from_json(told, n, standing), verdict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Act:
     """An undoing that has begun: whoever repeats it under the same key does the same.
 
@@ -60,7 +60,7 @@ class Act:
         return Act(key, session, data["direction"], moves, report)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """How an act ended: where its changes stand now, by step, and what was said of it."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.frozen import frozen
 from agent.types import ToolResult
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 OpenChanges = Callable[[], "Changes"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Whose change it is: the call of a tool in a turn of a session, at work in `root`."""
 
@@ -95,7 +96,7 @@ class Recorder:
         return replace(result, for_user="\n".join([shown, *(f"({note})" for note in self.notes)]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recording:
     """The journal, if there is one, as the calls of one turn see it. `turn` grows from turn to
     turn of a session.

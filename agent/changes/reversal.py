@@ -5,7 +5,7 @@ brings it back. An act that was cut off is done to its end by whoever repeats it
 """
 
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from agent.changes.changes import Changes
@@ -13,13 +13,14 @@ from agent.changes.ledger import Act, Direction, Ending, Move, Verdict
 from agent.changes.place import look, restore
 from agent.changes.state import Change, Standing, State, Step, same
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.tools.latch import alone
 
 # Raises ToolError for a path that whoever asks may not change.
 Check = Callable[[Path], object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What is to be undone or redone: so many `steps` that changed something, or all from a turn
     on (`since`); only what lies at or below `path`, if one is given. With `force` also what
@@ -32,7 +33,7 @@ class Wish:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     """What became of each path: the move, with the change as it stands now."""
 

@@ -1,9 +1,11 @@
 """What stood at a path before a change and after it, and whether it still stands there."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+
+from agent.frozen import frozen
 
 Kind = Literal["file", "folder", "link"]
 # "done" can be undone, "undone" redone. "kept" was left alone because somebody else had changed
@@ -11,7 +13,7 @@ Kind = Literal["file", "folder", "link"]
 Standing = Literal["done", "undone", "kept", "gone"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     """A file, folder or link; nothing at all is None.
 
@@ -49,7 +51,7 @@ def same(one: State | None, other: State | None, *, modes: bool = False) -> bool
     return not modes or None in (one.mode, other.mode) or one.mode == other.mode
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One path that a step changed; `n` is its number in the step."""
 
@@ -74,7 +76,7 @@ class Change:
         return Change(Path(data["path"]), before, after, n, standing)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """What one tool call changed, in the order in which it is redone.
 

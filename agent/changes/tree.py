@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent.changes.blobs import Blobs
 from agent.changes.state import State
+from agent.frozen import frozen
 from agent.security.beneath import LISTED, inner_folder, opened_folder
 from agent.security.marks import is_marked
 from agent.security.names import folded
@@ -28,7 +29,7 @@ _GRAIN_NS = 1_000_000_000
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """Of one file, and of all files of a folder: bytes, and how many there are."""
 
@@ -37,7 +38,7 @@ class Limits:
     entries: int = TREE_ENTRIES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """What stood at a path. `stamp` changes when it changes (times, size, inode, mode)."""
 

@@ -6,9 +6,10 @@ When the window is full it is emptied to `KEEP` at once; between two such cuts t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from agent.frozen import frozen
 from agent.prompts import load
 from agent.types import Context, Image, Message, Part, Text
 
@@ -21,7 +22,7 @@ _IMAGE_TOKENS = 1600
 _BELOW_CJK = bytes(range(0x2E))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Window:
     """The messages to send, and how many of the oldest ones were left out.
 

@@ -11,6 +11,7 @@ from agent.context.room import MANY
 from agent.context.summariser import Leaving, Summariser
 from agent.context.summary import Summary
 from agent.errors import ConfigError, LimitReached, ProviderError
+from agent.frozen import frozen
 from agent.history import answer_open_calls, is_valid
 from agent.prompts import load
 from agent.security.taint import Exposure
@@ -42,7 +43,7 @@ class Conversation:
         return sum(map(estimate, self.messages)) + front
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shorter:
     """What it came to. `cut` is None when shortening the results among the first `pruned`
     messages was enough; else `summary` tells of all that the cut took away."""

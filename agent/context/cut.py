@@ -1,16 +1,16 @@
 """Where a conversation is cut in two: what is told in a summary, and what stays word for word."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from agent.context.budget import estimate
+from agent.frozen import frozen
 from agent.types import Message
 
 KEPT_ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cut:
     """What is before `place` leaves, but for the user message `request`: it stays in front."""
 

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 
 from agent.context.beginning import LIMIT_CHARS, beginning
+from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.security.marks import is_marked
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
@@ -18,7 +18,7 @@ _FILES_KEPT = 64
 _Mark = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """The text for the system prompt, what it brings along, and a sentence for each file that was
     cut or left out."""

@@ -1,16 +1,17 @@
 """How far a library user's conversation is told in a summary; the messages themselves stay."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
 from agent.context.compaction import Conversation, Shorter
 from agent.context.pruning import prune
 from agent.context.summary import Summary
+from agent.frozen import frozen
 from agent.types import Message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """Places in a session's whole list of messages: `summary` tells of those before `upto` but for
     `request`; long results before `pruned` are shown as a line."""

@@ -1,11 +1,10 @@
 """What is new in a folder and in files that somebody points at."""
 
-from dataclasses import dataclass
-
+from agent.frozen import frozen
 from agent.types import Taint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class News:
     """A text for the model, what it brings, and how many files did not fit."""
 

@@ -1,9 +1,10 @@
 """What of a model's window is left for the conversation, in tokens as we estimate them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent.context.budget import estimate_text
+from agent.frozen import frozen
 from agent.providers.base import ToolSpec
 
 # Of the window: from here on a conversation is made shorter as soon as nobody waits for it.
@@ -15,7 +16,7 @@ _REPLY_SHARE = 0.2
 _REPLY_TOKENS = 8_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Room:
     """A window of `window` tokens as the model counts them. All else is estimated; `factor` is
     how many of the model's tokens one of ours is."""

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import cast
 
 from agent import events
 from agent.context.budget import estimate_text, level, middle_out
 from agent.context.summary import Summary, first_request
 from agent.errors import BadReply, ContextTooLong, TimedOut
+from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.providers.base import ModelRequest
 from agent.providers.models import Models, OpenModel
@@ -28,7 +28,7 @@ _TIMEOUT_S = 180.0
 _SHARE = 0.6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaving:
     """What is to be told: messages, and the summary of those before them.
 
@@ -49,7 +49,7 @@ class Leaving:
         return max(min(SUMMARY_TOKENS, self.goal // 4), _LEAST_TOKENS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summariser:
     """Asks the model of the profile "quick"; nothing that it or a tool said leaves uncleaned."""
 

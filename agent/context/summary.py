@@ -1,14 +1,14 @@
 """What is told of messages that have left the window."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent.context.budget import middle_out
+from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.types import Message, Taint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """`first` is the request that the conversation began with, word for word; `text` tells what
     followed, `todo` is the model's list where no message that stayed holds it. `taint` is what the

@@ -5,13 +5,13 @@ It is byte-identical from turn to turn as long as the files are: nothing that mo
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
 from agent.context.beginning import LIMIT_CHARS, beginning
 from agent.context.instructions import Instructions
+from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.security.taint import NOTHING, PRIVATE
 from agent.types import Taint
@@ -20,7 +20,7 @@ _FILES_KEPT = 64
 _FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SystemPrompt:
     """The text, and a sentence for each file that was left out or cut."""
 

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from agent.context.budget import estimate_text
+from agent.frozen import frozen
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -21,7 +21,7 @@ _LOOKED_AT = 5_000
 _IGNORE_LIMIT_BYTES = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """How deep, and how many entries of a folder."""
 

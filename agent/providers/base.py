@@ -1,14 +1,15 @@
 """The port to a model, and what is asked of it."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from agent.events import ModelEvent
+from agent.frozen import frozen
 from agent.types import JsonSchema, Message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSpec:
     """A tool as the model sees it."""
 
@@ -17,7 +18,7 @@ class ToolSpec:
     parameters: JsonSchema
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRequest:
     """One model call. `messages` holds no system message: `system` is the whole prompt.
 

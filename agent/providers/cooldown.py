@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agent.errors import KeyRefused, ProviderError, RateLimited, TimedOut, Unavailable
+from agent.frozen import frozen
 
 Cause = Literal["limit", "outage", "key"]
 
@@ -17,7 +18,7 @@ _EVERY_MODEL = ""
 _PROBE_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """A key at an address; `secret` is the key itself."""
 

@@ -7,7 +7,6 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import (
@@ -24,6 +23,7 @@ from agent.errors import (
     TimedOut,
     Unavailable,
 )
+from agent.frozen import frozen
 from agent.providers.transport import Endpoint
 
 _SAID_CHARS = 300
@@ -113,7 +113,7 @@ _CODE_STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """A refusal as the server put it; `codes` are its code and type, `said` is safe to show."""
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Account, Cooldowns
 from agent.providers.prices import tariff_of
@@ -22,7 +23,7 @@ from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
 from agent.spending import Tariff
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenModel:
     """A model ready for requests; `model` is its vendor's name for it."""
 

@@ -10,6 +10,7 @@ from typing import cast
 
 from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited, Unavailable
 from agent.events import ModelEvent, Notice, Reply, Retry
+from agent.frozen import frozen
 from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.cooldown import Account, Cooldowns
 
@@ -21,7 +22,7 @@ _LOYALTY_S = 5.0
 _NO_ACCOUNT = Account("")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seat:
     """One way to be answered: a model, asked with one of its keys.
 

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, cast, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.transport import Deadlines
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
@@ -24,7 +25,7 @@ _METHODS = ("/chat/completions", "/messages", "/api/chat")
 _KEY = re.compile(r"[!-~]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelConfig:
     """A model by name: as somebody configured it, and after `resolve` with nothing left open.
 

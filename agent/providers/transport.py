@@ -3,11 +3,12 @@
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
 
 from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailable
+from agent.frozen import frozen
 from agent.version import VERSION
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _KEEPALIVE_S = 60
 SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deadlines:
     """How long to wait, in seconds.
 
@@ -33,7 +34,7 @@ class Deadlines:
     settle_s: float = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """A vendor's address and key; `key_variable` is where people set the key.
 
@@ -77,7 +78,7 @@ class Endpoint:
         return {**kept, **self.extra_headers}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """An HTTP response; header names are in lower case, `chunks` are its body as it arrives."""
 

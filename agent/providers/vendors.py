@@ -1,16 +1,17 @@
 """The vendors that Kore knows: where they are, where their key lives, how they differ."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
+from agent.frozen import frozen
 from agent.providers.wire import Dialect
 
 CONTEXT_TOKENS = 128_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vendor:
     """One vendor: where it is and which `protocol` it speaks; `dialect` is OpenAI's in its mouth.
 

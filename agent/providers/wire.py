@@ -9,9 +9,10 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from agent.frozen import frozen
 from agent.prompts import load
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.details import details_of
@@ -27,7 +28,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """How a vendor's endpoint differs from OpenAI's own.
 

@@ -11,7 +11,8 @@ And as many models have learnt it, whatever they are told:
 
 import json
 import re
-from dataclasses import dataclass
+
+from agent.frozen import frozen
 
 _CLOSING = "</tool>"
 _OPENING = re.compile(
@@ -23,7 +24,7 @@ _LONGEST_OPENING = 200
 _STRING_MARKS = re.compile(r'["\\]|</tool(?:_call)?>')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """A call as it was written; `whole` is false when its end never came."""
 

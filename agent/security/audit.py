@@ -1,13 +1,14 @@
 """The record of what was decided: one entry for each decision about a tool call."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from agent.frozen import frozen
 
 AuditLevel = Literal["none", "summary", "full"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditEntry:
     """One decision; `ts` is Unix time in seconds.
 

@@ -1,8 +1,9 @@
 """The policy engine: one decision for each call, the tightest that any rule comes to."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.security.commands import blocked_word
 from agent.security.mode_rules import weigh
@@ -19,7 +20,7 @@ from agent.security.role_rules import role_objections
 from agent.security.roles import Role, built_in_roles
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standing:
     """Under which circumstances somebody's calls are judged.
 

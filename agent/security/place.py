@@ -4,10 +4,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from agent.frozen import frozen
 from agent.security.script import Script
 from agent.security.table import private_names
 from agent.security.words import GLOB
@@ -20,7 +20,7 @@ GLUED = re.compile(r"-[A-Za-z0-9]*")
 LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """The real workspace `root` and the real `folders` in which a script's commands may run."""
 

@@ -3,16 +3,16 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agent.frozen import frozen
 from agent.types import Effect, Taint
 
 Verdict = Literal["allow", "ask", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolRequest:
     """A tool call as the policy judges it: what it is, and what it said it is about to do.
 
@@ -36,7 +36,7 @@ class ToolRequest:
     taint: frozenset[Taint] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     verdict: Verdict
     reason: str
@@ -77,7 +77,7 @@ class Shows(Protocol):
     def paths(self, tool: str) -> tuple[tuple[str, ...], ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalRequest:
     """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.
 
@@ -99,7 +99,7 @@ class ApprovalRequest:
 Answer = Literal["once", "session", "always", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answered:
     """An answer, and what the audit log says of it, as "asked, and telegram:7 allowed it once"."""
 
@@ -127,7 +127,7 @@ class Approver(Protocol):
 Ask = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Callback:
     """An `Approver` made of a function."""
 

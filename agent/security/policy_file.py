@@ -5,11 +5,12 @@ every mistake knows its line.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.security.audit import AuditLevel
 from agent.security.policy_node import Mistakes, Place, flag, guess, pairs, shape, text, texts
 from agent.security.roles import ANY, Role, ToolRule
@@ -41,7 +42,7 @@ _SCOPED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyFile:
     """What a policy file says; without one, nothing but the defaults."""
 

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -41,7 +42,7 @@ class Mistakes:
         raise ConfigError("\n".join(shown))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where in the file a value stands: `roles.writer.tools`."""
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from agent.errors import KoreError, ToolError
+from agent.frozen import frozen
 from agent.security.proxy_head import Asked, Refusal, read_head
 from agent.security.roles import in_hosts
 from agent.security.urls import Allow, is_public, resolve_public
@@ -25,7 +26,7 @@ _CHUNK_BYTES = 65_536
 _PASSED_ON = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """What one command may use of a proxy: connections at once and in all, refused ones, bytes in
     both directions, those of a head, and seconds for a head, for connecting, and of silence."""
@@ -41,7 +42,7 @@ class Bounds:
     linger_s: float = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant:
     """The hosts (`*.example.org` for all below one) and ports to reach; `allow` is for tests."""
 

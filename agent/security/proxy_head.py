@@ -5,9 +5,9 @@ lengths, a coded body) is refused, so that nobody behind the proxy sees another 
 """
 
 import re
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from agent.frozen import frozen
 from agent.security.hosts import host_name
 
 HEADERS_LIMIT = 100
@@ -31,7 +31,7 @@ class Refusal(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """What a program wants: a tunnel when `head` is None, else this head and `length` bytes sent.
 

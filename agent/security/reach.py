@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from agent.frozen import frozen
 from agent.security.commands import CommandClass, classify
 from agent.security.policy import ToolRequest
 from agent.security.shell import Command, Script, parse
@@ -18,7 +18,7 @@ _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDERS_LIMIT = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reach:
     """A call with all that is known about it.
 

@@ -1,10 +1,11 @@
 """Roles: which tools somebody may use, and how far each may reach."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 
+from agent.frozen import frozen
 from agent.security.globs import matches
 
 # Every tool: what a role says about it holds for those that it does not name.
@@ -12,7 +13,7 @@ ANY = "*"
 BUILT_IN = "built in"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolRule:
     """What a role says about a tool. A scope that is None sets no limit of its own.
 
@@ -29,7 +30,7 @@ class ToolRule:
     hosts: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grants:
     """The three switches of an agent; they take away from a role and never add to it."""
 
@@ -38,7 +39,7 @@ class Grants:
     confirm_before_command: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Role:
     """Tools by name; one that is not declared is denied. `source` says where the role is from."""
 

@@ -1,10 +1,12 @@
 """The words for a parsed shell script."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from agent.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redirect:
     """`op` as written (`>`, `2>&1` has `>&`, `<<<`); the target is None where it is computed.
 
@@ -15,7 +17,7 @@ class Redirect:
     target: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """One simple command. `argv` is what the program would receive.
 
@@ -37,7 +39,7 @@ class Command:
         return None if name is None else name.rsplit("/", 1)[-1].casefold()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Script:
     """Every command of the script written as `text`, outer before inner.
 

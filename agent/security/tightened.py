@@ -1,7 +1,8 @@
 """Permissions of somebody who acts for somebody else: theirs, and never more than a mode."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.security.modes import Mode
 from agent.security.policy import (
@@ -18,7 +19,7 @@ from agent.security.policy import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tightened:
     """The policy, and beside it what `mode` says of the call: the tighter of both counts."""
 
@@ -43,7 +44,7 @@ class Tightened:
         return self.policy.paths(tool) if isinstance(self.policy, Shows) else ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     """Asks whoever is asked otherwise, and says who wants it."""
 

@@ -7,11 +7,11 @@ look-up cannot lead elsewhere (DNS rebinding). Every redirect is a new URL and i
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -53,7 +53,7 @@ SPECIAL_V6 = tuple(
 NAT64 = IPv6Network("64:ff9b::/96")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A URL with the addresses that its host had when it was checked."""
 

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from agent import frontmatter
 from agent.context.instructions import is_in, project_folders
+from agent.frozen import frozen
 from agent.subagents.definition import BUILT_IN, Definition, read_definition
 
 PROGRAMS = (".claude", ".kode", ".kore")
@@ -26,7 +26,7 @@ _Mark = tuple[int, int, int]
 _Seen = dict[Path, tuple[_Mark, Definition | None]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A folder with definitions. What a project brings is not trusted: files there that are links
     are left out, so that none shows what lies elsewhere."""
@@ -35,7 +35,7 @@ class Source:
     trusted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Places:
     """Where agents are looked for: `user` is the person's home folder, `own` Kore's. What lies in
     `trusted` folders is the person's own as well."""

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any
 
 from agent import frontmatter
+from agent.frozen import frozen
 from agent.security.modes import Mode, tightest
 from agent.tools.toolbox import NAMES
 
@@ -32,7 +33,7 @@ _AROUND = "\"'`[] \t"
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0", ""})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """An agent. `tools` are canonical names, None for all; `without` are taken away from them.
 

@@ -6,11 +6,12 @@ One that is meant for the background is waited for here: nobody would be told of
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent import events
 from agent.codec import event_to_json
 from agent.errors import LimitReached, ToolError
+from agent.frozen import frozen
 from agent.security.taint import Exposure
 from agent.spending import NANO, Charge, Meter, Receipt, Spent, dollars
 from agent.subagents import outfit
@@ -24,7 +25,7 @@ from agent.types import Message, Result, Taint, ToolResult, user
 _KEPT = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """What `resume` goes on with; `caller` is the session that sent it out."""
 
@@ -155,7 +156,7 @@ class LocalErrands:
             del self._kept[next(iter(self._kept))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Spawner:
     """Implements `agent.tools.base.Spawn` for one turn."""
 

@@ -5,10 +5,10 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.security.marks import is_marked, mark
 from agent.security.taint import UNTRUSTED
 from agent.tools.base import CallContext
@@ -26,7 +26,7 @@ _TITLE_CHARS = 60
 Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """What was started where: whom it can reach, and what its output brings into a session.
 

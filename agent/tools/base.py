@@ -1,12 +1,13 @@
 """The port to a tool, and what a tool is told about its call."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.changes.recorder import Recorder
 from agent.events import Event
+from agent.frozen import frozen
 from agent.security.redaction import Redactor
 from agent.tools.views import Views
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
@@ -15,7 +16,7 @@ from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recalled:
     """Something said or noted before: where, its words, and what its conversation had taken in."""
 
@@ -36,7 +37,7 @@ async def _to_nobody(event: Event) -> None:
     """For a call that nobody watches."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Errand:
     """A piece of work for a sub-agent: for people a `title`, for the sub-agent the `prompt`.
 
@@ -55,7 +56,7 @@ class Errand:
 Spawn = Callable[[Errand, "CallContext"], Awaitable[ToolResult]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallContext:
     """The surroundings of one call.
 
@@ -90,7 +91,7 @@ class CallContext:
     recall: Recall | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What a call is about to do, told before it does it; the policy and the person judge this.
 
@@ -164,7 +165,7 @@ class Ends(Protocol):
     async def end(self, session: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Running:
     """Work that goes on in the background, or did: what a person calls it by, and how it is."""
 

@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Job
 from agent.security.marks import is_marked, mark, mark_changed
@@ -28,7 +28,7 @@ _REFUSALS_SHOWN = 3
 _CLOCK_S = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A shell command, the real folder where it runs, and the call that wants it.
 
@@ -52,7 +52,7 @@ class Line:
         return classify(parse(self.command), self.folder, self.call.workspace.resolve()) == "reads"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How a command ended; `reached` says that it got through to a host, `refused` to which it did
     not, one line for each, a few at most."""

@@ -1,9 +1,9 @@
 """Which parts of the workspace a command does not get to see, or may not change."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from agent.frozen import frozen
 from agent.security.names import folded
 from agent.security.steering import PROMPT_FILES, PROMPT_FOLDERS
 from agent.settings import ToolSettings
@@ -15,7 +15,7 @@ READABLE = ".git"
 _PRIVATE = frozenset(folded(name) for name in (MEMORY_FOLDER, OWN_FOLDER, OWNER_PROFILE))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cover:
     """Real paths in the workspace that exist; see `Job`."""
 

@@ -3,7 +3,9 @@
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from agent.frozen import frozen
 
 _SECTION = re.compile(
     r"(Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?|See Also):?"
@@ -16,7 +18,7 @@ _FIELD = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w
 _OTHER_FIELD = re.compile(r":\w+[^:]*:")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Docstring:
     """The text in front of the sections, and what is said of each argument.
 

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.security.taint import UNTRUSTED
 from agent.security.urls import Allow, Target, is_public, read_url, resolve_public
@@ -39,7 +39,7 @@ UNKNOWN = frozenset({"application/octet-stream", "binary/octet-stream", "applica
 PDF_BEGINS = b"%PDF-"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Page:
     url: str
     kind: str

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import load
 from agent.security.marks import is_marked
 from agent.security.names import printable
@@ -35,7 +36,7 @@ _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 _OTHER_THAN = re.compile(r"\[\^(?:[^\]\\]|\\.)*\]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wanted:
     query: Query
     context: int

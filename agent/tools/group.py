@@ -5,9 +5,9 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from io import FileIO
 
+from agent.frozen import frozen
 from agent.sandbox import Spawn
 
 DRAIN_S = 0.3
@@ -16,7 +16,7 @@ CHUNK_BYTES = 65_536
 SUPERVISED_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exit:
     """How a command ended; `code` is negative for a signal, None when its time was over."""
 
@@ -73,7 +73,7 @@ async def _attend(
         reader.stop()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Child:
     """What was started, and the pipe that tells it that Kore lives."""
 

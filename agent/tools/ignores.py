@@ -7,9 +7,9 @@ https://git-scm.com/docs/gitignore#_pattern_format
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from agent.frozen import frozen
 from agent.security.globs import matches
 
 NAME = ".gitignore"
@@ -23,14 +23,14 @@ _NEGATED = re.compile(r"(?<!\\)\[\^")
 _SPECIAL = frozenset("*?[")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rule:
     parts: tuple[str, ...]
     keeps: bool
     folders_only: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Level:
     """The rules of one folder, which is `depth` components below the root, and of those above."""
 

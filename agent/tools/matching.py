@@ -9,9 +9,9 @@ import difflib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 
 # One character each, so that positions stay the same.
 _PLAIN = str.maketrans(
@@ -32,7 +32,7 @@ _TELLING_CHARS = 4
 _MOST_PLACES = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edit:
     """One replacement; several matches are refused unless `replace_all`."""
 
@@ -41,7 +41,7 @@ class Edit:
     replace_all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Span:
     """A match in the text with plain line ends: [start, end) becomes `new`."""
 

@@ -1,8 +1,8 @@
 """Single characters of a pattern, and classes of them, by ripgrep's rules."""
 
 import re
-from dataclasses import dataclass
 
+from agent.frozen import frozen
 from agent.tools import charset
 from agent.tools.charset import Ranges
 
@@ -16,7 +16,7 @@ class BadPattern(ValueError):
     """A sentence for the model."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flags:
     """What holds at a place of the pattern: `(?i)`, `(?s)` and `(?x)`."""
 

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
+from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.security.audit import AuditEntry, AuditSink
 from agent.security.policy import (
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Permissions:
     """Who decides: the policy first, then the person when the policy says "ask".
 

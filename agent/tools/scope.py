@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.security.names import folded_path
 from agent.security.paths import blocked_entry, resolve, shown
 from agent.settings import ToolSettings
@@ -18,7 +18,7 @@ OWNER_PROFILE = "USER.md"
 OWN_FOLDER = ".kore"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 

@@ -5,10 +5,10 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.security.taint import UNTRUSTED
 from agent.settings import ToolSettings
@@ -24,7 +24,7 @@ MAX_RESULTS = 20
 SNIPPET_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """One result of a search."""
 

@@ -12,12 +12,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, TypeVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.tools.child import ENVIRONMENT, program
 from agent.tools.text import LIMIT_BYTES
 
@@ -36,7 +36,7 @@ class Broken(ToolError):
     """The program came to no end by itself: what it said until then is not all there is."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """Lines to look for: a regular expression, in one file of the folder or (empty) in all."""
 
@@ -46,7 +46,7 @@ class Query:
     most: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A candidate: the path from the searched folder on, the line's number from 1 and its text."""
 

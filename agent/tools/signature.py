@@ -3,7 +3,6 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
 import pydantic_core
@@ -11,11 +10,12 @@ from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, Validati
 from typing_extensions import TypedDict
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.tools.base import CallContext
 from agent.types import JsonSchema
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """`context` names the argument that is given the call; the others stand in `schema`."""
 

@@ -3,10 +3,10 @@
 import codecs
 import difflib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 
 LIMIT_BYTES = 20_000_000
 # A file of this size is compared in well under a second; a larger one is named, not compared.
@@ -29,7 +29,7 @@ _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _LETTERS = re.compile(rb"[A-Za-z]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """How a text is stored: its encoding and the byte order mark before it.
 
@@ -63,7 +63,7 @@ class Form:
             ) from exc
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """The whole text of a file, line ends as they are, and its form."""
 

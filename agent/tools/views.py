@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from agent.frozen import frozen
+
 K = TypeVar("K")
 V = TypeVar("V")
 # Changed when its content is: when it was written, its size, and which file it is.
@@ -21,7 +23,7 @@ FILES = 64
 WRITES = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stale:
     """A file that is no longer what was seen, and who has changed it."""
 

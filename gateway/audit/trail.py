@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from hashlib import sha256
 from io import BufferedReader
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from agent.codec import dumps
 from agent.errors import KoreError
+from agent.frozen import frozen
 
 CURRENT = "audit.jsonl"
 HEAD = "head.json"
@@ -38,7 +39,7 @@ class Unreadable(Exception):
     """A line is no entry, or not the one that was written; the text says which."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Head:
     """Where the trail ends and begins.
 

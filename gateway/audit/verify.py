@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.frozen import frozen
 from gateway.audit.trail import (
     GENESIS,
     HEAD,
@@ -20,7 +21,7 @@ from gateway.audit.trail import (
 _MOST_FAULTS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """Something that is not as it was written. `line` counts from 1; 0 is the file as a whole."""
 

@@ -1,9 +1,9 @@
 """The port to a chat platform, and how a send can end."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
+from agent.frozen import frozen
 from gateway.messages import InboundMessage, Media, OutboundMessage, OutboundPart, Route
 from gateway.question import Question
 
@@ -62,7 +62,7 @@ class NotFetched(Exception):
         self.again = again
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """All that one poll brought: what could be decoded, what could not, and the next cursor.
 
@@ -77,7 +77,7 @@ class Batch:
     moves: Sequence[tuple[str, str]] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChannelStatus:
     """How receiving goes, for `kore status`. `last_poll_at` is Unix time of the last good answer.
 

@@ -2,11 +2,11 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.providers.routing import OFFLINE
 from gateway.cli.once import Order
 from gateway.home import Home
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What was asked for: `order` is what every session has in common."""
 

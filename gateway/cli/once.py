@@ -3,12 +3,13 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from agent import events
 from agent.codec import dumps
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.security.policy import Answer
 from agent.types import Result
 from gateway.console.lines import call_line, outcome, side_line, visible
@@ -26,7 +27,7 @@ _LOST = "Kore stopped before the answer was complete; it goes on when Kore runs 
 DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """What to say and where: in `session`, in the newest one (`latest`), or in a new one."""
 

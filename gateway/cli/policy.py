@@ -2,11 +2,11 @@
 
 import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.security.modes import MODES
 from gateway.access import CONSOLE
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return _check(case, args) if args.action == "check" else _explain(case, args)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A role under the circumstances that the command line names."""
 

@@ -2,11 +2,11 @@
 
 import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError, KoreError
+from agent.frozen import frozen
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import print_json
 from gateway.lock import hold
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rekey.add_argument("--json", action="store_true", help="print JSON")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyName:
     """The variable that holds a key, or None; `named_by` is the flag or setting that says so."""
 

@@ -6,15 +6,16 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from gateway.home import Home
 from gateway.messages import ONCE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tally:
     """`done` sessions have ended. One has begun on `lane`, after `cuts` tries that were killed;
     the last `idle` ones changed nothing, and all together took `worked_s` seconds. `planning`:
@@ -28,7 +29,7 @@ class Tally:
     planning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ledger:
     """The tally of one folder's work. What a killed command wrote is there for the next one."""
 

@@ -1,7 +1,6 @@
 """What a command is told about its call, and the way to its module."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from sqlite3 import Connection
@@ -9,6 +8,7 @@ from typing import Any, Protocol
 
 from agent.agent import Agent
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.measure import Speaking
 from agent.security.modes import Mode
 from agent.tools.runner import Permissions
@@ -32,7 +32,7 @@ class Ground(Protocol):
     ) -> Permissions: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Office:
     """What all commands share.
 
@@ -52,7 +52,7 @@ class Office:
     rules: Ground
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandCall:
     """A command as somebody typed it; `argument` is what stands behind its name."""
 
@@ -88,7 +88,7 @@ class CommandCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commands:
     """Carries commands out."""
 

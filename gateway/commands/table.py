@@ -6,10 +6,10 @@ models, the network) is `async answer(call) -> str`; it runs in its lane like a 
 may run it again: what it does is keyed by `call.claim.seq`.
 """
 
-from dataclasses import dataclass
+from agent.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """`summary` is what the menu and /help say, `module` a name in `gateway.commands`.
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -16,13 +15,14 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import Output
 from prompt_toolkit.utils import get_cwidth
 
+from agent.frozen import frozen
 from gateway.visible import visible
 
 _PREVIEW_ROWS = 8
 _MOVES = (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("pageup", -10), ("pagedown", 10))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """One to choose from: what it is, what it is called, and when it was."""
 

@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from agent.errors import ConfigError, KoreError
+from agent.frozen import frozen
 from agent.version import VERSION
 from gateway.console.commands import (
     CHAT_COMMANDS,
@@ -41,7 +42,7 @@ _LOCKED_AGAIN_S = 0.3
 Connect = Callable[[], AbstractAsyncContextManager[Service]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """Which session to begin with: `session`, a new one (`fresh`), else the last; or `choose`."""
 

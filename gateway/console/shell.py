@@ -9,11 +9,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Job, Spawn
 from agent.security.redaction import Redactor
@@ -35,7 +36,7 @@ _LONG_S = 1.0
 Show = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shell:
     """Where commands run and how much of their output the model is told; `redactor` takes secrets
     out of it, for the screen as well."""

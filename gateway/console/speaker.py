@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from agent.codec import safe_text
+from agent.frozen import frozen
 from agent.security.modes import is_mode
 from gateway.messages import InboundMessage, Route, Sender
 
@@ -24,7 +25,7 @@ _ELSEWHERE = frozenset({"/new", "/resume", "/fork", "/compact"})
 _KEPT_RUNS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speaker:
     """One chat of the console channel. `options` go with every message (see `InboundMessage`),
     and what is new in `project` with the next one, as does what was `run` by hand since."""

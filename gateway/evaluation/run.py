@@ -5,13 +5,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.providers.routing import OFFLINE
 from agent.providers.scripted import Scripted
 from agent.sandbox import Sandbox
@@ -28,7 +28,7 @@ from gateway.home import Home
 from gateway.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """One run of a case; it has passed when nothing is at `fault`."""
 
@@ -43,7 +43,7 @@ class Verdict:
         return not self.faults
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Runner:
     """Runs cases with the configured model, or each by its own script.
 

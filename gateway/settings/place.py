@@ -1,8 +1,9 @@
 """Where a value came from, and how the place is named to people."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from agent.frozen import frozen
 
 Kind = Literal["file", "project", "environment", "command line", "default"]
 # ("agent", "model"), or ("model_list",) for a section that is one value.
@@ -10,7 +11,7 @@ Key = tuple[str, ...]
 Loc = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A file, a variable or a flag. `folder` is where relative paths in it start."""
 
@@ -22,7 +23,7 @@ class Place:
         return f"environment variable {self.name}" if self.kind == "environment" else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """`quotable` is false when the value may be a secret that an error must not repeat."""
 
@@ -31,7 +32,7 @@ class Value:
     quotable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """A `${name}` whose variable is not set."""
 

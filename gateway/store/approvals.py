@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from sqlite3 import Connection
 from typing import Any, get_args
 
 from agent.codec import dumps
+from agent.frozen import frozen
 from agent.security.policy import Answer, Answered
 from gateway.messages import Route
 from gateway.question import Question, State, account, standing
@@ -23,7 +24,7 @@ _SELECT = (
 _PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What a call wants to be allowed: `args_hash` binds all that is shown, `grant_hash` what a
     standing answer binds. `unchanged`: carrying it out would change nothing (any more)."""
@@ -37,7 +38,7 @@ class Wish:
     unchanged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """A question as it is stored. `by` is who answered it."""
 

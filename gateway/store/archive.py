@@ -1,13 +1,13 @@
 """What becomes of a conversation besides talking: forked, named, paused, closed, deleted."""
 
 import json
-from dataclasses import dataclass
 from itertools import islice
 from sqlite3 import Connection
 from typing import Literal
 
 from agent.codec import message_from_json
 from agent.errors import KoreError
+from agent.frozen import frozen
 from gateway.service import Glimpse, Said
 from gateway.store import sessions
 from gateway.store.inbox import LIVE
@@ -17,7 +17,7 @@ Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """Whose a new session is, and on which lane it begins ('': on none)."""
 

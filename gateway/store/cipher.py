@@ -11,11 +11,11 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from gateway.store.faults import StoreError
 
 KEY_BYTES = 32
@@ -27,7 +27,7 @@ Value = str | int | None
 _EMPTIED = ("", "[]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sealed:
     """Columns of a table that hold what people said, and the columns that name a row of it."""
 

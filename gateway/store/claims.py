@@ -1,10 +1,11 @@
 """What a lane does next: an unfinished turn, a command, or a new turn for what waits there."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from sqlite3 import Connection
 
+from agent.frozen import frozen
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
 from gateway.store import approvals, archive, sessions, tasks, thinking
@@ -17,7 +18,7 @@ LANE_LIMIT = 50
 ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """A turn to run, for these messages (oldest first; `seq` is the first one's row).
 
@@ -51,7 +52,7 @@ class Claim:
         return None if message.private else message.message_id
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandClaim:
     """A chat command at the head of a lane; it is finished by `turns.finish_command`."""
 
@@ -60,7 +61,7 @@ class CommandClaim:
     session: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Busy:
     """The lane must wait for its session's turn on another one; `waits`: that turn, too."""
 
@@ -68,7 +69,7 @@ class Busy:
     waits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Joining:
     """What the store does not know of messages: which command, how several are one for the model,
     and what they bring into the session."""
@@ -78,7 +79,7 @@ class Joining:
     taint: Callable[[Sequence[InboundMessage]], frozenset[Taint]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Steered:
     """Messages that have joined a running turn, and what its history has grown by."""
 

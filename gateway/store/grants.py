@@ -1,8 +1,8 @@
 """Standing answers: what a person allowed for more than one call, bound to exact arguments."""
 
-from dataclasses import dataclass
 from sqlite3 import Connection
 
+from agent.frozen import frozen
 from gateway.question import Question
 from gateway.store import notes
 from gateway.store.notes import Note
@@ -15,7 +15,7 @@ _SELECT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant:
     """What `principal` may have done in `folder` without being asked; `granted_at` is Unix time.
 

@@ -1,9 +1,9 @@
 """What came in: accepted once, kept until it is answered."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from sqlite3 import Connection
 
+from agent.frozen import frozen
 from gateway.messages import InboundMessage
 from gateway.store import moves
 
@@ -14,7 +14,7 @@ LIVE = "state IN ('running', 'waiting')"
 PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A message as it is stored; with a `dead_reason` it is a tombstone that nobody acts on."""
 
@@ -22,7 +22,7 @@ class Entry:
     dead_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrival:
     """The account that a batch came by, its cursor, the time in Unix seconds, and chats that were
     given a new id."""

@@ -1,14 +1,14 @@
 """Who was let in by pairing, who asks to be, and who guesses codes."""
 
-from dataclasses import dataclass
 from sqlite3 import Connection
 
+from agent.frozen import frozen
 from gateway.store.inbox import DENIED, WAITING
 
 DENIED_KEPT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Person:
     """Somebody on a channel's account; `name` is for people to read and decides nothing."""
 
@@ -22,7 +22,7 @@ class Person:
         return f"{self.channel}:{self.sender}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     person: Person
     owner: bool
@@ -34,7 +34,7 @@ class Member:
 ANYBODY = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asking:
     """A request that is open; `chat` is where its sender wrote."""
 

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from sqlite3 import Connection
 
 from agent.codec import dumps
+from agent.frozen import frozen
 from agent.security.audit import AuditEntry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """`what` is a word ("pairing", "mode"), `at` Unix time. `params` hold ids, never what people
     said."""

@@ -1,15 +1,16 @@
 """What goes out: a row for each part of a reply, sent in order on its route."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from sqlite3 import Connection
 from typing import Any
 
+from agent.frozen import frozen
 from gateway.messages import OutboundKind, OutboundMessage, OutboundPart, Route
 from gateway.store import parts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Letter:
     """A whole reply, rendered for its route. `event_id` is the inbound message it answers.
 
@@ -26,7 +27,7 @@ class Letter:
     edits: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Due:
     """The head of a route: one part to send. Times in Unix seconds."""
 
@@ -91,7 +92,7 @@ def _put_part(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preview:
     """What an earlier run of a turn has shown: the platform's id; `lost` when no id tells."""
 

@@ -1,8 +1,8 @@
 """Taking a conversation back to before one of its messages: a fork of what was said until then."""
 
-from dataclasses import dataclass
 from sqlite3 import Connection
 
+from agent.frozen import frozen
 from gateway.store import archive, sessions
 from gateway.store.archive import Owner
 
@@ -10,7 +10,7 @@ _CONTENT = "unseal(content, 'message.content', session, n)"
 _TITLE_CHARS = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The first message of a turn: the turn, when it came, and how it begins."""
 

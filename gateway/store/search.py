@@ -7,12 +7,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from sqlite3 import Connection
 
 from agent.codec import message_from_json
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.types import Message
 from gateway.service import Found
 from gateway.store.cipher import mark_of
@@ -30,7 +30,7 @@ AROUND_CHARS = 60
 CHUNK = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Whose conversations, and of which chat; None for all."""
 

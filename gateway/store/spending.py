@@ -1,9 +1,9 @@
 """What was spent: a row for each reply of a model, and who was told of a limit."""
 
-from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Literal
 
+from agent.frozen import frozen
 from agent.spending import Charge, Spent
 from agent.types import Usage
 from gateway.messages import InboundMessage, Route
@@ -12,7 +12,7 @@ from gateway.messages import InboundMessage, Route
 _CONSOLE = "cli"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Payer:
     """Whom a call is charged to. `chat` is the lane without its topic."""
 
@@ -25,7 +25,7 @@ class Payer:
     by: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Totals:
     """What turn and session have come to, and chat and everything since the day began."""
 

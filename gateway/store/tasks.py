@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from sqlite3 import Connection
 from typing import Any, Literal
 
 from agent.codec import dumps
+from agent.frozen import frozen
 from agent.subagents.definition import Definition
 from agent.types import Taint
 from gateway.store import sessions, turns
@@ -23,7 +24,7 @@ _SELECT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Errand:
     """A row. `turn_id` and `step` are the call that sent it out, `root_*` the person's turn that
     it is all for; `caller` and `session` are sessions. Times are Unix seconds."""
@@ -51,7 +52,7 @@ class Errand:
     ended_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How an errand ended, in the sub-agent's last words or in a sentence of ours."""
 

@@ -1,14 +1,14 @@
 """What somebody chose about a conversation's thinking."""
 
 import json
-from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Any
 
 from agent.events import Event, ThinkingDelta, ThinkingEnd
+from agent.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thinking:
     """`wanted` is None where nobody chose; `shown` says whether screens get to see it."""
 

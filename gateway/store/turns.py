@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from sqlite3 import Connection
 from typing import Literal
 
 from agent.codec import dumps
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.history import answer_open_calls, result_message
 from agent.prompts import load
 from agent.types import Effect, Message, ToolCall, ToolResult
@@ -101,7 +102,7 @@ def known_results(
     return known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How a turn ends: messages for the history, letters to send, and which messages, up to number
     `head`, have left the window."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.codec import dumps, message_from_json
 from agent.context.room import MANY
+from agent.frozen import frozen
 from agent.types import Message
 from gateway.store import outbox
 from gateway.store.outbox import Letter
@@ -113,7 +114,7 @@ def _bounded(connection: Connection, session: str, head: int) -> int:
     return head
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """What a window is to come to. `letter` tells the chat, unless it was told just before."""
 

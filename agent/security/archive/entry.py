@@ -3,9 +3,10 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.errors import ArchiveRefused
+from agent.frozen import frozen
 from agent.security.names import folded, hidden_character
 from agent.security.paths import shown
 
@@ -18,7 +19,7 @@ _NAME_BYTES = 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caps:
     """`entries` counts files and folders; `ratio` bounds all that comes out by what went in."""
 
@@ -32,7 +33,7 @@ class Caps:
         return min(self.total_bytes, max(FREE_BYTES, self.ratio * packed_bytes))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One file or folder. `chunks` are read to their end before the next entry is asked for."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
 from agent.security.sandbox import cgroup, view
@@ -26,7 +27,7 @@ _NAMESPACES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bubblewrap:
     """`program` is the path of bwrap, `features` those of `FEATURES` that it knows.
 

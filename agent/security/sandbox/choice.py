@@ -6,11 +6,12 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from agent.errors import ConfigError
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Limits, Sandbox
 from agent.security.sandbox.none import Refused, Unconfined
@@ -22,7 +23,7 @@ FAILURE_KEPT_S = 600
 GET_ONE = "install bubblewrap (apt install bubblewrap), then run kore doctor"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wishes:
     """What was asked for: the limits, further folders to read, and the image of a container."""
 
@@ -32,7 +33,7 @@ class Wishes:
     image: str = "debian:stable-slim"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """The sandbox, and what is wrong with each that comes before it."""
 

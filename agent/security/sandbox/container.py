@@ -4,11 +4,12 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
 from agent.security.sandbox import view
@@ -17,7 +18,7 @@ from agent.security.sandbox.watch import source
 _CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Container:
     """`program` is docker or podman, `image` one that is there already and has /bin/sh.
 

@@ -10,11 +10,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
 from agent.security.sandbox import view
@@ -48,7 +49,7 @@ main()
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Landlock:
     """`abi` is the version of Landlock to use, at most the kernel's; `python` starts the launcher.
 

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import ClassVar
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.sandbox import Job, Spawn
 from agent.security.sandbox.watch import watched
 
@@ -33,7 +33,7 @@ class Unconfined:
         yield Spawn(words, env, job.folder, given)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """No command runs; `reason` is a sentence that says why, and how to change that."""
 

@@ -10,10 +10,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import ToolError
+from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Job, Sandbox, Spawn
 
@@ -49,7 +49,7 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
         return _verdict(bait, listener, said)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Bait:
     """What a command must not reach; `mark` is in the command line of what it leaves behind."""
 

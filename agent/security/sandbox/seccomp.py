@@ -8,10 +8,10 @@ import errno
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from agent.frozen import frozen
 from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
 
 _LOAD, _AND = 0x20, 0x54
@@ -60,7 +60,7 @@ _ATTRIBUTES = (
 _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill", "tkill")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Test:
     """Looks at one argument: masked, it must be (`only`) or must not be (`never`) one of these."""
 
@@ -71,7 +71,7 @@ class Test:
     mask: int = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """What a filter forbids, beside the calls that every filter forbids.
 

@@ -5,9 +5,9 @@ https://core.telegram.org/bots/api#update
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from agent.frozen import frozen
 from gateway.channels.telegram.address import stored_id
 from gateway.channels.telegram.utf16 import mend
 from gateway.messages import InboundMessage, Sender
@@ -27,7 +27,7 @@ class Undecodable(Exception):
     """The update is not what the Bot API describes; the text says where."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bot:
     """Who we are: what getMe says."""
 
@@ -35,7 +35,7 @@ class Bot:
     username: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Here:
     """Where an update is read: by which bot, under which account, and what has moved by now."""
 

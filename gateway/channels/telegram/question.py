@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from agent.frozen import frozen
 from gateway.channels.telegram.render import REPEAT_NOTE
 from gateway.channels.telegram.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import mend, units
@@ -16,7 +16,7 @@ _CODE_UNITS = LIMIT_UNITS - 1300 - units(REPEAT_NOTE)
 _LINE_CHARS = 400
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Piece:
     text: str
     style: str | None = None

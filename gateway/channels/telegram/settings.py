@@ -1,12 +1,14 @@
 """What one Telegram bot needs to know about itself and its server."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
+
+from agent.frozen import frozen
 
 OFFICIAL_SERVER = "https://api.telegram.org"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TelegramSettings:
     """`base_url` is the root of a Bot API server, without `/bot`.
 

@@ -1,0 +1,127 @@
+"""`@frozen`: a frozen dataclass with slots, made in a third of the time.
+
+`dataclass` writes and compiles six methods for every class: with 270 of them that was a fifth of
+Kore's start (docs/adr/0051-frozen.md). Here one is compiled, `__init__`; the others are shared.
+`fields`, `replace`, `asdict`, `match` and type checkers see a frozen dataclass.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from operator import attrgetter
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(cls: type[T]) -> type[T]:
+    """The class, its instances compared and hashed by their fields and never changed.
+
+    Every field is positional and given to `__init__` unless it says `init=False`; `InitVar` and
+    `kw_only` are not understood. What is made of a frozen class is `@frozen`, too.
+    """
+    own = vars(cls)
+    # Without a docstring `dataclass` would compose one of the signature, which is slow.
+    cls.__doc__ = cls.__doc__ or cls.__name__
+    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    parts = fields(made)
+    made.__init__ = _init(made, parts)
+    made._compared = _reader([part.name for part in parts if part.compare])
+    for name, method in _SHARED.items():
+        if name not in own:
+            setattr(made, name, method)
+    return made  # type: ignore[no-any-return]  # dataclass() gives what it was given
+
+
+def _init(made: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None]:
+    """Written out because a call by name is several times as fast as a loop over the fields."""
+    known: dict[str, Any] = {"made": _MADE}
+    given, body = ["self"], []
+    for part in parts:
+        name = part.name
+        value = name
+        if part.default_factory is not MISSING:
+            known[f"make_{name}"] = part.default_factory
+            value = f"make_{name}()"
+            if part.init:
+                given.append(f"{name}=made")
+                value = f"{value} if {name} is made else {name}"
+        elif part.default is not MISSING:
+            known[f"default_{name}"] = part.default
+            value = f"default_{name}"
+            if part.init:
+                given.append(f"{name}=default_{name}")
+                value = name
+        elif part.init:
+            given.append(name)
+        else:
+            continue
+        # A slot's own way in, past the `__setattr__` that refuses.
+        known[f"set_{name}"] = getattr(made, name).__set__
+        body.append(f" set_{name}(self, {value})")
+    if hasattr(made, "__post_init__"):
+        body.append(" self.__post_init__()")
+    written = f"def __init__({', '.join(given)}):\n" + ("\n".join(body) or " pass")
+    exec(written, known)  # noqa: S102 - composed of the names in a class body, as dataclass does
+    init: Callable[..., None] = known["__init__"]
+    init.__qualname__ = f"{made.__qualname__}.__init__"
+    init.__annotations__ = {part.name: part.type for part in parts if part.init} | {"return": None}
+    return init
+
+
+def _reader(names: list[str]) -> Callable[[Any], object]:
+    """Reads off a record what tells it from others of its class."""
+    return attrgetter(*names) if names else type
+
+
+class _Made:
+    """Stands for a default that is made for each record."""
+
+    def __repr__(self) -> str:
+        return "<made for each>"
+
+
+_MADE = _Made()
+
+
+def _repr(self: Any) -> str:
+    shown = (f"{part.name}={getattr(self, part.name)!r}" for part in fields(self) if part.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _eq(self: Any, other: object) -> Any:
+    read = self._compared
+    return read(self) == read(other) if type(other) is type(self) else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    return hash(self._compared(self))
+
+
+def _setattr(self: Any, name: str, value: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _delattr(self: Any, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _getstate(self: Any) -> dict[str, Any]:
+    """What `copy` and `pickle` carry over."""
+    return {part.name: getattr(self, part.name) for part in fields(self)}
+
+
+def _setstate(self: Any, state: dict[str, Any]) -> None:
+    for name, value in state.items():
+        object.__setattr__(self, name, value)
+
+
+_SHARED = {
+    "__repr__": _repr,
+    "__eq__": _eq,
+    "__hash__": _hash,
+    "__setattr__": _setattr,
+    "__delattr__": _delattr,
+    "__getstate__": _getstate,
+    "__setstate__": _setstate,
+}
