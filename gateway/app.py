@@ -11,14 +11,9 @@ from sqlite3 import Connection
 from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.frozen import frozen
-from agent.providers.local import ollama_models
-from agent.providers.models import Models
-from agent.providers.routing import OFFLINE
-from agent.sandbox import Sandbox
 from agent.security.redaction import Redactor
-from agent.settings import AgentSettings, ToolSettings
-from agent.tools.runner import Permissions
 from gateway.access import Access, sole_owner
+from gateway.agent import open_agent
 from gateway.approvals import Approvals
 from gateway.audit.log import AuditLog
 from gateway.audit.notes import Notes
@@ -43,9 +38,8 @@ from gateway.policies import Policies
 from gateway.reception import Reception
 from gateway.roster import allowed_senders, open_channels, say_who_is_let_in
 from gateway.rules import Rules
-from gateway.secrets import redactor_of, secret_values
+from gateway.secrets import redactor_of
 from gateway.settings import Settings
-from gateway.settings.models import chosen_model, fallbacks, model_list, profile_models
 from gateway.spending import Spending
 from gateway.store import outbox, tasks, turns
 from gateway.store.cipher import cipher_of
@@ -234,57 +228,6 @@ def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[Non
         }
 
     return serve_health(settings.http.host, settings.http.port, app.desk, counts)
-
-
-async def open_agent(
-    settings: Settings, home: Home, sandbox: Sandbox, approve: Permissions | None = None
-) -> Agent:
-    """The agent that the settings describe; nothing is connected yet. Raises `ConfigError`."""
-    models = Models(
-        default=await _default_model(settings),
-        known=model_list(settings),
-        fallbacks=fallbacks(settings),
-        environ=os.environ,
-        window=settings.context.max_tokens,
-        profiles=profile_models(settings),
-    )
-    tools = ToolSettings(
-        exec_timeout_s=settings.tools.exec_timeout_s,
-        output_limit_bytes=settings.tools.output_limit_bytes,
-        web_search_results=settings.tools.web_search_results,
-        restrict_to_workspace=settings.security.restrict_to_workspace,
-        blocked_paths=settings.security.blocked_paths,
-        off_limits=(*home.own, *settings.files, *settings.store.files),
-        sandbox=sandbox,
-        exec_hosts=settings.security.exec_hosts,
-    )
-    from gateway.agents import catalogue_of, limits_of, trusted_folders
-
-    return Agent(
-        models,
-        subagents=catalogue_of(home, settings),
-        approve=approve,
-        workspace=settings.agent.workspace,
-        settings=AgentSettings(
-            max_iterations=settings.agent.max_iterations,
-            temperature=settings.agent.temperature,
-            max_tokens=settings.agent.max_tokens,
-            thinking=settings.agent.thinking,
-            tools=tools,
-            subagents=limits_of(settings),
-            secrets=secret_values(settings, os.environ),
-            trusted_folders=trusted_folders(settings),
-        ),
-    )
-
-
-async def _default_model(settings: Settings) -> str:
-    """The configured model, a vendor whose key is at hand, a local Ollama, or the stand-in."""
-    chosen = chosen_model(settings, os.environ)
-    if chosen == OFFLINE and settings.agent.model != OFFLINE:
-        local = await ollama_models()
-        return f"ollama/{local[0]}" if local else OFFLINE
-    return chosen
 
 
 def _add(ways: Channels, channel: Channel) -> None:

@@ -20,7 +20,7 @@ from agent.security.roles import built_in_roles
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from agent.types import Usage
-from gateway.app import open_agent
+from gateway.agent import open_agent
 from gateway.confinement import choose_sandbox
 from gateway.evaluation.case import Case
 from gateway.evaluation.judge import Outcome, faults
