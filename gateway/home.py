@@ -19,6 +19,11 @@ class Home:
         return self.root / "config.json"
 
     @property
+    def draft(self) -> Path:
+        """A configuration that `kore config edit` could not put in place."""
+        return self.root / "config.edit.json"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets.json"
 
@@ -75,7 +80,7 @@ class Home:
     def own(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
-            *(self.config, self.secrets, self.socket, self.lock),
+            *(self.config, self.draft, self.secrets, self.socket, self.lock),
             *(self.logs, self.audit, self.tried, self.agents, self.undo, self.long_work),
             self.backups,
         )

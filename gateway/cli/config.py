@@ -1,37 +1,64 @@
-"""`kore config`: is the configuration right, and what does it come to?"""
+"""`kore config`: is the configuration right, what does it come to, and how is it changed?"""
 
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
 
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+    from gateway.settings.sources import Sources
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("validate", "show"), help="check it, or print it")
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instead of your own")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, words in {"validate": "check it", "show": "print what it comes to"}.items():
+        part = actions.add_parser(name, help=words)
+        part.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instead of your own")
+        part.add_argument("--json", action="store_true", help="print JSON")
+    listing = actions.add_parser("list", help="every key, its value, and where it was set")
+    listing.add_argument("--set", action="store_true", help="only what is not at its default")
+    reading = actions.add_parser("get", help="one value")
+    setting = actions.add_parser("set", help="change one value in the file")
+    unsetting = actions.add_parser("unset", help="take one value out of the file")
+    editing = actions.add_parser("edit", help="open the file in $VISUAL or $EDITOR, then check it")
+    for part in (reading, setting, unsetting):
+        part.add_argument("key", metavar="SECTION.KEY", help="such as agent.model")
+    setting.add_argument(
+        "value", nargs="?", metavar="VALUE", help="text or JSON; without it, it is asked for"
+    )
+    for part in (listing, reading, setting, unsetting, editing):
+        part.add_argument("--file", type=Path, metavar="FILE", help="another file than your own")
+        part.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.action in ("set", "unset", "edit"):
+        from gateway.cli import config_edit
+
+        return int(getattr(config_edit, args.action)(args, sources_of(args)))
     if args.file is not None:
         args.config = args.file
-    return _validate(args) if args.action == "validate" else _show(args)
+    return {"validate": _validate, "show": _show, "list": _list, "get": _get}[args.action](args)
+
+
+def sources_of(args: argparse.Namespace) -> "Sources":
+    """Where the settings of this process come from."""
+    from gateway.cli.basis import home_of
+    from gateway.settings.sources import Sources
+
+    return Sources(args.config, home_of(args).root, Path.cwd(), os.environ)
 
 
 def _validate(args: argparse.Namespace) -> int:
     from gateway.cli.basis import settings_of
     from gateway.cli.table import print_json
-    from gateway.policies import Policies
-    from gateway.settings import require_model, require_telegram
-    from gateway.settings.models import check_models
 
     try:
         settings = settings_of(args)
-        require_model(settings)
-        check_models(settings, os.environ)
-        require_telegram(settings)
-        Policies.of(settings)
+        check_use(settings)
     except ConfigError as exc:
         if not args.json:
             raise
@@ -48,6 +75,18 @@ def _validate(args: argparse.Namespace) -> int:
     return 0
 
 
+def check_use(settings: "Settings") -> None:
+    """Raises `ConfigError` when what is chosen could not be used: a model, the bot, the policy."""
+    from gateway.policies import Policies
+    from gateway.settings import require_model, require_telegram
+    from gateway.settings.models import check_models
+
+    require_model(settings)
+    check_models(settings, os.environ)
+    require_telegram(settings)
+    Policies.of(settings)
+
+
 def _show(args: argparse.Namespace) -> int:
     from gateway.cli.basis import settings_of
     from gateway.cli.table import print_json
@@ -57,3 +96,62 @@ def _show(args: argparse.Namespace) -> int:
     # An address may hold a password too.
     print_json(args.crash.redactor.clean_data(settings))
     return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    import json
+
+    from gateway.cli.table import print_json, print_table
+
+    found = [row for row in _rows(args) if not args.set or row["from"] != "default"]
+    if args.json:
+        print_json(found)
+        return 0
+    shown = ((r["key"], json.dumps(r["value"], ensure_ascii=False), r["from"]) for r in found)
+    print_table(("key", "value", "from"), shown)
+    return 0
+
+
+def _get(args: argparse.Namespace) -> int:
+    import json
+
+    from gateway.cli.table import clean_lines, print_json
+    from gateway.settings.change import path_of
+
+    rows = {row["key"]: row for row in _rows(args)}
+    content: Any = {}
+    for name, row in rows.items():
+        section, _, key = name.partition(".")
+        if key:
+            content.setdefault(section, {})[key] = row["value"]
+        else:
+            content[section] = row["value"]
+    path = path_of(args.key, content, ours=True)
+    value = content
+    for n, part in enumerate(path):
+        value = value.get(part) if isinstance(value, dict) else value[int(part)]
+        if value is None and n + 1 < len(path):
+            raise ConfigError(f"{args.key} is not set")
+    if args.json:
+        row = rows.get(".".join(path[:2])) or rows[path[0]]
+        print_json({"key": args.key, "value": value, "from": row["from"]})
+    else:
+        print(clean_lines(value) if isinstance(value, str) else json.dumps(value, indent=2))
+    return 0
+
+
+def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every key of the schema, with stars for secrets."""
+    from gateway.cli.basis import settings_of
+    from gateway.secrets import describe
+    from gateway.settings.keys import catalogue, whole_sections
+
+    settings = settings_of(args)
+    content = args.crash.redactor.clean_data(describe(settings))
+    keys = [(section, key) for section, names in catalogue().items() for key in names]
+    found = []
+    for path in [*keys, *((name,) for name in whole_sections())]:
+        value = content[path[0]][path[1]] if len(path) > 1 else content[path[0]]
+        place = settings.places.get(path, "default")
+        found.append({"key": ".".join(path), "value": value, "from": place})
+    return found

@@ -100,6 +100,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
     parser.unknown = verb.unknown
     _add_places(parser, default=argparse.SUPPRESS)
     module.add_arguments(parser)
+    _add_places_within(parser)
     args = parser.parse_args(words, argparse.Namespace(config=top.config, home=top.home))
     from pathlib import Path
 
@@ -154,6 +155,17 @@ def _add_places(parser: argparse.ArgumentParser, default: str | None) -> None:
         default=default,
         help="Kore's folder (else KORE_HOME, else ~/.kore)",
     )
+
+
+def _add_places_within(parser: argparse.ArgumentParser) -> None:
+    """`kore config show --config FILE` is understood too, without a line of help in each part."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for part in action.choices.values():
+                for flag in ("--config", "--home"):
+                    if flag not in part._option_string_actions:
+                        part.add_argument(flag, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+                _add_places_within(part)
 
 
 def _columns() -> int:

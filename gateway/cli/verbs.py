@@ -34,8 +34,13 @@ VERBS = (
     Verb("init", "make a first configuration and workspace", ("kore init", "kore init --yes")),
     Verb(
         "config",
-        "check or show the configuration",
-        ("kore config validate", "kore config validate other.json --json", "kore config show"),
+        "check, show or change the configuration",
+        (
+            "kore config validate",
+            "kore config set agent.model openai/gpt-5",
+            "kore config get telegram.allow_from",
+            "kore config edit",
+        ),
     ),
     Verb("status", "what is running, and how it is", ("kore status", "kore status --json")),
     Verb(

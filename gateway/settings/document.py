@@ -16,7 +16,7 @@ DEPTH_LIMIT = 50
 
 def read_object(path: Path) -> dict[str, Any] | None:
     """The file's object; None when there is no such file. Raises `ConfigError` in one sentence."""
-    text = _read_text(path)
+    text = read_text(path)
     if text is None:
         return None
     try:
@@ -67,7 +67,8 @@ def kind_of(value: Any) -> str:
             return "an object"
 
 
-def _read_text(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """A file's text; None when there is no such file. Raises `ConfigError` in one sentence."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

@@ -1,13 +1,14 @@
 """The typed settings: the sections together, and the layers that they are read from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.settings.people import RoleName
-from gateway.settings.place import Missing
+from gateway.settings.place import Key, Missing
 from gateway.settings.sections import (
     AccessSection,
     AgentFlags,
@@ -25,6 +26,13 @@ from gateway.settings.sections import (
     TelegramSection,
     ToolsSection,
 )
+
+
+@dataclass(slots=True)
+class Origins:
+    """Where keys were set. Settings that say the same are equal, wherever it was said."""
+
+    held: Mapping[Key, str] = field(default_factory=dict, compare=False)
 
 
 class Settings(BaseSettings):
@@ -57,6 +65,7 @@ class Settings(BaseSettings):
     _missing: tuple[Missing, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
     _hidden: tuple[str, ...] = PrivateAttr(default=())
+    _places: Origins = PrivateAttr(default_factory=Origins)
 
     def __init__(
         self,
@@ -89,6 +98,11 @@ class Settings(BaseSettings):
         return self._files
 
     @property
+    def places(self) -> Mapping[Key, str]:
+        """Where each key was set, in words; what is not in here is at its default."""
+        return self._places.held
+
+    @property
     def hidden(self) -> tuple[str, ...]:
         """Secret texts that no field of type `SecretStr` holds: secrets.json, and the like."""
         return self._hidden
@@ -96,3 +110,7 @@ class Settings(BaseSettings):
     def hide(self, texts: Sequence[str]) -> None:
         """What nobody may be shown either; for whoever reads the settings."""
         self._hidden = tuple(texts)
+
+    def tell(self, places: Mapping[Key, str]) -> None:
+        """Where the keys were set; for whoever reads the settings."""
+        self._places = Origins(dict(places))

@@ -1,0 +1,147 @@
+"""`kore config set`, `unset` and `edit`: changes that are checked before they are written."""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from gateway.cli.table import print_json
+from gateway.home import write_private
+from gateway.settings import change
+from gateway.settings.document import SIZE_LIMIT_BYTES, read_text
+from gateway.settings.keeping import is_secret, starred
+from gateway.settings.references import has_reference
+from gateway.settings.sources import Sources
+from gateway.settings.writing import one_writer
+
+
+def set(args: argparse.Namespace, sources: Sources) -> int:
+    """Put one value into the file."""
+    file = _file(args, sources)
+    text = args.value if args.value is not None else _asked(args.key)
+    with one_writer(file):
+        path = change.path_of(args.key, change.content_of(file, change.text_of(file)), ours=True)
+        made = change.setting(sources, file, path, change.meant(path, text))
+        made.write(sources)
+    value: Any = starred(change.meant(path, text), path)
+    kept = f" (in {sources.secrets} as {', '.join(made.secrets)})" if made.secrets else ""
+    if isinstance(value, str) and is_secret(path) and not has_reference(value):
+        value = "a secret"
+    return _tell(args, sources, made, f"{args.key} = {_short(value)}{kept}")
+
+
+def unset(args: argparse.Namespace, sources: Sources) -> int:
+    """Take one value out of the file; what layers below say holds again."""
+    file = _file(args, sources)
+    with one_writer(file):
+        path = change.path_of(args.key, change.content_of(file, change.text_of(file)), ours=True)
+        made = change.unsetting(sources, file, path)
+        made.write(sources)
+    return _tell(args, sources, made, f"{args.key} is not set here any more")
+
+
+def edit(args: argparse.Namespace, sources: Sources) -> int:
+    """Open the file in an editor. What does not hold is kept beside it, and the file as it was."""
+    file = _file(args, sources)
+    aside = file.with_name(f"{file.stem}.edit{file.suffix}")
+    before = change.text_of(file)
+    if aside.exists():
+        print(f"{aside}: goes on from there; delete it to begin anew", file=sys.stderr)
+    else:
+        write_private(aside, before)
+    _edited(aside)
+    text = _read(aside)
+    if text == before:
+        aside.unlink()
+        print(f"{file}: nothing was changed")
+        return 0
+    with one_writer(file):
+        if change.text_of(file) != before:
+            raise ConfigError(f"{file} was changed meanwhile; yours is in {aside}")
+        try:
+            made = change.rewriting(sources, file, text)
+        except ConfigError as exc:
+            lines = str(exc).replace(str(aside), str(file))
+            hint = f"{file} is as it was; yours is kept in {aside}, and the next edit goes on there"
+            raise ConfigError(lines, hint=hint) from None
+        made.write(sources)
+    aside.unlink()
+    return _tell(args, sources, made, "changed")
+
+
+def _file(args: argparse.Namespace, sources: Sources) -> Path:
+    file: Path | None = args.file
+    return Path.cwd() / file.expanduser() if file is not None else sources.own
+
+
+def _asked(key: str) -> str:
+    """The value from the terminal, unseen when it is a secret, or from a pipe."""
+    if not sys.stdin.isatty():
+        return sys.stdin.read(SIZE_LIMIT_BYTES).rstrip("\r\n")
+    try:
+        if is_secret(tuple(key.split("."))):
+            from getpass import getpass
+
+            return getpass(f"{key}: ").strip()
+        return input(f"{key}: ").strip()
+    except EOFError:
+        raise KoreError("the input ended before a value was given") from None
+
+
+def _edited(file: Path) -> None:
+    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not words:
+        words = [name for name in ("nano", "vi") if shutil.which(name)][:1]
+    if not words:
+        raise KoreError("no editor is known", hint="set EDITOR to the one to use")
+    try:
+        code = subprocess.run([*words, str(file)], check=False).returncode
+    except OSError as exc:
+        raise KoreError(f"the editor {words[0]} cannot be started: {exc.strerror}") from None
+    if code != 0:
+        raise KoreError(f"the editor ended with {code}; nothing was changed", hint=str(file))
+
+
+def _read(file: Path) -> str:
+    text = read_text(file)
+    if text is None:
+        raise KoreError("the editor left no file; nothing was changed")
+    return text
+
+
+def _tell(args: argparse.Namespace, sources: Sources, made: change.Change, said: str) -> int:
+    """What was done; then what is still wrong, and what beats it."""
+    from gateway.cli.config import check_use
+    from gateway.secrets import redactor_of
+
+    notes = list(made.left)
+    at = Sources(made.file, sources.home, sources.cwd, sources.environ)
+    if not notes:
+        try:
+            settings = at.load()
+            args.crash.redactor = redactor_of(settings, os.environ)
+            place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
+            if place and place != str(made.file) and args.action == "set":
+                notes.append(f"{place} sets it too, and wins")
+            check_use(settings)
+        except ConfigError as exc:
+            notes += str(exc).splitlines()
+    if args.json:
+        print_json({"file": str(made.file), "secrets": list(made.secrets), "notes": notes})
+        return 0
+    print(f"{made.file}: {args.crash.redactor.clean(said)}")
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    return 0
+
+
+def _short(value: Any) -> str:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else text[:200] + "…"

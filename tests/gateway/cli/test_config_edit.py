@@ -1,0 +1,158 @@
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.kore import kore
+
+KEPT = """\
+{
+    "telegram": {
+        "allow_from": [5],   "enabled": false
+    },
+
+    "agent": {"model": "offline/echo"}
+}
+"""
+
+
+def written(home: Path, text: str) -> Path:
+    home.mkdir(exist_ok=True)
+    file = home / "config.json"
+    file.write_text(text)
+    return file
+
+
+def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: Path) -> None:
+    file = written(tmp_path / "h", KEPT)
+    assert kore("config", "set", "telegram.allow_from", "[7, 8]", home=file.parent).returncode == 0
+    assert file.read_text() == KEPT.replace("[5]", "[7, 8]")
+    kore("config", "set", "http.port", "0", home=file.parent)
+    done = kore("config", "get", "http.port", "--json", home=file.parent)
+    assert json.loads(done.stdout) == {"key": "http.port", "value": 0, "from": str(file)}
+
+
+def test_the_first_set_makes_a_file_for_its_owner_only(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    assert kore("config", "set", "logging.level", "debug", home=home).returncode == 0
+    assert json.loads((home / "config.json").read_text()) == {"logging": {"level": "debug"}}
+    assert stat.S_IMODE((home / "config.json").stat().st_mode) == 0o600
+
+
+def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    home.mkdir()
+    (tmp_path / "dotfiles").mkdir()
+    target = tmp_path / "dotfiles" / "kore.json"
+    target.write_text("{}")
+    target.chmod(0o640)
+    (home / "config.json").symlink_to(target)
+    kore("config", "set", "http.port", "0", home=home)
+    assert (home / "config.json").is_symlink()
+    assert json.loads(target.read_text()) == {"http": {"port": 0}}
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert os.listdir(target.parent) == ["kore.json"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("http.port", "many", 'http.port: found "many", expected a whole number'),
+        ("agent.modl", "x", 'agent.modl: unknown key; did you mean "model"?'),
+        ("agnt.model", "x", 'agnt: unknown section; did you mean "agent"?'),
+        ("agent", "x", "agent: which key? one of model, "),
+        ("model_list.local.model", "x", 'model_list: no entry is called "local"'),
+        ("profiles.quick", "lokal", 'profiles.quick: found "lokal", expected a model_name'),
+    ],
+)
+def test_what_would_not_be_valid_is_not_written(
+    tmp_path: Path, key: str, value: str, said: str
+) -> None:
+    text = '{"model_list": [{"model_name": "x", "model": "ollama/x"}]}'
+    file = written(tmp_path / "h", text)
+    done = kore("config", "set", key, value, home=file.parent)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert file.read_text() == text
+
+
+def test_secrets_go_to_their_own_file_and_are_never_printed(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    bot = "123:canary-token-one"
+    heard = [kore("config", "set", "telegram.token", bot, home=home)]
+    models = '[{"model_name": "a", "model": "openai/a", "api_key": "canary-key-two"}]'
+    heard += [kore("config", "set", "model_list", models, home=home)]
+    heard += [kore("config", "set", "model_list.a.api_key", home=home, stdin="canary-key-3\n")]
+    heard += [kore("config", what, home=home) for what in ("list", "show")]
+    heard += [kore("config", "get", "telegram.token", home=home)]
+    assert [done.returncode for done in heard] == [0] * len(heard)
+    assert "canary" not in "".join(done.stdout + done.stderr for done in heard)
+    assert "canary" not in (home / "config.json").read_text()
+    held = home / "secrets.json"
+    assert sorted(json.loads(held.read_text()).values()) == [bot, "canary-key-3"]
+    assert stat.S_IMODE(held.stat().st_mode) == 0o600
+
+
+def test_one_of_two_mistakes_can_be_mended(tmp_path: Path) -> None:
+    file = written(tmp_path / "h", '{"http": {"port": "x"}, "logging": {"level": "loud"}}')
+    done = kore("config", "set", "http.port", "0", home=file.parent)
+    assert done.returncode == 0
+    assert "logging.level" in done.stderr
+    assert json.loads(file.read_text())["http"] == {"port": 0}
+
+
+def test_what_wins_over_the_file_is_said(tmp_path: Path) -> None:
+    done = kore(
+        *("config", "set", "http.port", "1"), home=tmp_path / "h", environ={"KORE_HTTP_PORT": "2"}
+    )
+    assert "environment variable KORE_HTTP_PORT sets it too, and wins" in done.stderr
+
+
+def test_unset_takes_a_value_out(tmp_path: Path) -> None:
+    file = written(tmp_path / "h", KEPT)
+    assert kore("config", "unset", "telegram.enabled", home=file.parent).returncode == 0
+    assert json.loads(file.read_text())["telegram"] == {"allow_from": [5]}
+    done = kore("config", "unset", "telegram.enabled", home=file.parent)
+    assert (done.returncode, "is not set there" in done.stderr) == (2, True)
+
+
+def test_another_file_is_changed_on_request(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    done = kore("config", "set", "--file", other, "http.port", "1", home=tmp_path / "h")
+    assert done.returncode == 0
+    assert json.loads(other.read_text()) == {"http": {"port": 1}}
+    assert not (tmp_path / "h" / "config.json").exists()
+
+
+def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
+    file = written(tmp_path / "h", KEPT)
+    done = kore("config", "list", "--json", home=file.parent, environ={"KORE_HTTP_PORT": "2"})
+    places = {row["key"]: row["from"] for row in json.loads(done.stdout)}
+    assert places["agent.model"] == str(file)
+    assert places["http.port"] == "environment variable KORE_HTTP_PORT"
+    assert places["http.host"] == "default"
+
+
+def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
+    file = written(tmp_path / "h", KEPT)
+    editor = {"EDITOR": "sed -i s/5/6/"}
+    assert kore("config", "edit", home=file.parent, environ=editor).returncode == 0
+    assert file.read_text() == KEPT.replace("5", "6")
+    assert os.listdir(file.parent) == ["config.json"]
+
+
+def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Path) -> None:
+    file = written(tmp_path / "h", KEPT)
+    wrong = {"EDITOR": "sed -i s/allow_from/alow_from/"}
+    done = kore("config", "edit", home=file.parent, environ=wrong)
+    assert done.returncode == 2
+    assert f'{file}: telegram.alow_from: unknown key; did you mean "allow_from"?' in done.stderr
+    assert file.read_text() == KEPT
+    assert "alow_from" in (aside := file.with_name("config.edit.json")).read_text()
+    mended = {"EDITOR": "sed -i -e s/alow_from/allow_from/ -e s/5/9/"}
+    done = kore("config", "edit", home=file.parent, environ=mended)
+    assert (done.returncode, str(aside) in done.stderr) == (0, True)
+    assert file.read_text() == KEPT.replace("5", "9")
+    assert not aside.exists()
