@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from sqlite3 import Connection
 
 from agent.agent import Agent
-from agent.errors import ConfigError
 from agent.frozen import frozen
 from agent.security.redaction import Redactor
 from gateway.access import Access, sole_owner
@@ -18,7 +17,7 @@ from gateway.approvals import Approvals
 from gateway.audit.log import AuditLog
 from gateway.audit.notes import Notes
 from gateway.bus import MessageBus
-from gateway.caps import unenforceable
+from gateway.caps import say_what_cannot_hold
 from gateway.changes import changes_in
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
@@ -32,6 +31,7 @@ from gateway.door import Door
 from gateway.facts import Facts
 from gateway.home import Home
 from gateway.intake import Intake
+from gateway.languages import Languages
 from gateway.lock import hold
 from gateway.messages import ONCE
 from gateway.policies import Policies
@@ -99,6 +99,7 @@ class App:
             safety = Safety(policies, audit, redactor, str(choice))
             app = _assemble(settings, database, agent, watchers, ways, safety)
             await database.run(app.bus.door.pairing.load)
+            await database.run(app.delivery.languages.load)
             await app.bus.notes.carry()
             say_who_is_let_in(ways, app.bus.door.access)
             async with _running(app, database, watchers), _reachable(app, home):
@@ -127,16 +128,6 @@ async def _record(
     return audit
 
 
-def _say_what_cannot_hold(settings: Settings, agent: Agent) -> None:
-    """A limit that nobody enforces should surprise nobody."""
-    try:
-        found = unenforceable(settings.limits, agent.models.check(agent.models.default))
-    except ConfigError:
-        return  # said when the model is asked
-    if found:
-        log.warning("%s", found)
-
-
 def _assemble(
     settings: Settings,
     database: Database,
@@ -149,7 +140,8 @@ def _assemble(
     owner = sole_owner(settings.access.owner, telegram.allow_from)
     allow = {key: allowed_senders(settings, key) for key in ways}
     access = Access(owner, allow, settings.access.roles)
-    delivery = Delivery(database, ways, redactor=safety.redactor)
+    languages = Languages(settings.agent.language)
+    delivery = Delivery(database, ways, redactor=safety.redactor, languages=languages)
     clerk = Clerk(delivery, access, expires_s=settings.security.approval_timeout_s)
     approvals = Approvals(database, delivery, watchers, clerk)
     policies = safety.policies
@@ -161,15 +153,15 @@ def _assemble(
     spending = Spending(
         database, delivery, access, settings.limits, errand_usd=settings.subagents.max_cost_usd
     )
-    _say_what_cannot_hold(settings, agent)
+    say_what_cannot_hold(settings.limits, agent.models)
     work = Turns(database, agent, delivery, watchers, rules, spending)
     reception = Reception(ways)
     workspace, began = settings.agent.workspace, time.monotonic()
     hosts = settings.security.exec_hosts if confined else ()
     facts = Facts(agent.models.default, workspace, ways, reception, began, safety.sandbox, hosts)
-    door = Door(access, delivery.render)
+    door = Door(access, delivery.render, languages)
     parts = (agent, database, work.histories, door, facts.for_chat, policies.first_mode)
-    office = Office(*parts, work.compactions.compact, work.speaking, rules)
+    office = Office(*parts, work.compactions.compact, work.speaking, rules, languages)
     commands = Commands(office)
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, commands, work, approvals)

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from sqlite3 import Connection
 
+from agent.language import speak, t
 from agent.progress import Stop
 from gateway.approvals import Approvals
 from gateway.channels.base import Batch
@@ -14,6 +15,7 @@ from gateway.commands.call import Commands
 from gateway.halt import Halted, halt
 from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
+from gateway.lane import Lane
 from gateway.messages import InboundMessage
 from gateway.store import claims, inbox, turns
 from gateway.store.claims import Busy, Claim, CommandClaim
@@ -26,22 +28,6 @@ log = logging.getLogger(__name__)
 # Turns that run at the same time, over all lanes.
 CONCURRENT_TURNS = 128
 _PAUSE_S = 2.0
-
-
-class Lane:
-    """One chat's queue: what waits in it is on disk, here is only what is under way.
-
-    `claim` is being handled; `broken` is one that a bug has ended, and nobody was told yet. Beside
-    it, one that is `aside` carries out what goes past the queue.
-    """
-
-    def __init__(self, name: str, *, aside: bool = False) -> None:
-        self.name = name
-        self.aside = aside
-        self.wake = asyncio.Event()
-        self.stop: Stop | None = None
-        self.claim: Claim | CommandClaim | None = None
-        self.broken: Claim | CommandClaim | None = None
 
 
 class MessageBus:
@@ -213,6 +199,8 @@ class MessageBus:
         if isinstance(claim, Busy):
             return await self._wait_for(claim, lane)
         lane.claim = claim
+        # Also for what is said of it should it break: this task is the lane's.
+        speak(self._delivery.languages.of_claim(claim))
         await self._handle(claim, lane, lane.stop)
         self.handled += 1
         return True
@@ -263,7 +251,7 @@ class MessageBus:
 
     async def _apologise(self, claim: Claim | CommandClaim) -> None:
         """End what a bug has broken; the chat is told."""
-        sentence = f"⚠️ Something in me broke while I worked on this (message {claim.seq})."
+        sentence = t("⚠️ Something in me broke while I worked on this (message {n}).", n=claim.seq)
         if isinstance(claim, Claim):
             await self._turns.give_up(claim, sentence)
         else:
@@ -273,9 +261,9 @@ class MessageBus:
 
     async def _run_turn(self, claim: Claim, lane: Lane, stop: Stop) -> None:
         if claim.exhausted:
-            sentence = "⚠️ I gave up on this message after several broken attempts."
+            sentence = t("⚠️ I gave up on this message after several broken attempts.")
             if not claim.messages[-1].lane:  # a sub-agent's task is not replayed
-                sentence += f" It is kept: `kore replay {claim.seq}` tries again."
+                sentence += " " + t("It is kept: `kore replay {n}` tries again.", n=claim.seq)
             await self._turns.give_up(claim, sentence)
         elif self._turns.draining:
             raise Suspended

@@ -1,15 +1,20 @@
 """The limits on spending, as the configuration and a message's options set them."""
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.providers.models import Models
 from agent.providers.prices import tariff_of
 from agent.providers.routing import ModelConfig
 from agent.spending import NANO, Charge, Spent, dollars
 from gateway.settings.sections import LimitsSection
 from gateway.store.spending import Payer, Totals
+
+log = logging.getLogger(__name__)
 
 WARN_AT_PERCENT = 80
 
@@ -166,6 +171,16 @@ def has_money_limits(limits: LimitsSection) -> bool:
             limits.cost_per_day_usd,
         )
     )
+
+
+def say_what_cannot_hold(limits: LimitsSection, models: Models) -> None:
+    """A limit that nobody enforces should surprise nobody."""
+    try:
+        found = unenforceable(limits, models.check(models.default))
+    except ConfigError:
+        return  # said when the model is asked
+    if found:
+        log.warning("%s", found)
 
 
 def unenforceable(limits: LimitsSection, model: ModelConfig) -> str | None:

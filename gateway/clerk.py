@@ -6,6 +6,7 @@ from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.frozen import frozen
+from agent.language import speaking, t
 from agent.security.policy import Answer, Answered, ApprovalRequest
 from gateway.access import CONSOLE, Access
 from gateway.delivery import Delivery
@@ -123,11 +124,12 @@ class Clerk:
         elsewhere = question.route.lane != message.route.lane
         if channel is not None:
             reply_to = None if elsewhere or message.private else message.message_id
-            part = channel.show(question)
+            with speaking(self._delivery.languages.of_person(question.principal)):
+                part = channel.show(question)
             name = f"q{question.number}"
             letters.append(Letter(name, question.route, [part], "approval", reply_to))
         if elsewhere:
-            told = [OutboundPart("⏸ This needs the owner's approval; I have asked for it.")]
+            told = [OutboundPart(t("⏸ This needs the owner's approval; I have asked for it."))]
             letters.append(Letter(f"q{question.number}.told", message.route, told, "notice"))
         return letters
 
@@ -153,7 +155,8 @@ class Clerk:
         name = f"q{question.number}"
         channel = self._delivery.asks(question.route)
         if channel is not None and not outbox.drop_unsent(connection, name, "decided"):
-            part = channel.show(question, verdict(state, by))
+            with speaking(self._delivery.languages.of_person(question.principal)):
+                part = channel.show(question, verdict(state, by))
             letter = Letter(f"{name}.done", question.route, [part], "approval", edits=name)
             outbox.put(connection, None, [letter], now)
         return Settled(question, state, by)
@@ -163,22 +166,25 @@ class Clerk:
         pressed = read_press(message.content)
         asked = approvals.find(connection, pressed[0]) if pressed else None
         if pressed is None or asked is None:
-            return Pressed(message, "I do not know this button (any more).")
+            return Pressed(message, t("I do not know this button (any more)."))
         question = asked.question
         route = (message.channel, message.account, message.chat_id)
         if route != (question.route.channel, question.route.account, question.route.chat_id):
-            return Pressed(message, "This question was not asked in this chat.")
+            return Pressed(message, t("This question was not asked in this chat."))
         if message.principal != question.principal or not self._access.is_owner(message):
-            return Pressed(message, "Only the owner may answer this question.")
+            return Pressed(message, t("Only the owner may answer this question."))
         if asked.state != "open":
-            return Pressed(message, f"Too late: {verdict(asked.state, asked.by)}.")
+            decided = verdict(asked.state, asked.by)
+            return Pressed(message, t("Too late: {decided}.", decided=decided))
         if question.expires_at <= now:
             settled = self._close(connection, question, "expired", None, now)
-            return Pressed(message, "Too late: the question has expired, which is a no.", settled)
+            late = t("Too late: the question has expired, which is a no.")
+            return Pressed(message, late, settled)
         name = message.sender.name
         by = f"{name} ({message.principal})" if name else message.principal
         settled = self._close(connection, question, pressed[1], by, now)
-        return Pressed(message, f"{verdict(pressed[1], None)}.", settled)
+        said = t("{decided}.", decided=verdict(pressed[1], None))
+        return Pressed(message, said, settled)
 
     def withdraw(self, connection: Connection, lane: str, now: float) -> list[Settled]:
         """Close the open questions of the lane's turn: it is to stop."""
@@ -195,10 +201,14 @@ class Clerk:
         found = approvals.open_questions(connection, lane)
         open_here = [q for q in found if q.lane == lane or (waits and q.route.lane == lane)]
         for question in open_here[:1]:
-            whom = "an answer" if question.route.lane == lane else "the owner's answer"
-            text = (
-                f"⏸ I wait for {whom} to question {question.number} ({question.title}). "
-                "What you write is done after it; /stop withdraws it."
+            text = t(
+                "⏸ I wait for an answer to question {n} ({title}). What you write is done after "
+                "it; /stop withdraws it."
+                if question.route.lane == lane
+                else "⏸ I wait for the owner's answer to question {n} ({title}). What you write "
+                "is done after it; /stop withdraws it.",
+                n=question.number,
+                title=question.title,
             )
             parts = self._delivery.render(message.route, text)
             letter = Letter(f"q{question.number}.waits", message.route, parts, "notice")

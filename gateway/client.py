@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from agent.codec import message_from_json
 from agent.errors import KoreError
+from agent.language import spoken
 from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage
@@ -203,7 +204,8 @@ class Client:
         try:
             if not is_own_user(writer.get_extra_info("socket")):
                 raise KoreError(f"{self._path} is served by another user")
-            head = f"POST /{name} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+            fields = f"Content-Length: {len(body)}\r\nAccept-Language: {spoken()}"
+            head = f"POST /{name} HTTP/1.0\r\n{fields}\r\n\r\n"
             with _as_lost():
                 writer.write(head.encode() + body)
                 await writer.drain()

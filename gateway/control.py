@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from agent.codec import message_to_json
 from agent.errors import KoreError, PolicyDenied
+from agent.language import language_of, speak, spoken
 from gateway.listener import Listener
 from gateway.service import Service
 from gateway.wire import (
@@ -246,6 +247,8 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, Arguments]:
     method, _, target = head[0].partition(" ")
     fields = dict(line.lower().split(":", 1) for line in head[1:] if ":" in line)
     size = fields.get("content-length", "0").strip()
+    # This task serves one call: what it says is for whoever made it.
+    speak(language_of(fields.get("accept-language", "").strip()) or spoken())
     if method != "POST" or not size.isdecimal():
         raise KoreError("expected POST with a Content-Length")
     if int(size) > REQUEST_LIMIT_BYTES:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
 
+from agent.language import later, speaking
 from agent.security.redaction import Redactor
 from gateway.channels.base import (
     Ambiguous,
@@ -24,6 +25,7 @@ from gateway.channels.base import (
     SendsMedia,
     Unreachable,
 )
+from gateway.languages import Languages
 from gateway.messages import OutboundMessage, OutboundPart, Route
 from gateway.store import moves, outbox
 from gateway.store.database import Database, StoreError
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 
 GIVE_UP_AFTER_S = 24 * 3600
 AMBIGUOUS_TRIES = 3
-LOST = "⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it."
+LOST = later("⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it.")
 _STORE_PAUSE_S = 5.0
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
 # The last of these few tries should not meet the same trouble as the first.
@@ -56,8 +58,8 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
 class Delivery:
     """One task per route that has mail; only the head of a route is tried.
 
-    `clock` tells Unix time in seconds, `wait` is how a route rests until its next try, and
-    `redactor` cleans what is to be said.
+    `clock` tells Unix time in seconds, `wait` is how a route rests until its next try,
+    `redactor` cleans what is to be said, and `languages` knows in which language.
     """
 
     def __init__(
@@ -68,12 +70,14 @@ class Delivery:
         clock: Callable[[], float] = time.time,
         wait: Wait = wait_for,
         redactor: Redactor | None = None,
+        languages: Languages | None = None,
     ) -> None:
         self._database = database
         self._channels = channels
         self._clock = clock
         self._wait = wait
         self.redactor = redactor or Redactor()
+        self.languages = languages or Languages()
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -198,7 +202,8 @@ class Delivery:
             if isinstance(channel, Paced):
                 await channel.admit(route)
             await self._stored(outbox.take, due.seq)
-            provider_msg = await _sent_by(channel, due.message)
+            with speaking(self.languages.of_route(route)):
+                provider_msg = await _sent_by(channel, due.message)
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
@@ -252,7 +257,7 @@ class Delivery:
             notice = Letter(
                 delivery_id=f"{message.delivery_id}.lost",
                 route=message.route,
-                parts=[OutboundPart(LOST)],
+                parts=[OutboundPart(self.languages.tell(message.route, LOST))],
                 kind="notice",
                 event_id=message.event_id,
             )

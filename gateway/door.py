@@ -5,10 +5,12 @@ from dataclasses import asdict, replace
 from sqlite3 import Connection
 from typing import Any
 
+from agent.language import speaking, t
 from gateway.access import Access
+from gateway.languages import Languages
 from gateway.messages import InboundMessage, OutboundPart, Route
-from gateway.pairing import Pairing, Verdict, plain_name
-from gateway.petition import Petition, called, read_press
+from gateway.pairing import Pairing, Verdict, plain_name, refusal
+from gateway.petition import Petition, called, for_stranger, read_press
 from gateway.store import members, notes, outbox
 from gateway.store.members import Asking, Person
 from gateway.store.notes import Note
@@ -21,9 +23,13 @@ class Door:
     """Works inside the caller's transactions; `told` names the lanes that got a letter by it."""
 
     def __init__(
-        self, access: Access, render: Callable[[Route, str], Sequence[OutboundPart]]
+        self,
+        access: Access,
+        render: Callable[[Route, str], Sequence[OutboundPart]],
+        languages: Languages | None = None,
     ) -> None:
         self.access = access
+        self._languages = languages or Languages()
         self.pairing = Pairing(access)
         self._render = render
         self._told: set[str] = set()
@@ -42,7 +48,7 @@ class Door:
         if code is None:
             return False
         name = f"pair:{message.session_key}:{message.event_id}"
-        self._post(connection, name, message.route, _for_stranger(code, self.access.chief), now)
+        self._post(connection, name, message.route, for_stranger(code, self.access.chief), now)
         owner = self._owner_route(message)
         if owner is not None:
             self._petition(connection, message, owner, code, now)
@@ -53,7 +59,7 @@ class Door:
     ) -> tuple[bool, str]:
         """Whether somebody can be invited to be the owner, and the code; else why not."""
         if self.access.chief is not None:
-            return False, f"This Kore has an owner already: {self.access.chief}."
+            return False, t("This Kore has an owner already: {name}.", name=self.access.chief)
         return True, self.pairing.invite(connection, channel, account, now)
 
     def welcome(
@@ -71,11 +77,11 @@ class Door:
         pressed = read_press(message)
         route = outbox.route_of(connection, pressed[0].name) if pressed else None
         if pressed is None or route is None:
-            return "I do not know this button (any more)."
+            return t("I do not know this button (any more).")
         if not message.private or message.chat_id != route.chat_id:
-            return "I did not ask this in this chat."
+            return t("I did not ask this in this chat.")
         if not self.access.is_owner(message):
-            return "Only my owner can do this."
+            return t("Only my owner can do this.")
         petition, approved = pressed
         for asking in _requests(connection, now):
             if Petition.of(asking).name == petition.name:
@@ -85,17 +91,17 @@ class Door:
                     return self._let_in(connection, verdict, by, now)
                 self.pairing.turn_down(connection, asking, now)
                 return self._turned_down(connection, asking, by, now)
-        self._settle(connection, petition, "⌛ Not open any more", now)
-        return "Too late: this was decided already, or the hour is over."
+        self._settle(connection, petition, lambda: t("⌛ Not open any more"), now)
+        return t("Too late: this was decided already, or the hour is over.")
 
     def command(
         self, connection: Connection, message: InboundMessage, words: str, now: float
     ) -> str:
         """What `/pair` comes to; returns the answer as markdown."""
         if not self.access.is_owner(message):
-            return "Only my owner can do this."
+            return t("Only my owner can do this.")
         if not message.private:
-            return "Write this to me in private: everybody here would read it."
+            return t("Write this to me in private: everybody here would read it.")
         action, _, argument = words.partition(" ")
         argument = argument.strip()
         match action, argument:
@@ -109,38 +115,49 @@ class Door:
                 return self.revoke(connection, argument, message.principal, now)[1]
             case _, "":
                 return self.approve(connection, action, message.principal, now)[1]
-        return f"I know {_USAGE}."
+        return t("I know {commands}.", commands=_USAGE)
 
     def approve(self, connection: Connection, code: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was let in, and a sentence about it; they are told, too."""
         verdict = self.pairing.approve(connection, code, by, now)
         if verdict.asking is None:
-            return False, _refusal(verdict)
+            return False, refusal(verdict)
         return True, self._let_in(connection, verdict, by, now)
 
     def _let_in(self, connection: Connection, verdict: Verdict, by: str, now: float) -> str:
         assert verdict.asking is not None
         person, chat = verdict.asking.person, verdict.asking.chat
-        welcome = "You may talk to me now." + (" You are my owner." if verdict.owner else "")
         route = Route(person.channel, person.account, chat)
+        with speaking(self._languages.of_route(route)):
+            welcome = t(
+                "You may talk to me now. You are my owner."
+                if verdict.owner
+                else "You may talk to me now."
+            )
         self._post(connection, f"paired:{route.lane}:{now}", route, welcome, now)
         role = " as the owner" if verdict.owner else ""
         _note(connection, person.principal, f"let in{role} by {by}", now, allowed=True)
-        self._settle(connection, Petition.of(verdict.asking), f"✅ Let in by {by}", now)
-        return f"{called(person)} may talk to me now{', as my owner' if verdict.owner else ''}."
+        decided = Petition.of(verdict.asking)
+        self._settle(connection, decided, lambda: t("✅ Let in by {name}", name=by), now)
+        return t(
+            "{name} may talk to me now, as my owner."
+            if verdict.owner
+            else "{name} may talk to me now.",
+            name=called(person),
+        )
 
     def deny(self, connection: Connection, code: str, by: str, now: float) -> str:
         """Turn down whom the code was sent to; a sentence about it."""
         verdict = self.pairing.deny(connection, code, by, now)
         if verdict.asking is None:
-            return _refusal(verdict)
+            return refusal(verdict)
         return self._turned_down(connection, verdict.asking, by, now)
 
     def _turned_down(self, connection: Connection, asking: Asking, by: str, now: float) -> str:
         person = asking.person
         _note(connection, person.principal, f"turned down by {by}", now, allowed=False)
-        self._settle(connection, Petition.of(asking), f"⛔ Turned down by {by}", now)
-        return f"{called(person)} was turned down."
+        self._settle(connection, Petition.of(asking), lambda: _turned_down_by(by), now)
+        return t("{name} was turned down.", name=called(person))
 
     def revoke(self, connection: Connection, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was turned out, and a sentence about it."""
@@ -149,21 +166,25 @@ class Door:
         asking = [one for one in _requests(connection, now) if one.person.principal == principal]
         done = self.pairing.revoke(connection, principal, now)
         for one in asking:
-            self._settle(connection, Petition.of(one), f"⛔ Turned down by {by}", now)
+            self._settle(connection, Petition.of(one), lambda: _turned_down_by(by), now)
         channel, _, sender = principal.partition(":")
         listed = self._is_listed(sender, channel)
         if not done and not listed:
-            return False, f"Nobody with the id {who[:80]!r} was paired or asks to be."
+            return False, t("Nobody with the id {id!r} was paired or asks to be.", id=who[:80])
         if done:
             _note(connection, principal, f"turned out by {by}", now, allowed=False)
             if not listed and not self._is_listed("*", channel):
                 members.refuse_waiting(connection, principal)
-        sentence = f"{principal} is not paired any more." if done else f"{principal} is not paired."
+        sentences = [
+            t("{name} is not paired any more." if done else "{name} is not paired.", name=principal)
+        ]
         if listed:
-            sentence += " The configuration still lets them in: take them off allow_from, too."
+            sentences.append(
+                t("The configuration still lets them in: take them off allow_from, too.")
+            )
         if was_chief and self.access.chief is None:
-            sentence += " Nobody is the owner now; the next one approved will be."
-        return done, sentence
+            sentences.append(t("Nobody is the owner now; the next one approved will be."))
+        return done, " ".join(sentences)
 
     def people(self, connection: Connection, now: float) -> dict[str, Any]:
         """Who asks and who was let in, as JSON; never a code."""
@@ -178,11 +199,21 @@ class Door:
 
     def _listed(self, connection: Connection, now: float) -> str:
         people = self.people(connection, now)
-        lines = [f"- {one['name']} ({one['id']}) asks to talk to me" for one in people["asking"]]
+        lines = [
+            t("{name} ({id}) asks to talk to me", name=one["name"], id=one["id"])
+            for one in people["asking"]
+        ]
         for one in people["paired"]:
-            what = "the owner" if one["owner"] else "paired"
-            lines.append(f"- {one['name']} ({one['id']}) is {what}")
-        return "\n".join(lines or ["Nobody asks, and nobody is paired."]) + f"\n\nI know {_USAGE}."
+            lines.append(
+                t(
+                    "{name} ({id}) is the owner" if one["owner"] else "{name} ({id}) is paired",
+                    name=one["name"],
+                    id=one["id"],
+                )
+            )
+        known = t("I know {commands}.", commands=_USAGE)
+        listed = "\n".join(f"- {line}" for line in lines)
+        return f"{listed or t('Nobody asks, and nobody is paired.')}\n\n{known}"
 
     def _is_listed(self, whom: str, channel: str) -> bool:
         """Whether the configuration lets a sender, or `"*"`, in on a channel."""
@@ -201,18 +232,22 @@ class Door:
         name = plain_name(message.sender.name)
         person = Person(message.channel, message.account, message.sender.id, name)
         petition = Petition(person, round(now * 1000))
-        *parts, last = self._render(owner, petition.shown(code))
-        parts.append(replace(last, buttons=petition.buttons))
+        with speaking(self._languages.of_route(owner)):
+            *parts, last = self._render(owner, petition.shown(code))
+            parts.append(replace(last, buttons=petition.buttons))
         self._send(connection, Letter(petition.name, owner, parts, "notice"), now)
 
-    def _settle(self, connection: Connection, petition: Petition, decided: str, now: float) -> None:
+    def _settle(
+        self, connection: Connection, petition: Petition, decided: Callable[[], str], now: float
+    ) -> None:
         """The owner's letter says what was decided and loses its buttons, once."""
         name, done = petition.name, f"{petition.name}:done"
         route = outbox.route_of(connection, name)
         if route is None or outbox.route_of(connection, done) is not None:
             return
         if not outbox.drop_unsent(connection, name, "decided"):
-            parts = self._render(route, petition.settled(decided))
+            with speaking(self._languages.of_route(route)):
+                parts = self._render(route, petition.settled(decided()))
             self._send(connection, Letter(done, route, parts, "notice", edits=name), now)
 
     def _post(self, connection: Connection, name: str, route: Route, text: str, now: float) -> None:
@@ -223,38 +258,16 @@ class Door:
         self._told.add(letter.route.lane)
 
 
-def _for_stranger(code: str, owner: str | None) -> str:
-    if owner is None:
-        return (
-            f"I do not know you yet. On the machine where I run, this lets you in:\n\n"
-            f"`kore pair approve {code}`\n\nThe code holds for an hour."
-        )
-    return (
-        f"I do not know you yet. Tell my owner this code, and you may talk to me: `{code}`\n\n"
-        "It holds for an hour."
-    )
+def _turned_down_by(name: str) -> str:
+    return t("⛔ Turned down by {name}", name=name)
 
 
 def _note(connection: Connection, who: str, reason: str, now: float, *, allowed: bool) -> None:
     notes.put(connection, Note(now, "pairing", reason, {"who": who}, allowed))
 
 
-def _refusal(verdict: Verdict) -> str:
-    if verdict.why == "locked":
-        return f"Too many wrong codes: try again in {_duration(verdict.wait_s)}."
-    if verdict.why == "unknown":
-        wait = f" Too many of them: wait {_duration(verdict.wait_s)}." if verdict.wait_s else ""
-        return f"No open request has this code: it is wrong, used or older than an hour.{wait}"
-    return ""
-
-
 def _requests(connection: Connection, now: float) -> list[Asking]:
     return [asking for asking, _ in members.requests(connection, now)]
-
-
-def _duration(seconds: float) -> str:
-    minutes = max(1, round(seconds / 60))
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
 def _flat(found: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent import events
+from agent.language import t
 from agent.prompts import load
 from agent.security.links import inert
 from agent.security.taint import Exposure
@@ -57,12 +58,12 @@ def answer(ending: Ending) -> str:
     assert ending.result is not None, "a turn ends with Done"
     result, error = ending.result, ending.error
     if error is not None:
-        sentence = f"⚠️ I could not answer: {error.message} ({error.code})"
+        sentence = t("⚠️ I could not answer: {why} ({code})", why=error.message, code=error.code)
         if error.hint:
             sentence += f"\n{error.hint}"
         return f"{_said(result)}{sentence}"
     if result.stopped == "cancelled":
-        return f"{_said(result)}⏹ Stopped."
+        return f"{_said(result)}{t('⏹ Stopped.')}"
     return result.text
 
 

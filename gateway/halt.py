@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
+from agent.language import t
 from gateway.clerk import Clerk, Settled
 from gateway.store import inbox, tasks, turns
 from gateway.store.tasks import Errand, Outcome
@@ -41,9 +42,9 @@ def halt_errand(
     halted = Halted(None)
     errand = tasks.at_work(connection, number, lane)
     if errand is None:
-        return halted, f"No sub-agent {number} works here; `/tasks` lists them."
+        return halted, t("No sub-agent {n} works here; `/tasks` lists them.", n=number)
     _end(connection, clerk, [errand, *tasks.below(connection, errand.lane)], halted, now)
-    return halted, f"⏹ Sub-agent {errand.agent} ({errand.id}) is stopped."
+    return halted, t("⏹ Sub-agent {name} ({n}) is stopped.", name=errand.agent, n=errand.id)
 
 
 def _end(

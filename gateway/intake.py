@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from sqlite3 import Connection
 
 from agent.frozen import frozen
+from agent.language import speaking, t
 from gateway.access import CONSOLE
 from gateway.audit.notes import Notes
 from gateway.channels.base import Batch
@@ -139,28 +140,41 @@ class Intake:
         new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
         taken = Taken(inbox.accept(connection, arrival, entries, dead))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
+        languages = self._delivery.languages
         for message in (entry.message for entry in new):
-            code = argument_of(message) if command_of(message) == "start" else ""
-            welcome = code and self.door.welcome(connection, message, code, arrival.now)
-            if message in strangers and not welcome:
-                self.door.knock(connection, message, arrival.now)
+            with speaking(languages.of(message)):
+                self._greet(connection, message, arrival.now, stranger=message in strangers)
         if strangers:
             members.forget_denied(connection)
         for entry in entries:
+            if entry.dead_reason != DENIED:
+                languages.hear(connection, entry.message)
             if entry.dead_reason == _PRESS:
                 # Carrying it out twice is harmless: who presses again is told what was decided.
-                pressed = self._press(connection, entry.message, arrival.now)
+                with speaking(languages.of(entry.message)):
+                    pressed = self._press(connection, entry.message, arrival.now)
                 taken.pressed.append(pressed)
                 taken.settled.extend([pressed.settled] if pressed.settled else [])
         taken.told.update(self.door.told())
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
-            text = self._stop(connection, message, taken, arrival.now)
+            with speaking(languages.of(message)):
+                text = self._stop(connection, message, taken, arrival.now)
             if text is not None:
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason is None):
-            self._look_past_the_queue(connection, message, taken, arrival.now)
+            with speaking(languages.of(message)):
+                self._look_past_the_queue(connection, message, taken, arrival.now)
         return taken
+
+    def _greet(
+        self, connection: Connection, message: InboundMessage, now: float, *, stranger: bool
+    ) -> None:
+        """Whoever brings an invitation is let in; another stranger knocks."""
+        code = argument_of(message) if command_of(message) == "start" else ""
+        welcome = code and self.door.welcome(connection, message, code, now)
+        if stranger and not welcome:
+            self.door.knock(connection, message, now)
 
     def _look_past_the_queue(
         self, connection: Connection, message: InboundMessage, taken: Taken, now: float
@@ -189,7 +203,9 @@ class Intake:
         if archive.status_of(connection, session) != "paused":
             return False
         if message.channel == CONSOLE or len(claims.waiting(connection, lane)) == 1:
-            text = "⏸ This conversation is paused: what you write waits. /resume goes on with it."
+            text = t(
+                "⏸ This conversation is paused: what you write waits. /resume goes on with it."
+            )
             letter = self._letter(message, text)
             name = f"paused:{lane}:{message.event_id}"
             told = replace(letter, delivery_id=name, kind="notice")
@@ -208,7 +224,7 @@ class Intake:
         halted = self._halt(connection, message, taken, now)
         if halted.stopping == "running":
             return None
-        return "⏹ Stopped." if halted.stopping else "Nothing is running."
+        return t("⏹ Stopped.") if halted.stopping else t("Nothing is running.")
 
     def _halt(
         self, connection: Connection, message: InboundMessage, taken: Taken, now: float

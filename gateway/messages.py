@@ -106,6 +106,8 @@ class InboundMessage:
     # message (see `store/inbox.py`).
     media: tuple[Media, ...] = ()
     album: str | None = None
+    # What the sender's app is set to, one of `agent.language.LANGUAGES`.
+    language: str | None = None
 
     @property
     def route(self) -> Route:

@@ -13,6 +13,7 @@ from sqlite3 import Connection
 from typing import Literal
 
 from agent.frozen import frozen
+from agent.language import t
 from gateway.access import Access, Circle
 from gateway.messages import InboundMessage
 from gateway.store import members
@@ -186,3 +187,21 @@ def _hash(code: str) -> bytes:
 
 def _fast_hash(code: str) -> bytes:
     return hashlib.sha256(code.encode(errors="replace")).digest()
+
+
+def refusal(verdict: Verdict) -> str:
+    """Why a code opened nothing."""
+    if verdict.why == "locked":
+        return t("Too many wrong codes: try again in {time}.", time=_duration(verdict.wait_s))
+    if verdict.why == "unknown":
+        said = t("No open request has this code: it is wrong, used or older than an hour.")
+        if not verdict.wait_s:
+            return said
+        wait = t("Too many of them: wait {time}.", time=_duration(verdict.wait_s))
+        return f"{said} {wait}"
+    return ""
+
+
+def _duration(seconds: float) -> str:
+    minutes = max(1, round(seconds / 60))
+    return t("{n} min", n=minutes) if minutes < 120 else t("{n} h", n=minutes // 60)

@@ -3,6 +3,7 @@
 from typing import Self
 
 from agent.frozen import frozen
+from agent.language import t
 from gateway.messages import Button, InboundMessage
 from gateway.store.members import Asking, Person
 
@@ -30,19 +31,23 @@ class Petition:
     @property
     def buttons(self) -> tuple[Button, ...]:
         request = f"{self.person.sender}:{self.asked_ms}"
-        return Button("Approve", f"pair:y:{request}"), Button("Deny", f"pair:n:{request}")
+        yes, no = t("Approve"), t("Deny")
+        return Button(yes, f"pair:y:{request}"), Button(no, f"pair:n:{request}")
 
     def shown(self, code: str) -> str:
         """The letter, as markdown."""
-        return (
-            f"{called(self.person)} asks to talk to me. Approve it only if they told you this "
-            f"code: `{code}`\n\n`/pair approve {code}` lets them in, `/pair deny {code}` turns "
-            "them down for a day."
+        return t(
+            "{name} asks to talk to me. Approve it only if they told you this code: `{code}`\n\n"
+            "`/pair approve {code}` lets them in, `/pair deny {code}` turns them down for a day.",
+            name=called(self.person),
+            code=code,
         )
 
     def settled(self, decided: str) -> str:
         """What takes the letter's place; it holds no code."""
-        return f"{called(self.person)} asked to talk to me.\n\n{decided}."
+        return t(
+            "{name} asked to talk to me.\n\n{decided}.", name=called(self.person), decided=decided
+        )
 
 
 def is_petition(message: InboundMessage) -> bool:
@@ -61,4 +66,19 @@ def read_press(message: InboundMessage) -> tuple[Petition, bool] | None:
 
 def called(person: Person) -> str:
     """Somebody as the owner reads of them: the name is theirs to choose, the number is not."""
-    return f"{person.name or 'Somebody'} ({person.principal})"
+    return f"{person.name or t('Somebody')} ({person.principal})"
+
+
+def for_stranger(code: str, owner: str | None) -> str:
+    """What somebody unknown is told."""
+    if owner is None:
+        return t(
+            "I do not know you yet. On the machine where I run, this lets you in:\n\n"
+            "`kore pair approve {code}`\n\nThe code holds for an hour.",
+            code=code,
+        )
+    return t(
+        "I do not know you yet. Tell my owner this code, and you may talk to me: `{code}`\n\n"
+        "It holds for an hour.",
+        code=code,
+    )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from agent.codec import dumps
 from agent.frozen import frozen
+from agent.language import later, t
 from agent.security.policy import Answer, ApprovalRequest
 from gateway.messages import Button, Route
 
@@ -16,10 +17,10 @@ _TITLE_CHARS = 60
 _TELLING = ("path", "file_path", "url", "query")
 _LETTERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "d": "deny"}
 _LABELS: dict[Answer, str] = {
-    "once": "Allow once",
-    "session": "Allow for this session",
-    "always": "Always",
-    "deny": "Deny",
+    "once": later("Allow once"),
+    "session": later("Allow for this session"),
+    "always": later("Always"),
+    "deny": later("Deny"),
 }
 _DID: dict[Answer, str] = {
     "once": "allowed it once",
@@ -28,13 +29,13 @@ _DID: dict[Answer, str] = {
     "deny": "denied it",
 }
 _VERDICTS: dict[State, str] = {
-    "open": "Open",
-    "once": "✅ Allowed once",
-    "session": "✅ Allowed for this session",
-    "always": "✅ Always allowed, exactly this",
-    "deny": "⛔ Denied",
-    "expired": "⌛ Not answered in time, which is a no",
-    "withdrawn": "⏹ Withdrawn",
+    "open": later("Open"),
+    "once": later("✅ Allowed once"),
+    "session": later("✅ Allowed for this session"),
+    "always": later("✅ Always allowed, exactly this"),
+    "deny": later("⛔ Denied"),
+    "expired": later("⌛ Not answered in time, which is a no"),
+    "withdrawn": later("⏹ Withdrawn"),
 }
 
 
@@ -98,7 +99,7 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
 def choices(nonce: str, *, whole: bool) -> tuple[Button, ...]:
     """The buttons; what is not shown as a whole cannot be allowed for longer than once."""
     return tuple(
-        Button(_LABELS[answer], f"a:{letter}:{nonce}")
+        Button(t(_LABELS[answer]), f"a:{letter}:{nonce}")
         for letter, answer in _LETTERS.items()
         if whole or answer in ("once", "deny")
     )
@@ -131,4 +132,5 @@ def standing(session: str, by: str) -> str:
 
 def verdict(state: State, by: str | None) -> str:
     """What was decided, and by whom."""
-    return f"{_VERDICTS[state]} by {by}" if by else _VERDICTS[state]
+    said = t(_VERDICTS[state])
+    return t("{decided} by {name}", decided=said, name=by) if by else said

@@ -1,5 +1,6 @@
 """Fixtures that every part of the suite may use: the stand-in servers."""
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,6 +9,11 @@ from hypothesis import settings
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.web import WebSite
+
+# Tests read what Kore says; whoever runs them may speak another language.
+for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE"):
+    os.environ.pop(name, None)
+os.environ["LANG"] = "C.UTF-8"
 
 # A test is right or wrong; how long it took says something about the machine only.
 settings.register_profile("kore", deadline=None)

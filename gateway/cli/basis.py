@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.language import speak
 from gateway.home import Home, find_home
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def _number(text: str, least: float, most: float, expected: str) -> float:
     return found
 
 
+def is_for_programs(args: argparse.Namespace) -> bool:
+    """Whether a program reads what is printed: that stays English."""
+    return getattr(args, "json", False) or getattr(args, "output_format", "text") != "text"
+
+
 def home_of(args: argparse.Namespace) -> Home:
     """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
     return find_home(os.environ, args.home)
@@ -60,4 +66,6 @@ def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = 
         overrides=overrides or {},
     )
     args.crash.redactor = redactor_of(settings, os.environ)
+    if settings.agent.language != "auto" and not is_for_programs(args):
+        speak(settings.agent.language)
     return settings

@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import NoReturn
 
 from agent.errors import ConfigError, KoreError
+from agent.language import ENGLISH, language_of_terminal, speak
 from agent.version import VERSION
+from gateway.cli.basis import is_for_programs
 from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -44,6 +46,7 @@ def run(words: Sequence[str]) -> int:
         # A terminal that cannot show a character gets an escape instead of an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    speak(language_of_terminal(os.environ))
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -108,6 +111,8 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
 
     args.config = Path(args.config) if args.config else None
     args.home = Path(args.home) if args.home else None
+    if is_for_programs(args):
+        speak(ENGLISH)
     args.crash = CrashReport.install(args.home)
     try:
         return int(module.run(args))

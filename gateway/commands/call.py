@@ -16,6 +16,7 @@ from gateway.commands import argument_of, command_of
 from gateway.commands.table import COMMANDS, MISTYPED, Command
 from gateway.door import Door
 from gateway.histories import Histories
+from gateway.languages import Languages
 from gateway.messages import InboundMessage
 from gateway.store import sessions
 from gateway.store.claims import CommandClaim
@@ -50,6 +51,7 @@ class Office:
     compact: Callable[[CommandClaim, str], Awaitable[str]]
     speaking: Callable[[InboundMessage], Speaking]
     rules: Ground
+    languages: Languages
 
 
 @frozen

@@ -37,6 +37,7 @@ COMMANDS = {
     "mode": Command("how much runs without a question: plan, ask, accept-edits, auto", "mode"),
     "plan": Command("look and answer only, change nothing", "mode"),
     "auto": Command("run without asking (the owner only)", "mode"),
+    "language": Command("the language that I speak to you", "language", at_once=True),
     "cost": Command("what was spent: this conversation, this chat today", "cost", at_once=True),
     "compact": Command("make room: old messages become a summary", "compact", takes_time=True),
     "context": Command("what fills the model's window", "context", takes_time=True),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.codec import safe_text
 from agent.frozen import frozen
+from agent.language import spoken
 from agent.security.modes import is_mode
 from gateway.messages import InboundMessage, Route, Sender
 
@@ -49,6 +50,7 @@ class Speaker:
             content=safe_text(text),
             received_at=time.time(),
             options={**self.options, **self._news(text)},
+            language=spoken(),
         )
 
     def unsay(self, message: InboundMessage) -> None:

@@ -36,7 +36,7 @@ class Section(BaseModel):
 class AgentSection(Section):
     """`model` is a `model_name` of model_list or vendor/model, `fallback` one or several.
 
-    Without `thinking` each model does as it does by itself.
+    Without `thinking` each model does as it does by itself. `language` is the program's own.
     """
 
     model: Word = "default"
@@ -46,6 +46,7 @@ class AgentSection(Section):
     max_tokens: Whole | None = None
     thinking: Flag | None = None
     fallback: Names | None = None
+    language: Literal["auto", "en", "zh-Hans", "zh-Hant"] = "auto"
 
 
 class ModelEntry(Section):

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -83,7 +84,10 @@ class Database:
         the database refuses (a full disk, a damaged file, after `close`), and whatever `work`
         raises.
         """
-        return await to_its_end(self._hand_in(lambda connection: work(connection, *args, **kwargs)))
+        # The work speaks its caller's language (`agent.language`), whichever thread it runs in.
+        speak = copy_context().run
+        job = self._hand_in(lambda connection: speak(work, connection, *args, **kwargs))
+        return await to_its_end(job)
 
     async def backup(self, target: Path) -> int:
         """Copy everything to a new file, between other work; returns its size in bytes.

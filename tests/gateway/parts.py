@@ -131,7 +131,7 @@ async def opened(
         rules = Rules(access, approvals, workspace, policies)
         meters = Spending(database, delivery, access, **(spending or {}))
         turns = Turns(database, agent, delivery, watchers, rules, meters)
-        door = Door(access, delivery.render)
+        door = Door(access, delivery.render, delivery.languages)
         facts = {"Uptime": "short"}
         office = Office(
             agent,
@@ -143,6 +143,7 @@ async def opened(
             turns.compactions.compact,
             turns.speaking,
             rules,
+            delivery.languages,
         )
         commands = Commands(office)
         intake = Intake(database, door, delivery, clerk, Notes(database, audit))

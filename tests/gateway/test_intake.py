@@ -17,7 +17,7 @@ ACCESS = Access(None, {("chat", "bot"): ("*",)})
 
 
 def intake(parts: Parts, limits: Limits | None = None, access: Access = ACCESS) -> Intake:
-    door = Door(access, parts.delivery.render)
+    door = Door(access, parts.delivery.render, parts.delivery.languages)
     clerk, notes = parts.approvals.clerk, parts.bus.notes
     return Intake(parts.database, door, parts.delivery, clerk, notes, limits)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.frozen import frozen
+from agent.language import language_of
 from gateway.channels.telegram.address import stored_id
 from gateway.channels.telegram.utf16 import mend
 from gateway.messages import InboundMessage, Sender
@@ -92,6 +93,7 @@ def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundM
         thread_id=_topic(message),
         private=chat["type"] == "private",
         pressed=True,
+        language=language_of(query["from"].get("language_code")),
     )
 
 
@@ -143,6 +145,7 @@ class _Reading:
             edited=edited,
             private=self._private,
             forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
+            language=language_of((self._message.get("from") or {}).get("language_code")),
         )
 
     def _sender(self) -> Sender | None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from agent.frozen import frozen
+from agent.language import t
 from gateway.channels.telegram.render import REPEAT_NOTE
 from gateway.channels.telegram.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import mend, units
@@ -32,7 +33,8 @@ def show(question: Question, decided: str | None = None) -> OutboundPart:
     cut = _cut(code)
     pieces = [*_pieces(question, cut, language)]
     if cut != code:
-        pieces.append(_Piece("\n⚠️ This is not all of it: the middle did not fit here."))
+        note = t("⚠️ This is not all of it: the middle did not fit here.")
+        pieces.append(_Piece(f"\n{note}"))
     if decided:
         pieces.append(_Piece(f"\n\n{exact(decided)[:_LINE_CHARS]}", "bold"))
         return _part(pieces)
@@ -43,14 +45,17 @@ def show(question: Question, decided: str | None = None) -> OutboundPart:
 def _pieces(question: Question, code: str, language: str | None) -> Iterator[_Piece]:
     # A command stands below, whole.
     title = question.title if question.command is None else question.tool
-    yield _Piece(f"🔐 Question {question.number}: {exact(title)}", "bold")
+    head = t("🔐 Question {n}: {title}", n=question.number, title=exact(title))
+    yield _Piece(head, "bold")
     if question.folder:
-        yield _Piece(f"\nin {exact(question.folder)[:_LINE_CHARS]}")
+        place = t("in {folder}", folder=exact(question.folder)[:_LINE_CHARS])
+        yield _Piece(f"\n{place}")
     yield _Piece("\n")
     yield _Piece(code, "pre", language)
     yield _Piece(f"\n{exact(question.reason)[:_LINE_CHARS]}")
     if question.asker != question.principal:
-        yield _Piece(f"\nAsked for by {exact(question.asker)[:_LINE_CHARS]}")
+        asker = t("Asked for by {name}", name=exact(question.asker)[:_LINE_CHARS])
+        yield _Piece(f"\n{asker}")
 
 
 def _subject(question: Question) -> tuple[str, str | None]:
@@ -65,7 +70,7 @@ def _subject(question: Question) -> tuple[str, str | None]:
         code, language = question.sends, None
     else:
         code, language = f"{question.tool}{_told(arguments)}", None
-    return exact(mend(code)).strip("\n") or "(nothing)", language
+    return exact(mend(code)).strip("\n") or t("(nothing)"), language
 
 
 def _told(arguments: dict[str, object]) -> str:
@@ -86,7 +91,8 @@ def _cut(code: str) -> str:
         head = head[: -max(1, (units(head) - half) // 2)]
     while units(tail) > half:
         tail = tail[max(1, (units(tail) - half) // 2) :]
-    return f"{head}\n… {len(code) - len(head) - len(tail):,} characters …\n{tail}"
+    missing = t("… {n:,} characters …", n=len(code) - len(head) - len(tail))
+    return f"{head}\n{missing}\n{tail}"
 
 
 def _part(pieces: list[_Piece]) -> OutboundPart:

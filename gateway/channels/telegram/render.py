@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent.language import later, t
 from agent.signals import in_words
 from gateway.channels.telegram.markup import clean, keep_tags, may_hold_formulas
 from gateway.channels.telegram.split import LIMIT_UNITS, split
 from gateway.channels.telegram.utf16 import units
 from gateway.messages import Entity, OutboundPart
 
-REPEAT_NOTE = "↻ This may be a repeat: the connection broke while sending.\n"
-EMPTY_ANSWER = "The answer was empty. Please ask again, perhaps in other words."
+# Its translations are shorter.
+REPEAT_NOTE = later("↻ This may be a repeat: the connection broke while sending.\n")
+EMPTY_ANSWER = later("The answer was empty. Please ask again, perhaps in other words.")
 
 # A part leaves room for the note that a later retry may have to put in front.
 _PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
@@ -34,7 +36,7 @@ _PARSER_FAILURES = (
 def render(markdown: str) -> tuple[OutboundPart, ...]:
     """What Telegram shows for an answer: at least one part, none blank or too long. Never fails."""
     text, entities = _convert(clean(in_words(markdown)))
-    return split(text, entities, _PART_UNITS) or (OutboundPart(EMPTY_ANSWER),)
+    return split(text, entities, _PART_UNITS) or (OutboundPart(t(EMPTY_ANSWER)),)
 
 
 def render_preview(markdown: str) -> OutboundPart | None:
@@ -50,7 +52,7 @@ def render_preview(markdown: str) -> OutboundPart | None:
 
 def mark_repeat(part: OutboundPart) -> OutboundPart:
     """The part with a first line that says that it may have arrived before."""
-    note = REPEAT_NOTE
+    note = t(REPEAT_NOTE)
     if units(note) + units(part.text) > LIMIT_UNITS:
         note = REPEAT_NOTE[0] + "\n"
     shift = units(note)

@@ -1,0 +1,50 @@
+"""`/language`: which language I speak to somebody, in all their chats."""
+
+from sqlite3 import Connection
+
+from agent.language import ENGLISH, LANGUAGES, language_of, speaking, t
+from gateway.commands.call import CommandCall
+
+# Each in its own words: whoever looks for one must find it.
+NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
+AUTO = "auto"
+_ALSO = {
+    "english": ENGLISH,
+    **dict.fromkeys(("中文", "简体", "简体中文", "chinese"), "zh-Hans"),
+    **dict.fromkeys(("繁體", "繁體中文", "繁体", "繁体中文"), "zh-Hant"),
+}
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    languages, message = call.office.languages, call.message
+    wanted = call.argument.strip()
+    if not wanted:
+        return _shown(languages.of(message))
+    found = _read(wanted)
+    if found is None:
+        return t("I do not speak {name} yet.", name=wanted[:40]) + f"\n{_choices()}"
+    languages.choose(connection, message.principal, None if found == AUTO else found)
+    current = languages.of(message)
+    with speaking(current):
+        return t("From now on I speak {name} to you.", name=NAMES[current])
+
+
+def _read(wanted: str) -> str | None:
+    """The language that is meant; None for one that is not there."""
+    word = wanted.casefold()
+    if word in (AUTO, *_ALSO):
+        return _ALSO.get(word, AUTO)
+    known = {language.casefold(): language for language in LANGUAGES}
+    if word in known or word.startswith(("zh-", "zh_", "en-", "en_")) or word == "zh":
+        return known.get(word) or language_of(word)
+    return None
+
+
+def _shown(current: str) -> str:
+    head = t("I speak {name} to you. `/language NAME` chooses another:", name=NAMES[current])
+    return f"{head}\n{_choices()}"
+
+
+def _choices() -> str:
+    lines = [f"- `{language}` {NAMES[language]}" for language in LANGUAGES]
+    return "\n".join([*lines, t("- `auto` as your app or terminal is set")])

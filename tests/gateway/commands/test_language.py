@@ -1,0 +1,86 @@
+"""Each person is spoken to in their own language, also by what they did not ask for."""
+
+import asyncio
+from pathlib import Path
+
+from agent.language import spoken
+from agent.providers.scripted import Scripted
+from gateway.channels.base import Batch
+from gateway.languages import Languages
+from gateway.messages import Route
+from tests.fakes.platform import Platform
+from tests.gateway.commands.test_mode import other, told
+from tests.gateway.parts import running, said, typed
+
+HANS, HANT = "zh-Hans", "zh-Hant"
+
+
+async def test_an_answer_is_in_the_language_of_the_app_that_asked(tmp_path: Path) -> None:
+    async with running(tmp_path, []) as parts:
+        assert await told(parts, said("/stop")) == "Nothing is running."
+        assert await told(parts, said("/stop", language=HANS)) == "当前没有正在进行的任务。"
+        assert await told(parts, said("/stop", language=HANT)) == "目前沒有正在進行的任務。"
+        assert await told(parts, other("/stop", language="tlh")) == "Nothing is running."
+
+
+async def test_what_somebody_chose_counts_in_all_their_chats_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, []) as parts:
+        assert "简体中文" in await told(parts, said("/language"))
+        assert "简体中文" in await told(parts, said("/language zh-Hans"))
+        assert "没有" in await told(parts, said("/stop", chat="-5", private=False))
+        assert await told(parts, other("/stop")) == "Nothing is running."
+    async with running(tmp_path, []) as parts:
+        await parts.database.run(parts.delivery.languages.load)
+        assert "没有" in await told(parts, said("/stop", language="en"))
+        assert "Klingon" in await told(parts, said("/language Klingon"))
+        assert "English" in await told(parts, said("/language auto"))
+        assert await told(parts, said("/stop", language="en")) == "Nothing is running."
+
+
+async def test_a_language_is_known_by_its_usual_names(tmp_path: Path) -> None:
+    async with running(tmp_path, []) as parts:
+        for name in ("zh-hant", "zh-TW", "繁體中文", "繁體"):
+            assert "繁體中文" in await told(parts, said(f"/language {name}"))
+            assert "English" in await told(parts, said("/language english"))
+
+
+async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) -> None:
+    """The owner is told of a stranger in the language that the owner's app had."""
+    platform = Platform()
+    async with running(tmp_path, [], platform=platform, allow=("7",), owner="chat:7") as parts:
+        await told(parts, said("/stop", chat="7", language=HANS))
+        stranger = other("hello", chat="8", language=HANT)
+        await parts.bus.accept("chat", "bot", Batch([stranger]))
+        await platform.until(lambda: len(platform.chats["7"]) > 1 and platform.chats["8"])
+        assert "想" in platform.chats["7"][-1].text
+        assert "認識" in platform.chats["8"][-1].text
+
+
+async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Path) -> None:
+    class Broken(Scripted):
+        def stream(self, request: object) -> object:  # type: ignore[override]
+            raise RuntimeError("a bug")
+
+    async with running(tmp_path, Broken([])) as parts:
+        assert "出了问题" in await told(parts, said("hello", language=HANS))
+
+
+async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -> None:
+    from agent.language import speak
+
+    async def say(language: str) -> str:
+        speak(language)
+        return await parts.database.run(lambda _: spoken())
+
+    async with running(tmp_path, []) as parts:
+        assert await asyncio.gather(say(HANS), say("en"), say(HANT)) == [HANS, "en", HANT]
+
+
+def test_the_configuration_wins_over_the_app_and_a_choice_over_both() -> None:
+    languages = Languages(HANT)
+    assert languages.of(said("x", language="en")) == HANT
+    assert languages.of_route(Route("chat", "bot", "1")) == HANT
+    assert Languages().of(said("x", language=HANS)) == HANS
+    assert Languages().of(typed("x")) == "en"
