@@ -2,9 +2,10 @@
 
 import argparse
 import asyncio
-import gc
 import logging
 from typing import TYPE_CHECKING
+
+from gateway.collector import settle
 
 if TYPE_CHECKING:
     from gateway.home import Home
@@ -64,8 +65,7 @@ async def _serve(settings: "Settings", home: "Home") -> None:
         loop.add_signal_handler(number, stop)
     async with App.open(settings, home, channels=True) as app:
         await _announce(app.desk)
-        # What is loaded stays: no collection needs to walk through it again.
-        gc.freeze()
+        settle()
         await stopped.wait()
 
 

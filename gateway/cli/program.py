@@ -13,6 +13,7 @@ from agent.language import ENGLISH, language_of_terminal, speak
 from agent.version import VERSION
 from gateway.cli.basis import is_for_programs
 from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
+from gateway.collector import postpone
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -42,6 +43,7 @@ class Parser(argparse.ArgumentParser):
 
 def run(words: Sequence[str]) -> int:
     """Run `words` (without the program's name); returns the exit code."""
+    postpone()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets an escape instead of an error.
         if isinstance(stream, io.TextIOWrapper):
