@@ -130,7 +130,7 @@ class Door:
         route = Route(person.channel, person.account, chat)
         with speaking(self._languages.of_route(route)):
             welcome = t(
-                "You may talk to me now. You are my owner."
+                "You may talk to me now. You are my owner. /help shows what can be typed."
                 if verdict.owner
                 else "You may talk to me now."
             )

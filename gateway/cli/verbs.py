@@ -33,6 +33,15 @@ VERBS = (
     Verb("gateway", "run the service: Telegram and every other enabled channel", ("kore gateway",)),
     Verb("init", "make a first configuration and workspace", ("kore init", "kore init --yes")),
     Verb(
+        "channel",
+        "connect a chat app: add, list, test, remove",
+        (
+            "kore channel add telegram",
+            "kore channel add telegram --token-env TELEGRAM_BOT_TOKEN --no-wait",
+            "kore channel list",
+        ),
+    ),
+    Verb(
         "config",
         "check, show or change the configuration",
         (

@@ -9,7 +9,7 @@ import struct
 import sys
 import termios
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 DEADLINE_S = 15
@@ -71,15 +71,22 @@ class Terminal:
             return await self.process.wait()
 
 
+def kore_agent(
+    home: Path, *words: str, environ: Mapping[str, str] | None = None
+) -> AbstractAsyncContextManager[Terminal]:
+    """`kore agent` in a terminal of 24 lines of 80 columns."""
+    return kore_there(home, "agent", *words, environ=environ)
+
+
 @asynccontextmanager
-async def kore_agent(
+async def kore_there(
     home: Path, *words: str, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Terminal]:
-    """`kore agent` in a terminal of 24 lines of 80 columns."""
+    """Any verb in such a terminal."""
     master, slave = pty.openpty()
     env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "agent", *words),
+        *(sys.executable, "-m", "gateway", *words),
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -1,0 +1,1 @@
+"""The first five minutes: questions in a terminal, and what their answers become."""
