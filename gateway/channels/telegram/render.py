@@ -6,12 +6,11 @@ https://core.telegram.org/bots/api#messageentity
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from agent.language import later, t
 from agent.signals import in_words
-from gateway.channels.telegram.markup import clean, keep_tags, may_hold_formulas
-from gateway.channels.telegram.split import LIMIT_UNITS, split
+from gateway.channels.telegram.markup import clean, parsed
+from gateway.channels.telegram.split import LIMIT_UNITS, first_part, split
 from gateway.channels.telegram.utf16 import units
 from gateway.messages import Entity, OutboundPart
 
@@ -25,8 +24,9 @@ _PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
 # and again while it streams.
 _PREVIEW_CHARS = 3 * LIMIT_UNITS
 _LOOSE_END = re.compile(r"(?:!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}|[*_~|]{1,3}|(?<!\S)`{1,3})\Z")
-_LINKS = re.compile(r"(?:https?|tg|mailto|tel|ftp):", re.IGNORECASE)
-_EXTRAS = ("url", "language", "custom_emoji_id")
+# Letters begin each line and nothing in it could be a mark: no parser needs to be loaded for that.
+_SAID = r"[^\W\d_](?:[^\n`*_~|<>&\\\[\]$#!]*[^\s`*_~|<>&\\\[\]$#!])?"
+_PLAIN = re.compile(rf"{_SAID}(?:\n{{1,2}}{_SAID})*")
 # What a parser raises when it meets input that its authors did not think of.
 _PARSER_FAILURES = (
     ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError,
@@ -47,7 +47,7 @@ def render_preview(markdown: str) -> OutboundPart | None:
     begun = in_words(markdown[:_PREVIEW_CHARS], growing=True)
     source = _LOOSE_END.sub(r"\1", clean(begun))
     text, entities = _convert(source)
-    return next(iter(split(text, entities, _PART_UNITS)), None)
+    return first_part(text, entities, _PART_UNITS)
 
 
 def mark_repeat(part: OutboundPart) -> OutboundPart:
@@ -61,41 +61,14 @@ def mark_repeat(part: OutboundPart) -> OutboundPart:
 
 
 def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:
-    import telegramify_markdown
+    if _PLAIN.fullmatch(markdown):
+        return markdown, ()
+    from gateway.channels.telegram.walk import Walk
 
     try:
-        source = keep_tags(markdown)
-        text, found = telegramify_markdown.convert(
-            source, latex_escape=may_hold_formulas(source), config=_symbols()
-        )
-        entities = [_entity(item.to_dict()) for item in found]
+        source, events = parsed(markdown)
+        walk = Walk(source)
+        walk.events(events)
+        return walk.finish()
     except _PARSER_FAILURES:
         return markdown, ()
-    size = units(text)
-    return text, [
-        entity
-        for entity in entities
-        if 0 <= entity.offset < entity.offset + entity.length <= size and _is_shown(entity)
-    ]
-
-
-def _symbols() -> Any:
-    """Headings are bold without a pictogram in front."""
-    from telegramify_markdown import RenderConfig
-
-    config = RenderConfig.isolated()
-    symbols = config.markdown_symbol
-    symbols.heading_level_1 = symbols.heading_level_2 = ""
-    symbols.heading_level_3 = symbols.heading_level_4 = ""
-    symbols.unordered_list_item = "•"
-    return config
-
-
-def _entity(item: dict[str, object]) -> Entity:
-    extra = {key: item[key] for key in _EXTRAS if item.get(key)}
-    return Entity(str(item["type"]), int(str(item["offset"])), int(str(item["length"])), extra)
-
-
-def _is_shown(entity: Entity) -> bool:
-    """Telegram opens absolute addresses only; another link stays as its text."""
-    return entity.type != "text_link" or bool(_LINKS.match(str(entity.extra.get("url", ""))))

@@ -1,6 +1,7 @@
 """Cut one rendered text into messages that Telegram accepts."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -8,6 +9,8 @@ from gateway.channels.telegram.utf16 import breaks_at, is_blank, offsets
 from gateway.messages import Entity, OutboundPart
 
 LIMIT_UNITS = 4096
+# Telegram drops what is beyond, and with it a part of the formatting.
+LIMIT_ENTITIES = 100
 _BLOCK = "pre"
 # A cut at a paragraph is worth a half-empty message, one at a word only a small gap.
 _SEAMS = (
@@ -21,12 +24,18 @@ _SEAMS = (
 def split(
     text: str, entities: Sequence[Entity] = (), limit_units: int = LIMIT_UNITS
 ) -> tuple[OutboundPart, ...]:
-    """Parts of at most `limit_units` that read on from one another; none for a blank text.
+    """Parts of at most `limit_units` and `LIMIT_ENTITIES` that read on from one another; none for
+    a blank text.
 
     Only blank characters at the seams are dropped. A code block that fits in one part stays
     whole; a longer one is cut at its lines and is a block, with its language, in every part.
     """
     return tuple(_Cutter(text, entities, limit_units).parts())
+
+
+def first_part(text: str, entities: Sequence[Entity], limit_units: int) -> OutboundPart | None:
+    """What `split` begins with."""
+    return next(_Cutter(text, entities, limit_units).parts(), None)
 
 
 class _Cutter:
@@ -54,11 +63,24 @@ class _Cutter:
         first, last = self._at[start], self._at[stop]
         clipped = []
         for entity in self._entities:
+            if entity.offset >= last:
+                break
             begin = max(entity.offset, first)
-            length = min(entity.offset + entity.length, last) - begin
-            if length > 0:
-                clipped.append(replace(entity, offset=begin - first, length=length))
+            end = min(entity.offset + entity.length, last)
+            if begin < end and entity.type != _BLOCK:
+                begin, end = self._trimmed(begin, end)
+            if begin < end:
+                clipped.append(replace(entity, offset=begin - first, length=end - begin))
         return OutboundPart(self._text[start:stop], tuple(clipped))
+
+    def _trimmed(self, begin: int, end: int) -> tuple[int, int]:
+        """Formatting that was cut ends at what is shown, as Telegram would have it."""
+        start, stop = self._index(begin), self._index(end)
+        while start < stop and self._text[start].isspace():
+            start += 1
+        while start < stop and self._text[stop - 1].isspace():
+            stop -= 1
+        return self._at[start], self._at[stop]
 
     def _skip_blank(self, start: int) -> int:
         """The next character to show; the indentation of a line of code counts as shown."""
@@ -73,7 +95,7 @@ class _Cutter:
         return first
 
     def _end_of_part(self, start: int) -> int:
-        room = self._at[start] + self._limit
+        room = min(self._at[start] + self._limit, self._crowded(self._at[start]))
         if self._at[-1] <= room:
             return len(self._text)
         reach = self._index(room)
@@ -81,6 +103,16 @@ class _Cutter:
             if block_start < reach < block_end:
                 return self._cut_at_block(start, reach, (block_start, block_end))
         return self._cut_in_prose(start, reach)
+
+    def _crowded(self, first: int) -> int:
+        """The unit that a part from `first` on must end before: there is one entity too many."""
+        count = 0
+        for entity in self._entities:
+            if entity.offset + entity.length > first:
+                count += 1
+            if count > LIMIT_ENTITIES:
+                return max(entity.offset, first + 1)
+        return self._at[-1]
 
     def _cut_at_block(self, start: int, reach: int, block: tuple[int, int]) -> int:
         """The part would end inside a code block: end it before the block, or at a line of it."""
@@ -121,11 +153,4 @@ class _Cutter:
 
     def _index(self, unit: int) -> int:
         """The last character that begins at or before this unit."""
-        low, high = 0, len(self._at) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._at[middle] <= unit:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return bisect_right(self._at, unit) - 1

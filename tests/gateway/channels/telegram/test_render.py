@@ -101,10 +101,12 @@ def test_formatting_becomes_entities_on_the_right_characters() -> None:
         ("<details>\n\nmore\n</details>", "<details>\n\nmore\n</details>"),
         ("`a<b>`", "a<b>"),
         ("```html\n<p>\n```", "<p>"),
-        ("a<br>b", "a b"),
+        ("a<br>b", "a\nb"),
         ("```tex\n\\(\\frac{1}{2}\\)\n```", "\\(\\frac{1}{2}\\)"),
         ("so \\(\\frac{1}{2}\\)", "so ½"),
-        ("[docs](docs/x.md)", "docs"),
+        ("[docs](docs/x.md)", "docs (docs/x.md)"),
+        ("[app](http://localhost:80/)", "app (http://localhost:80/)"),
+        ("\\[no link\\](x)", "[no link](x)"),
     ],
 )
 def test_what_a_parser_would_drop_or_alter_is_shown(markdown: str, shown: str) -> None:

@@ -1,0 +1,106 @@
+"""What Telegram accepts as it stands: stricter than its server, which mends and drops in silence.
+
+https://core.telegram.org/bots/api#messageentity and the rules of its library,
+https://github.com/tdlib/td/blob/master/td/telegram/MessageEntity.cpp
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from urllib.parse import urlsplit
+
+from gateway.messages import Entity, OutboundPart
+
+MAX_UNITS = 4096
+MAX_ENTITIES = 100
+MAX_URL = 2048
+CODE = {"code", "pre"}
+QUOTES = {"blockquote", "expandable_blockquote"}
+STYLES = {"bold", "italic", "underline", "strikethrough", "spoiler"}
+KNOWN = CODE | QUOTES | STYLES | {"text_link"}
+
+
+def problems(part: OutboundPart) -> list[str]:
+    """Everything about the message that Telegram would refuse, mend or drop."""
+    return [*_of_text(part), *_of_entities(part), *_of_nesting(part.entities)]
+
+
+def covered(part: OutboundPart, entity: Entity) -> str:
+    raw = part.text.encode("utf-16-le")
+    return raw[entity.offset * 2 : (entity.offset + entity.length) * 2].decode("utf-16-le")
+
+
+def _of_text(part: OutboundPart) -> Iterator[str]:
+    text = part.text
+    try:
+        units = len(text.encode("utf-16-le")) // 2
+    except UnicodeEncodeError:
+        yield "a lone surrogate"
+        return
+    if not text.strip():
+        yield "blank"
+    if units > MAX_UNITS:
+        yield f"{units} units"
+    if any(ord(char) < 32 and char not in "\n\t" for char in text):
+        yield "a control character"
+    if text != text.rstrip():
+        yield "ends with blanks"
+    begins_with_code = any(e.type == "pre" and e.offset == 0 for e in part.entities)
+    if text != text.lstrip() and not begins_with_code:
+        yield "begins with blanks"
+
+
+def _of_entities(part: OutboundPart) -> Iterator[str]:
+    raw = part.text.encode("utf-16-le", "surrogatepass")
+    if len(part.entities) > MAX_ENTITIES:
+        yield f"{len(part.entities)} entities"
+    for entity in part.entities:
+        first, last = entity.offset, entity.offset + entity.length
+        if entity.type not in KNOWN:
+            yield f"unknown type {entity.type}"
+        if entity.length <= 0 or first < 0 or last * 2 > len(raw):
+            yield f"out of bounds: {entity}"
+            continue
+        if any(0 < at * 2 < len(raw) and 0xDC <= raw[at * 2 + 1] <= 0xDF for at in (first, last)):
+            yield f"splits a pair: {entity}"
+            continue
+        text = raw[first * 2 : last * 2].decode("utf-16-le")
+        if not text.strip() or (entity.type != "pre" and text != text.strip()):
+            yield f"not trimmed: {entity.type} {text!r}"
+        yield from _of_extra(entity)
+
+
+def _of_extra(entity: Entity) -> Iterator[str]:
+    wanted = {"text_link": {"url"}, "pre": {"language"}}.get(entity.type, set())
+    if set(entity.extra) - wanted:
+        yield f"too much: {entity}"
+    language = entity.extra.get("language")
+    if language is not None and (not language or len(language.split()) != 1):
+        yield f"language {language!r}"
+    if entity.type == "text_link":
+        url = str(entity.extra.get("url", ""))
+        found = urlsplit(url)
+        host = found.hostname or ""
+        if len(url) > MAX_URL or any(char.isspace() for char in url):
+            yield f"address {url!r:.80}"
+        elif found.scheme.lower() in ("http", "https", "ftp"):
+            if "." not in host and ":" not in host:
+                yield f"an address without a domain: {url!r:.80}"
+        elif found.scheme.lower() not in ("tg", "ton", "tonsite"):
+            yield f"an address that nothing opens: {url!r:.80}"
+
+
+def _of_nesting(entities: tuple[Entity, ...]) -> Iterator[str]:
+    for one, other in combinations(entities, 2):
+        outer, inner = sorted((one, other), key=lambda e: (e.offset, -e.length))
+        end = outer.offset + outer.length
+        if inner.offset >= end:
+            continue
+        if inner.offset + inner.length > end:
+            yield f"crossing: {outer} {inner}"
+        kinds = {outer.type, inner.type}
+        same_place = (outer.offset, outer.length) == (inner.offset, inner.length)
+        allowed = kinds & QUOTES and (outer.type in QUOTES or same_place)
+        if kinds & CODE and not (allowed and len(kinds) == 2):
+            yield f"code with others: {outer} {inner}"
+        if outer.type == inner.type or kinds <= QUOTES:
+            yield f"nested in itself: {outer} {inner}"

@@ -1,0 +1,93 @@
+"""Awkward answers, one a file: whatever becomes of them is valid for Telegram and loses no text."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.channels.telegram.render import mark_repeat, render, render_preview
+from gateway.channels.telegram.utf16 import mend
+from gateway.messages import OutboundPart
+from tests.gateway.channels.telegram.strict import problems
+
+CORPUS = Path(__file__).with_name("corpus")
+ANSWERS = sorted(path.name for path in CORPUS.iterdir() if path.name != "lost.json")
+# Words that may go, by file: LaTeX's commands, names of references, numbers that are counted anew.
+LOST = json.loads((CORPUS / "lost.json").read_text())
+PREFIXES = 40
+
+_WORDS = re.compile(r"[A-Za-z0-9]+")
+_LONGEST = 3000
+# The parser's own: an entity of HTML is one character, and a mark of ours is not taken for one.
+_ENTITY = re.compile(r"&(?:#x?[0-9a-f]+|lt|gt|amp|quot|copy);", re.IGNORECASE)
+_HIDDEN = re.compile("[\ufdd0-\ufdd2\x00-\x08\x0b-\x1f\x7f]")
+
+
+def answer(name: str) -> str:
+    path = CORPUS / name
+    if path.suffix == ".md":
+        return path.read_bytes().decode()
+    data = json.loads(path.read_text())
+    text: str = data.get("before", "") + data["text"] * data.get("times", 1) + data.get("after", "")
+    return text
+
+
+def shown(parts: tuple[OutboundPart, ...]) -> Iterator[str]:
+    """All that reaches the reader: the text, and what stands under words or beside code."""
+    for part in parts:
+        yield part.text
+        for entity in part.entities:
+            yield from map(str, entity.extra.values())
+
+
+def words(text: str) -> Counter[str]:
+    return Counter(_WORDS.findall(_HIDDEN.sub(" ", _ENTITY.sub(" ", mend(text)))))
+
+
+def letters(of: Counter[str]) -> Counter[str]:
+    return Counter(letter for word in of.elements() for letter in word)
+
+
+def signs(text: str) -> Counter[str]:
+    """What is no word and no mark-up either: emoji, punctuation of other scripts, symbols."""
+    text = _HIDDEN.sub("", mend(text).removeprefix("\ufeff"))
+    return Counter(char for char in text if not char.isascii() and not char.isspace())
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_message_is_valid(name: str) -> None:
+    parts = render(answer(name))
+    assert parts
+    assert {n: found for n, part in enumerate(parts) if (found := problems(part))} == {}
+    assert {
+        n: found for n, part in enumerate(parts) if (found := problems(mark_repeat(part)))
+    } == {}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_no_text_is_lost(name: str) -> None:
+    markdown = answer(name)
+    seen = "\n".join(shown(render(markdown)))
+    assert not signs(markdown) - signs(seen)
+    wanted, found = words(markdown), words(seen)
+    if max(map(len, markdown.split())) > _LONGEST:
+        # What fills a message without a blank is cut anywhere: its letters are looked for.
+        wanted, found = letters(wanted), letters(found)
+    assert wanted - found == Counter(LOST.get(name, {}))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_start_of_it_can_be_shown_while_it_streams(name: str) -> None:
+    markdown = answer(name)
+    step = max(1, min(len(markdown), 20_000) // PREFIXES)
+    for end in range(1, min(len(markdown), 20_000) + step, step):
+        part = render_preview(markdown[:end])
+        if part is not None:
+            assert problems(part) == [], markdown[:end]
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(ANSWERS) >= 60
