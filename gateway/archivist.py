@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from agent.errors import KoreError
 from agent.events import SessionClosed
 from agent.frozen import frozen
+from agent.language import later, t
 from gateway.access import CONSOLE
 from gateway.background import Background
 from gateway.service import Found, Glimpse, SessionInfo
@@ -27,9 +28,9 @@ T = TypeVar("T")
 
 _FILE_BYTES = 100 * 1000**2
 _DONE: dict[Status, str] = {
-    "open": "Session {} goes on.",
-    "paused": "Session {} is paused: what is said there waits.",
-    "closed": "Session {} is closed: whoever was in it begins a new one.",
+    "open": later("Session {id} goes on."),
+    "paused": later("Session {id} is paused: what is said there waits."),
+    "closed": later("Session {id} is closed: whoever was in it begins a new one."),
 }
 
 
@@ -56,7 +57,11 @@ class Archivist:
 
     async def rename(self, session: str, name: str) -> str:
         kept = await self._with(archive.rename, session, name)
-        return f'It is called "{kept}" now.' if kept else "It has its automatic name again."
+        return (
+            t('It is called "{kept}" now.', kept=kept)
+            if kept
+            else t("It has its automatic name again.")
+        )
 
     async def lines(self, session: str) -> Sequence[str]:
         return await self._with(_lines, session)
@@ -79,7 +84,7 @@ class Archivist:
             if status == "closed":
                 self.publish(lane, SessionClosed(found.id, found.name))
         ended = await self.background.end(found.id) if status == "closed" else ""
-        return f"{_DONE[status].format(found.id)} {ended}".rstrip()
+        return f"{t(_DONE[status], id=found.id)} {ended}".rstrip()
 
     async def _with(
         self,
@@ -116,7 +121,13 @@ def _text(file: Path) -> str:
     except OSError as exc:
         raise KoreError(f"{file}: {exc.strerror}") from exc
     if len(content) > _FILE_BYTES:
-        raise KoreError(f"{file}: found more than {_FILE_BYTES:,} bytes, expected fewer")
+        raise KoreError(
+            t(
+                "{file}: found more than {FILE_BYTES:,} bytes, expected fewer",
+                file=file,
+                FILE_BYTES=_FILE_BYTES,
+            )
+        )
     return content.decode("utf-8-sig", errors="replace")
 
 
@@ -126,7 +137,8 @@ def _set_status(
     found = sessions.find(connection, session)
     if status == "closed" and archive.is_at_work(connection, found):
         raise KoreError(
-            f"session {found} is at work", hint="Stop it first, or wait for its answer."
+            t("session {found} is at work", found=found),
+            hint=t("Stop it first, or wait for its answer."),
         )
     lanes = archive.set_status(connection, found, status)
     return sessions.recent(connection, 1, session=found)[0], lanes

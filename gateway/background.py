@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from agent.agent import Agent
 from agent.events import Notice
+from agent.language import t
 from agent.tools.base import Running
 from agent.types import Context, Message
 from gateway.store import sessions
@@ -19,7 +20,9 @@ def ended_now(tasks: Iterable[Running], quote: str = "") -> str:
     names = [visible(task.title) for task in tasks if task.running]
     if quote:
         names = [f"{quote}{name.replace(quote, ' ')}{quote}" for name in names]
-    return f"What ran in the background was ended: {', '.join(names)}." if names else ""
+    return (
+        t("What ran in the background was ended: {names}.", names=", ".join(names)) if names else ""
+    )
 
 
 class Background:

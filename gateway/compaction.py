@@ -13,6 +13,7 @@ from agent.agent import Agent
 from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
 from agent.frozen import frozen
+from agent.language import t
 from agent.measure import Speaking, room
 from gateway.access import CONSOLE
 from gateway.delivery import Delivery
@@ -115,7 +116,7 @@ class Compactions:
         session = claim.session
         turn = await self.database.run(turns.last_of, session) if session else None
         if not session or not turn:
-            return "There is nothing to make shorter yet."
+            return t("There is nothing to make shorter yet.")
         model = await self.database.run(sessions.chosen_model, session)
         speaking = replace(self.speaking(claim.message), model=model)
         payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
@@ -123,7 +124,7 @@ class Compactions:
         if made is None or focus or not made.shorter.summarised:
             made = (await self._run(Job(payer, speaking, focus))).result() or made
         if made is None:
-            return "There is nothing to make shorter: the newest messages stay as they are."
+            return t("There is nothing to make shorter: the newest messages stay as they are.")
         return sentence(made.shorter)
 
     async def join(self, session: str) -> Made | None:
@@ -285,7 +286,11 @@ async def _outcome(running: Running) -> Made | None:
 
 def sentence(shorter: "Shorter") -> str:
     """What people are told of it."""
-    size = f"about {shorter.before:,} tokens became {shorter.after:,}"
+    size = t("about {before:,} tokens became {after:,}", before=shorter.before, after=shorter.after)
     if not shorter.summarised:
-        return f"Old results of tools were shortened: {size}."
-    return f"{shorter.summarised:,} older messages are now a summary: {size}. /context shows more."
+        return t("Old results of tools were shortened: {size}.", size=size)
+    return t(
+        "{summarised:,} older messages are now a summary: {size}. /context shows more.",
+        summarised=shorter.summarised,
+        size=size,
+    )

@@ -11,6 +11,7 @@ from sqlite3 import Connection
 from typing import Any, Concatenate, ParamSpec
 
 from agent.errors import KoreError
+from agent.language import t
 from agent.security.policy import Answer
 from agent.types import Message
 from agent.version import VERSION
@@ -179,7 +180,7 @@ class Desk:
     async def replay(self, seq: int) -> str:
         lane = await self._database.run(turns.replay, seq)
         self._bus.wake(lane)
-        return f"Message {seq} waits again on {lane}."
+        return t("Message {seq} waits again on {lane}.", seq=seq, lane=lane)
 
     async def backup(self, target: Path) -> int:
         return await self._database.backup(target)
@@ -206,10 +207,12 @@ class Desk:
         gone = await self._database.run(grants.revoke, grant, by, time.time())
         await self._bus.notes.carry()
         if grant is None:
-            return f"{len(gone)} taken back; from now on you are asked again."
+            return t("{gone} taken back; from now on you are asked again.", gone=len(gone))
         if not gone:
-            raise KoreError(f"no grant {grant}", hint="`kore policy grants` lists them")
-        return f"Taken back: {gone[0].title}; from now on you are asked again."
+            raise KoreError(
+                t("no grant {grant}", grant=grant), hint=t("`kore policy grants` lists them")
+            )
+        return t("Taken back: {title}; from now on you are asked again.", title=gone[0].title)
 
     async def _at_door(
         self,

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.frozen import frozen
+from agent.language import later
 from agent.providers.routing import OFFLINE
 from gateway.channels.base import Channel, ChannelStatus, Reports
 from gateway.reception import Reception
 
-OFFLINE_HINT = (
-    "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or another vendor's key),"
-    " start Ollama, or run `kore init`."
+OFFLINE_HINT = later(
+    "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or "
+    "another vendor's key), start Ollama, or run `kore init`."
 )
 
 
@@ -61,7 +62,7 @@ class Facts:
             name: status["state"] + (f" ({status['last_error']})" if status["last_error"] else "")
             for name, status in self()["channels"].items()
         }
-        return {**states, "Running for": str(timedelta(seconds=self()["uptime_s"]))}
+        return {**states, later("Running for"): str(timedelta(seconds=self()["uptime_s"]))}
 
 
 def resident_bytes() -> int:

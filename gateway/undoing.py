@@ -10,6 +10,7 @@ from agent.changes.changes import Changes
 from agent.changes.ledger import Direction, Move
 from agent.changes.reversal import Done, Reversal
 from agent.errors import KoreError
+from agent.language import t
 from agent.security.policy import ToolRequest
 from agent.tools.base import CallContext
 from agent.tools.disk import in_thread
@@ -28,7 +29,7 @@ class Undoing:
     def __init__(self, call: CommandCall) -> None:
         office, message = call.office, call.message
         if call.session is None or office.agent.changes is None:
-            raise KoreError("nothing was changed in this conversation yet")
+            raise KoreError(t("nothing was changed in this conversation yet"))
         self.call = call
         self.session = call.session
         self.root = call.folder.resolve()
@@ -64,7 +65,7 @@ class Undoing:
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
         request = self._request("undo", changes=changes, creates=creates)
         if not (self.call.is_owner or self._allows(request)):
-            raise KoreError("your role does not allow that: only the owner may undo here")
+            raise KoreError(t("your role does not allow that: only the owner may undo here"))
 
     async def carry_out(self, moves: Sequence[Move], direction: Direction) -> Done:
         """Do it, once for this command, however often it is repeated."""
@@ -75,7 +76,9 @@ class Undoing:
         """What it came to, as markdown."""
         lines = [escaped(line) for line in report.told(done, direction, self.root).splitlines()]
         if any(move.verdict in ("changed", "shared") for move in done.moves):
-            lines.append("`/undo force` undoes also what others have changed; /redo takes it back.")
+            lines.append(
+                t("`/undo force` undoes also what others have changed; /redo takes it back.")
+            )
         return "\n".join(lines)
 
     def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:

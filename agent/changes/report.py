@@ -9,18 +9,23 @@ from agent.changes.place import look, read
 from agent.changes.reversal import Done
 from agent.changes.state import State, Step, same
 from agent.errors import ToolError
+from agent.language import later, t
 from agent.security.names import printable
 from agent.tools.text import decode, diff
 
 _SHOWN = 10
-_AHEAD = {"Restored": "Would restore", "Removed": "Would remove"}
+_DONE = {"restored": later("Restored {files}."), "removed": later("Removed {files}.")}
+_AHEAD = {
+    "restored": later("Would restore {files}."),
+    "removed": later("Would remove {files}."),
+}
 Pairs = Mapping[Path, tuple[State | None, State | None]]
 _WHY = {
-    "changed": "somebody else has changed it since",
-    "shared": "another command ran at the same time and may have changed it",
-    "closed": "it is off limits",
-    "lost": "what it held is no longer kept",
-    "go": "it could not be changed back",
+    "changed": later("somebody else has changed it since"),
+    "shared": later("another command ran at the same time and may have changed it"),
+    "closed": later("it is off limits"),
+    "lost": later("what it held is no longer kept"),
+    "go": later("it could not be changed back"),
 }
 
 
@@ -67,8 +72,14 @@ def differences(pairs: Pairs, blobs: Blobs, root: Path, limit_chars: int) -> str
             cut = text[:room].rpartition("\n")[0]
             left = text[len(cut) :].count("\n") + 1
             more = len(pairs) - number - 1
-            rest = f" and {more} more files" if more else ""
-            return "\n".join([*parts, cut, f"… ({left:,} more lines{rest})"]).lstrip("\n")
+            rest = t(
+                "… ({lines:,} more lines and {files} more files)"
+                if more
+                else "… ({lines:,} more lines)",
+                lines=left,
+                files=more,
+            )
+            return "\n".join([*parts, cut, rest]).lstrip("\n")
         parts.append(text)
         room -= len(text) + 1
     return "\n".join(parts)
@@ -105,7 +116,7 @@ def _text(state: State | None, blobs: Blobs, path: Path) -> str | None:
 
 def told(done: Done, direction: Direction, root: Path, *, would: bool = False) -> str:
     """What an act came to, one line for each kind of outcome; `would`: what it will come to."""
-    changed: dict[str, list[Path]] = {"Restored": [], "Removed": []}
+    changed: dict[str, list[Path]] = {word: [] for word in _DONE}
     left: dict[str, list[Path]] = {}
     for move in done.moves:
         change = move.change
@@ -115,24 +126,28 @@ def told(done: Done, direction: Direction, root: Path, *, would: bool = False) -
         if move.verdict == "already":
             continue
         if move.verdict == "go" and change.standing in ("undone", "done"):
-            changed["Restored" if wanted else "Removed"].append(change.path)
+            changed["restored" if wanted else "removed"].append(change.path)
         else:
             left.setdefault(_WHY[move.verdict], []).append(change.path)
     final = {path: word for word, paths in changed.items() for path in paths}
     lines = []
     for word in changed:
         if paths := [path for path in final if final[path] == word]:
-            lines.append(f"{_AHEAD[word] if would else word} {listed(paths, root)}.")
-    alone = "Would leave alone" if would else "Left alone"
+            said = _AHEAD[word] if would else _DONE[word]
+            lines.append(t(said, files=listed(paths, root)))
+    alone = (
+        later("Would leave alone {files}: {why}.") if would else later("Left alone {files}: {why}.")
+    )
     for why, paths in left.items():
-        lines.append(f"{alone} {listed(paths, root)}: {why}.")
+        lines.append(t(alone, files=listed(paths, root), why=t(why)))
     return "\n".join(lines)
 
 
 def listed(paths: Iterable[Path], root: Path) -> str:
     names = [shown(path, root) for path in dict.fromkeys(paths)]
     more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    said = ", ".join(names[:_SHOWN])
+    return t("{files} and {n:,} more", files=said, n=more) if more > 0 else said
 
 
 def shown(path: Path, root: Path) -> str:

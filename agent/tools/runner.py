@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
 from agent.frozen import frozen
+from agent.language import ENGLISH, speaking
 from agent.prompts import fill, load
 from agent.security.audit import AuditEntry, AuditSink
 from agent.security.policy import (
@@ -134,12 +135,12 @@ class Runner:
         try:
             lasts = isinstance(tool, Lasts) and tool.lasts
             async with asyncio.timeout(None if lasts else self._timeout_s) as deadline:
-                return await work
+                with speaking(ENGLISH):  # the model reads it
+                    return await work
         except (ToolError, PolicyDenied, Unanswered):
             raise
         except asyncio.CancelledError as exc:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             # Nobody cancelled this call: something that the tool waited for was cancelled.
             raise ToolError(f"{tool.name} failed: what it waited for was cancelled.") from exc

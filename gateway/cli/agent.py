@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
+from agent.language import t
 from agent.security.modes import MODES
 from gateway.cli.ahead import import_ahead
 from gateway.cli.basis import dollars, home_of, hours, settings_of, whole
@@ -191,7 +192,7 @@ async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool)
             status = await service.status()
             chosen = order.options.get("model", status.get("model"))
             if (hint := status.get("model_hint")) and chosen == status.get("model"):
-                print(hint, file=sys.stderr)
+                print(t(hint), file=sys.stderr)
             ask = ask_here(interrupted)
             if ask is None:
                 order = replace(order, options={**order.options, "unattended": True})

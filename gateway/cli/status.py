@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from agent.language import t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import NotRunning, open_service
 from gateway.cli.table import clean, moment, print_json, print_table
@@ -57,5 +58,5 @@ def _text(name: str, value: Any) -> str:
         return str(timedelta(seconds=value))
     if name == "model_hint":
         # The rest is said where somebody begins to talk.
-        value = str(value).partition(". ")[0]
+        value = t(str(value)).partition(". ")[0].partition("。")[0]
     return clean(str(value))

@@ -1,5 +1,6 @@
 """`/agents`: who can be sent out to do a piece of work."""
 
+from agent.language import t
 from gateway.commands.call import CommandCall
 
 _MOST = 40
@@ -19,5 +20,5 @@ async def answer(call: CommandCall) -> str:
         where = f" ({origin(one)})" if call.is_owner else ""
         lines.append(f"- `{one.name}`{where}: {told}")
     if len(found) > _MOST:
-        lines.append(f"… and {len(found) - _MOST} more: `kore agents list`")
-    return "\n".join([*lines, "Ask me to have one of them do something."])
+        lines.append(t("… and {found} more: `kore agents list`", found=len(found) - _MOST))
+    return "\n".join([*lines, t("Ask me to have one of them do something.")])

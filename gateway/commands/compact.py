@@ -1,6 +1,7 @@
 """`/compact`: makes room in the model's window now; what is asked for is kept above all."""
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.commands.call import CommandCall
 
 
@@ -10,4 +11,4 @@ async def answer(call: CommandCall) -> str:
         return await call.office.compact(call.claim, call.argument)
     except KoreError as exc:
         # What it comes to is stored in one transaction: whatever failed, the old state stands.
-        return f"⚠️ Nothing was changed: {exc}" + (f"\n{exc.hint}" if exc.hint else "")
+        return t("⚠️ Nothing was changed: {exc}", exc=exc) + (f"\n{exc.hint}" if exc.hint else "")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from agent.language import t
 from gateway.commands.call import CommandCall
 
 
@@ -23,7 +24,11 @@ async def answer(call: CommandCall) -> str:
     filled = parts(found, window.conversation, memory)
     told = counted_as(office.agent.models.open(model))
     if found.factor != 1:
-        told += f" (my estimate, times {found.factor:.2f} as the model counts)"
+        head = t(
+            "Window of {model} (my estimate, times {factor:.2f} as the model counts):",
+            model=told,
+            factor=found.factor,
+        )
     else:
-        told += " (estimated)"
-    return f"Window of {told}:\n```\n{picture(found, filled)}\n```"
+        head = t("Window of {model} (estimated):", model=told)
+    return f"{head}\n```\n{picture(found, filled)}\n```"

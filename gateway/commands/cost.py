@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from sqlite3 import Connection
 
+from agent.language import t
 from agent.spending import Spent, dollars
 from gateway.caps import Day
 from gateway.commands.call import CommandCall
@@ -16,25 +17,32 @@ def answer(call: CommandCall, connection: Connection) -> str:
 def _lines(call: CommandCall, connection: Connection) -> Iterator[str]:
     began = Day.of(call.now).began
     if call.session is not None:
-        yield f"Last answer: {in_words(store.of_last_turn(connection, call.session))}"
-        yield f"This conversation: {in_words(store.of_session(connection, call.session))}"
+        last = store.of_last_turn(connection, call.session)
+        yield t("Last answer: {spent}", spent=in_words(last))
+        session = store.of_session(connection, call.session)
+        yield t("This conversation: {spent}", spent=in_words(session))
     chat = store.of_chat(connection, store.chat_of(call.message), began)
-    yield f"This chat today: {in_words(chat)}"
+    yield t("This chat today: {spent}", spent=in_words(chat))
     if call.office.door.access.is_owner_alone(call.message):
-        yield f"All chats today: {in_words(store.of_all(connection, began))}"
+        yield t("All chats today: {spent}", spent=in_words(store.of_all(connection, began)))
 
 
 def in_words(spent: Spent) -> str:
     usage = spent.usage
-    tokens = f"{usage.input:,} tokens in"
-    if usage.cached:
-        tokens += f" ({usage.cached:,} from a cache)"
-    return f"{_cost(spent)}, {tokens}, {usage.output:,} out"
+    return t(
+        "{cost}, {input:,} tokens in ({cached:,} from a cache), {output:,} out"
+        if usage.cached
+        else "{cost}, {input:,} tokens in, {output:,} out",
+        cost=_cost(spent),
+        input=usage.input,
+        cached=usage.cached,
+        output=usage.output,
+    )
 
 
 def _cost(spent: Spent) -> str:
     if not spent.unpriced:
         return dollars(spent.nano)
     if spent.unpriced == spent.calls:
-        return "cost unknown"
-    return f"{dollars(spent.nano)} and {spent.unpriced:,} calls of unknown price"
+        return t("cost unknown")
+    return t("{cost} and {n:,} calls of unknown price", cost=dollars(spent.nano), n=spent.unpriced)

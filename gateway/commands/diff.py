@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from agent.language import plural, t
 from gateway.commands.call import CommandCall
 
 if TYPE_CHECKING:
@@ -20,17 +21,19 @@ async def answer(call: CommandCall) -> str:
     name = (rest[0] if rest else "") if last else call.argument
     pairs = await undoing.run(lambda: _pairs(undoing, name, last))
     if not pairs and name:
-        return f"Nothing at {escaped(name)} has changed in this conversation."
+        return t("Nothing at {escaped} has changed in this conversation.", escaped=escaped(name))
     if not pairs:
-        return "This conversation has changed no file, or it was all changed back."
+        return t("This conversation has changed no file, or it was all changed back.")
     if not undoing.may_see(list(pairs)):
-        return "Your role does not allow you to see these files."
+        return t("Your role does not allow you to see these files.")
     names = escaped(report.listed(pairs, undoing.root))
     text = await undoing.run(
         lambda: report.differences(pairs, undoing.changes.blobs, undoing.root, DIFF_CHARS)
     )
-    count = "1 file" if len(pairs) == 1 else f"{len(pairs):,} files"
-    return f"{count} changed: {names}" + (f"\n\n{fenced(text)}" if text else "")
+    head = plural(
+        len(pairs), "{n} file changed: {names}", "{n:,} files changed: {names}", names=names
+    )
+    return head + (f"\n\n{fenced(text)}" if text else "")
 
 
 def _pairs(undoing: "Undoing", name: str, last: bool) -> "Pairs":

@@ -2,6 +2,7 @@
 
 from sqlite3 import Connection
 
+from agent.language import t
 from gateway.commands.call import CommandCall
 from gateway.store import archive, sessions
 from gateway.store.archive import Owner
@@ -9,9 +10,13 @@ from gateway.store.archive import Owner
 
 def answer(call: CommandCall, connection: Connection) -> str:
     if call.session is None:
-        return "There is nothing to fork: this conversation has not begun."
+        return t("There is nothing to fork: this conversation has not begun.")
     lane = call.message.session_key
     owner = Owner(call.message.principal, lane)
     fork = archive.fork(connection, call.session, owner, call.now)
     sessions.bind(connection, lane, fork)
-    return f"This is conversation `{fork}` now, a copy. `/resume {call.session}` goes back."
+    return t(
+        "This is conversation `{fork}` now, a copy. `/resume {session}` goes back.",
+        fork=fork,
+        session=call.session,
+    )

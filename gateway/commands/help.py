@@ -2,10 +2,11 @@
 
 from sqlite3 import Connection
 
+from agent.language import t
 from gateway.commands.call import CommandCall
 from gateway.commands.table import COMMANDS
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    listed = (f"/{name} - {one.summary}" for name, one in COMMANDS.items() if name != "start")
+    listed = (f"/{name} - {t(one.summary)}" for name, one in COMMANDS.items() if name != "start")
     return "\n".join(listed)

@@ -2,6 +2,7 @@
 
 from sqlite3 import Connection
 
+from agent.language import later, t
 from agent.security.modes import MODES, Mode, is_mode
 from gateway.commands.call import CommandCall
 from gateway.modes import mode_of
@@ -9,10 +10,12 @@ from gateway.store import notes, sessions
 from gateway.store.notes import Note
 
 _MEANING: dict[Mode, str] = {
-    "plan": "looks and answers, changes nothing",
-    "ask": "asks before commands and changes of existing files",
-    "accept-edits": "changes files of the workspace without asking, asks before most commands",
-    "auto": "runs all that your role allows, without asking",
+    "plan": later("looks and answers, changes nothing"),
+    "ask": later("asks before commands and changes of existing files"),
+    "accept-edits": later(
+        "changes files of the workspace without asking, asks before most commands"
+    ),
+    "auto": later("runs all that your role allows, without asking"),
 }
 
 
@@ -27,18 +30,28 @@ def answer(call: CommandCall, connection: Connection) -> str:
     current = mode_of(message, stored, first, owner=call.is_owner)
     wanted = call.argument.casefold() if call.name == "mode" else call.name
     if not wanted:
-        lines = [f"Mode: `{current}`. `/mode NAME` chooses another:"]
-        return "\n".join([*lines, *(f"- `{mode}` {_MEANING[mode]}" for mode in MODES)])
+        lines = [t("Mode: `{current}`. `/mode NAME` chooses another:", current=current)]
+        return "\n".join([*lines, *(f"- `{mode}` {t(_MEANING[mode])}" for mode in MODES)])
     if not is_mode(wanted):
         known = ", ".join(f"`{mode}`" for mode in MODES)
-        return f"There is no such mode; there are {known}. It stays `{current}`."
+        return t(
+            "There is no such mode; there are {known}. It stays `{current}`.",
+            known=known,
+            current=current,
+        )
     limit = first if message.private else current
     if not call.is_owner and MODES.index(wanted) > MODES.index(limit):
-        return f"Only the owner may choose `{wanted}` here. It stays `{current}`."
+        return t(
+            "Only the owner may choose `{wanted}` here. It stays `{current}`.",
+            wanted=wanted,
+            current=current,
+        )
     session = call.begun_session(connection)
     sessions.choose_mode(connection, session, wanted)
     if MODES.index(wanted) > MODES.index(current):
         reason = f"{current} became {wanted} by {message.principal}"
         params = {"mode": wanted, "who": message.principal, "chat": message.session_key}
         notes.put(connection, Note(call.now, "mode", reason, params, session=session))
-    return f"Mode of this conversation: `{wanted}`, {_MEANING[wanted]}."
+    return t(
+        "Mode of this conversation: `{mode}`, {meaning}.", mode=wanted, meaning=t(_MEANING[wanted])
+    )

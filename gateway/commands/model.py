@@ -3,6 +3,7 @@
 from sqlite3 import Connection
 
 from agent.errors import ConfigError
+from agent.language import t
 from agent.providers.models import PROFILES
 from gateway.commands.call import CommandCall
 from gateway.store import sessions
@@ -13,22 +14,30 @@ def answer(call: CommandCall, connection: Connection) -> str:
     now_chosen = chosen(call, connection)
     if not name:
         known = ", ".join(f"`{model.name}`" for model in models.known)
-        more = f" Configured: {known}." if known else ""
         profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
-        return (
-            f"Model: `{now_chosen}`.{more} `/model NAME` chooses another, or a profile: {profiles}."
+        return t(
+            "Model: `{model}`. Configured: {known}. `/model NAME` chooses another, or a profile: "
+            "{profiles}."
+            if known
+            else "Model: `{model}`. `/model NAME` chooses another, or a profile: {profiles}.",
+            model=now_chosen,
+            known=known,
+            profiles=profiles,
         )
     offered = {models.default, *PROFILES, *(model.name for model in models.known)}
     if not call.is_owner and name not in offered:
-        return f"Only the owner may choose a model that is not configured. It stays `{now_chosen}`."
+        return t(
+            "Only the owner may choose a model that is not configured. It stays `{now_chosen}`.",
+            now_chosen=now_chosen,
+        )
     try:
         models.check(name)
     except ConfigError as exc:
-        return f"{exc}. It stays `{now_chosen}`."
+        return t("{exc}. It stays `{now_chosen}`.", exc=exc, now_chosen=now_chosen)
     # Whoever chooses a model, also the same one again, has a reason to think that it answers.
     models.hurry(name)
     sessions.choose_model(connection, call.begun_session(connection), name)
-    return f"Model of this conversation: `{name}`."
+    return t("Model of this conversation: `{name}`.", name=name)
 
 
 def chosen(call: CommandCall, connection: Connection) -> str:

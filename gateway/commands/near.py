@@ -4,6 +4,7 @@ import re
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
+from agent.language import t
 from gateway.commands.table import COMMANDS, MISTYPED, Command
 
 if TYPE_CHECKING:
@@ -35,4 +36,4 @@ def command_in(text: str) -> Command | None:
 
 def answer(call: "CommandCall", connection: Connection) -> str:
     word = call.message.content.strip()
-    return f"There is no `{word}`; did you mean `/{meant(word)}`?"
+    return t("There is no `{word}`; did you mean `/{meant}`?", word=word, meant=meant(word))

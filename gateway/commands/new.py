@@ -2,6 +2,7 @@
 
 from sqlite3 import Connection
 
+from agent.language import t
 from gateway.background import ended_now
 from gateway.commands.call import CommandCall
 from gateway.store import sessions
@@ -9,7 +10,7 @@ from gateway.store import sessions
 
 async def answer(call: CommandCall) -> str:
     begun, is_left = await call.office.database.run(_begin, call)
-    told = f"New conversation `{begun}`. The earlier one is kept."
+    told = t("New conversation `{id}`. The earlier one is kept.", id=begun)
     if call.session is None or not is_left:
         return told
     toolbox = call.office.agent.toolbox

@@ -3,15 +3,16 @@
 from sqlite3 import Connection
 from typing import get_args
 
+from agent.language import later, t
 from gateway.commands import is_command
 from gateway.commands.call import CommandCall
 from gateway.service import QueueMode
 from gateway.store import claims, sessions
 
 _MEANING: dict[QueueMode, str] = {
-    "queue": "each message gets an answer of its own, one after the other",
-    "join": "all messages that wait get one answer together",
-    "steer": "a message joins the work that is under way, before its next step",
+    "queue": later("each message gets an answer of its own, one after the other"),
+    "join": later("all messages that wait get one answer together"),
+    "steer": later("a message joins the work that is under way, before its next step"),
 }
 _SHOWN = 5
 _SHOWN_CHARS = 60
@@ -25,9 +26,12 @@ def answer(call: CommandCall, connection: Connection) -> str:
     chosen = next((known for known in get_args(QueueMode) if known == wanted), None)
     if chosen is None:
         known = ", ".join(f"`{name}`" for name in _MEANING)
-        return f"There is no such way; there are {known}. It stays `{mode}`."
+        return t(
+            "There is no such way; there are {known}. It stays `{mode}`.", known=known, mode=mode
+        )
     sessions.choose_queue_mode(connection, call.begun_session(connection), chosen)
-    return f"While I work here: `{chosen}`, {_MEANING[chosen]}."
+    meaning = t(_MEANING[chosen])
+    return t("While I work here: `{mode}`, {meaning}.", mode=chosen, meaning=meaning)
 
 
 def _waiting(call: CommandCall, connection: Connection) -> list[str]:
@@ -37,17 +41,17 @@ def _waiting(call: CommandCall, connection: Connection) -> list[str]:
         if not (is_command(message) and message.event_id == call.message.event_id)
     ]
     if not waiting:
-        return ["Nothing waits here."]
-    lines = [f"{len(waiting)} waiting here:"]
+        return [t("Nothing waits here.")]
+    lines = [t("{n} waiting here:", n=len(waiting))]
     lines += [f"- {_short(message.content)}" for message in waiting[:_SHOWN]]
     if len(waiting) > _SHOWN:
-        lines.append(f"- and {len(waiting) - _SHOWN} more")
+        lines.append(t("- and {n} more", n=len(waiting) - _SHOWN))
     return lines
 
 
 def _modes(mode: str) -> list[str]:
-    lines = [f"While I work: `{mode}`. `/queue NAME` chooses another:"]
-    return [*lines, *(f"- `{name}`: {meaning}" for name, meaning in _MEANING.items())]
+    lines = [t("While I work: `{mode}`. `/queue NAME` chooses another:", mode=mode)]
+    return [*lines, *(f"- `{name}`: {t(meaning)}" for name, meaning in _MEANING.items())]
 
 
 def _short(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from sqlite3 import Connection
 
+from agent.language import plural, t
 from gateway.commands.call import CommandCall
 from gateway.commands.sessions import SHOWN, lines, scope_of
 from gateway.store import archive, sessions
@@ -11,22 +12,32 @@ def answer(call: CommandCall, connection: Connection) -> str:
     wanted, here = call.argument, call.session
     if not wanted and here and archive.status_of(connection, here) == "paused":
         archive.set_status(connection, here, "open")
-        return f"Conversation `{here}` goes on."
+        return t("Conversation `{here}` goes on.", here=here)
     listed = sessions.recent(connection, SHOWN, scope_of(call))
     if not wanted:
-        told = lines(call, listed) or ["There is none yet."]
-        return "\n".join(["`/resume N` goes on with one of these:", *told])
+        told = lines(call, listed) or [t("There is none yet.")]
+        return "\n".join([t("`/resume N` goes on with one of these:"), *told])
     if wanted.isdecimal() and len(wanted) <= len(str(SHOWN)):
         if not 1 <= int(wanted) <= len(listed):
-            return f"There is no conversation number {wanted}; `/sessions` lists them."
+            return t(
+                "There is no conversation number {wanted}; `/sessions` lists them.", wanted=wanted
+            )
         found = listed[int(wanted) - 1].id
     else:
         names = archive.named(connection, wanted, scope_of(call))
         if len(names) != 1:
-            many = "Several conversations begin" if names else "No conversation of yours begins"
-            return f"{many} with that; `/sessions` lists them."
+            return t(
+                "Several conversations begin with that; `/sessions` lists them."
+                if names
+                else "No conversation of yours begins with that; `/sessions` lists them."
+            )
         (found,) = names
     archive.set_status(connection, found, "open")
     sessions.bind(connection, call.message.session_key, found)
     (info,) = sessions.recent(connection, 1, session=found)
-    return f"This is conversation `{found}` again, with {info.messages} messages."
+    return plural(
+        info.messages,
+        "This is conversation `{id}` again, with {n} message.",
+        "This is conversation `{id}` again, with {n} messages.",
+        id=found,
+    )

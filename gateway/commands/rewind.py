@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
+from agent.language import plural, t
 from gateway.commands.call import CommandCall
 from gateway.store import rewinding
 from gateway.store.archive import Owner
@@ -29,8 +30,10 @@ async def answer(call: CommandCall) -> str:
     asked = await call.office.database.run(rewinding.asked, undoing.session)
     if not asked:
         raise KoreError(
-            "there is no message to go back to: a copy begins behind what was said before it",
-            hint="/sessions shows the conversation that it was made of, /resume goes on with it.",
+            t("there is no message to go back to: a copy begins behind what was said before it"),
+            hint=t(
+                "/sessions shows the conversation that it was made of, /resume goes on with it."
+            ),
         )
     words = call.argument.lower().split()
     if not words:
@@ -42,26 +45,34 @@ async def answer(call: CommandCall) -> str:
         return _preview(undoing, moves, words[0], since)
     undoing.require(moves, "undo")
     done = await undoing.carry_out(moves, "undo")
-    told = undoing.told(done, "undo") or "No file had to be changed back."
+    told = undoing.told(done, "undo") or t("No file had to be changed back.")
     if "both" not in wanted:
         return told
     owner = Owner(call.message.principal, call.message.session_key)
     fork = await call.office.database.run(
         rewinding.rewind, key, undoing.session, since.turn, owner, call.now
     )
-    return f"{told}\n{_forked(fork)} `/resume {undoing.session}` goes back."
+    back = t("`/resume {id}` goes back.", id=undoing.session)
+    return f"{told}\n{_forked(fork)} {back}"
 
 
 def _chosen(words: list[str], asked: list[Asked]) -> Asked:
     """The message that is named. Raises `KoreError`."""
     if not words[0].isdecimal() or not 1 <= int(words[0][:9]) <= len(asked):
         raise KoreError(
-            f"found {words[0][:20]!r}, expected the number of a message, 1 to {len(asked)}",
-            hint="/rewind lists them.",
+            t(
+                "found {words!r}, expected the number of a message, 1 to {asked}",
+                words=words[0][:20],
+                asked=len(asked),
+            ),
+            hint=t("/rewind lists them."),
         )
     if unknown := set(words[1:]) - _WORDS:
         raise KoreError(
-            f"found {min(unknown)[:20]!r}, expected `files` or `both`, and perhaps `force`"
+            t(
+                "found {unknown!r}, expected `files` or `both`, and perhaps `force`",
+                unknown=min(unknown)[:20],
+            )
         )
     return asked[int(words[0]) - 1]
 
@@ -82,10 +93,10 @@ def _list(undoing: "Undoing", asked: list[Asked]) -> str:
     lines = []
     for number, one in list(enumerate(asked, 1))[-_SHOWN:]:
         count = len(paths.get(one.turn, ()))
-        files = f", {count} {'file' if count == 1 else 'files'} changed" if count else ""
+        files = plural(count, ", {n} file changed", ", {n} files changed") if count else ""
         at = time.strftime("%H:%M", time.localtime(one.at))
         lines.append(f"`{number}` {at}{files}: {escaped(one.title)}")
-    lines.append("`/rewind N` shows what going back to before a message would change.")
+    lines.append(t("`/rewind N` shows what going back to before a message would change."))
     return "\n".join(lines)
 
 
@@ -95,18 +106,24 @@ def _preview(undoing: "Undoing", moves: "tuple[Move, ...]", number: str, since: 
     from gateway.undoing import escaped
 
     told = report.told(Done(moves), "undo", undoing.root, would=True)
-    would = told or "No file would change."
-    lines = [f"Back to before message {number}: {escaped(since.title)}"]
+    would = told or t("No file would change.")
+    lines = [
+        t("Back to before message {number}: {escaped}", number=number, escaped=escaped(since.title))
+    ]
     lines += [escaped(line) for line in would.splitlines()]
     lines.append(
-        f"`/rewind {number} files` does it; `/rewind {number} both` also takes the conversation "
-        "back. With `force` behind it also what others have changed since is overwritten."
+        t(
+            "`/rewind {number} files` does it; `/rewind {number} both` also takes the "
+            "conversation back. With `force` behind it also what others have changed since "
+            "is overwritten.",
+            number=number,
+        )
     )
     return "\n".join(lines)
 
 
 def _forked(fork: str) -> str:
-    return f"This is conversation `{fork}` now, which ends before that message."
+    return t("This is conversation `{fork}` now, which ends before that message.", fork=fork)
 
 
 def _is_file(change: "object") -> bool:

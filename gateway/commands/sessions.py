@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 
 from agent.errors import KoreError
+from agent.language import later, t
 from gateway.access import CONSOLE
 from gateway.commands.call import CommandCall
 from gateway.messages import Route
-from gateway.service import SessionInfo
+from gateway.service import SessionInfo, SessionState
 from gateway.store import search, sessions
 from gateway.store.search import Scope
 
@@ -23,11 +24,11 @@ def answer(call: CommandCall, connection: Connection) -> str:
         return _find(call, connection)
     listed = sessions.recent(connection, SHOWN, scope_of(call))
     if not listed:
-        return "There are no conversations of yours here yet."
-    return "\n".join(["Your conversations here:", *lines(call, listed), _HOW])
+        return t("There are no conversations of yours here yet.")
+    return "\n".join([t("Your conversations here:"), *lines(call, listed), _HOW])
 
 
-_HOW = "`/resume N` goes on with one, `/sessions WORDS` finds words in them."
+_HOW = t("`/resume N` goes on with one, `/sessions WORDS` finds words in them.")
 
 
 def scope_of(call: CommandCall) -> Scope:
@@ -40,9 +41,17 @@ def scope_of(call: CommandCall) -> Scope:
     return Scope(message.principal, chat, console=alone)
 
 
+_STATES: dict[SessionState, str] = {
+    "idle": "",
+    "running": later("running"),
+    "paused": later("paused"),
+    "closed": later("closed"),
+}
+
+
 def lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
     return [
-        f"{n}. `{info.id}` {_plain(info.name) or '(empty)'}, {_when(info.last_active_at)}"
+        f"{n}. `{info.id}` {_plain(info.name) or t('(empty)')}, {_when(info.last_active_at)}"
         + _state(info, here=info.id == call.session)
         for n, info in enumerate(listed, 1)
     ]
@@ -56,13 +65,13 @@ def _find(call: CommandCall, connection: Connection) -> str:
         return f"{str(exc)[0].upper()}{str(exc)[1:]}."
     told = [f"- `{hit.session}` {_when(hit.at)}: {_plain(hit.snippet)}" for hit in found]
     if not whole:
-        told.append("Older messages are still being read in; ask again for those.")
-    return "\n".join(told) or "Nothing found in your conversations here."
+        told.append(t("Older messages are still being read in; ask again for those."))
+    return "\n".join(told) or t("Nothing found in your conversations here.")
 
 
 def _state(info: SessionInfo, *, here: bool) -> str:
-    states = ["this one"] if here else []
-    states += [info.status] if info.status != "idle" else []
+    states = [t("this one")] if here else []
+    states += [t(_STATES[info.status])] if info.status != "idle" else []
     return f" ({', '.join(states)})" if states else ""
 
 

@@ -2,8 +2,9 @@
 
 from sqlite3 import Connection
 
+from agent.language import t
 from gateway.commands.call import CommandCall
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    return "Hello, I am Kore. Write to me as you would to a person; /help lists more."
+    return t("Hello, I am Kore. Write to me as you would to a person; /help lists more.")

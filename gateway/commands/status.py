@@ -2,6 +2,7 @@
 
 from sqlite3 import Connection
 
+from agent.language import plural, t
 from agent.version import VERSION
 from gateway.commands.call import CommandCall
 from gateway.commands.model import chosen
@@ -9,10 +10,17 @@ from gateway.store import sessions
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    lines = [f"Kore {VERSION}", f"Model: `{chosen(call, connection)}`"]
+    lines = [f"Kore {VERSION}", t("Model: `{model}`", model=chosen(call, connection))]
     if call.session:
         count = sessions.count_messages(connection, call.session)
-        lines.append(f"Conversation: `{call.session}`, {count} messages")
+        lines.append(
+            plural(
+                count,
+                "Conversation: `{id}`, {n} message",
+                "Conversation: `{id}`, {n} messages",
+                id=call.session,
+            )
+        )
     if call.is_owner:
-        lines += [f"{name}: {value}" for name, value in call.office.facts().items()]
+        lines += [f"{t(name)}: {value}" for name, value in call.office.facts().items()]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ may run it again: what it does is keyed by `call.claim.seq`.
 """
 
 from agent.frozen import frozen
+from agent.language import later
 
 
 @frozen
@@ -25,33 +26,45 @@ class Command:
 
 # `/stop` is carried out while it is taken in; what is not `at_once` waits its turn.
 COMMANDS = {
-    "help": Command("what you can type here", "help", at_once=True),
-    "new": Command("start a new conversation", "new", takes_time=True),
-    "sessions": Command("your conversations here, or words in them", "sessions", at_once=True),
-    "resume": Command("go on with an earlier conversation", "resume"),
-    "fork": Command("go on in a copy of this conversation", "fork"),
-    "rename": Command("give this conversation a name", "rename"),
-    "status": Command("model, conversation and connection", "status", at_once=True),
-    "model": Command("show or choose the model of this conversation", "model"),
-    "thinking": Command("whether the model thinks first, and whether you see it", "thinking"),
-    "mode": Command("how much runs without a question: plan, ask, accept-edits, auto", "mode"),
-    "plan": Command("look and answer only, change nothing", "mode"),
-    "auto": Command("run without asking (the owner only)", "mode"),
+    "help": Command(later("what you can type here"), "help", at_once=True),
+    "new": Command(later("start a new conversation"), "new", takes_time=True),
+    "sessions": Command(
+        later("your conversations here, or words in them"), "sessions", at_once=True
+    ),
+    "resume": Command(later("go on with an earlier conversation"), "resume"),
+    "fork": Command(later("go on in a copy of this conversation"), "fork"),
+    "rename": Command(later("give this conversation a name"), "rename"),
+    "status": Command(later("model, conversation and connection"), "status", at_once=True),
+    "model": Command(later("show or choose the model of this conversation"), "model"),
+    "thinking": Command(
+        later("whether the model thinks first, and whether you see it"), "thinking"
+    ),
+    "mode": Command(
+        later("how much runs without a question: plan, ask, accept-edits, auto"), "mode"
+    ),
+    "plan": Command(later("look and answer only, change nothing"), "mode"),
+    "auto": Command(later("run without asking (the owner only)"), "mode"),
     "language": Command("the language that I speak to you", "language", at_once=True),
-    "cost": Command("what was spent: this conversation, this chat today", "cost", at_once=True),
-    "compact": Command("make room: old messages become a summary", "compact", takes_time=True),
-    "context": Command("what fills the model's window", "context", takes_time=True),
-    "queue": Command("what waits here: queue, join or steer", "queue", at_once=True),
-    "undo": Command("take back what was done to files", "undo", takes_time=True),
-    "redo": Command("do again what was taken back", "undo", takes_time=True),
-    "rewind": Command("go back to before a message", "rewind", takes_time=True),
-    "diff": Command("what this conversation has changed", "diff", takes_time=True),
-    "agents": Command("who can be sent out to do a piece of work", "agents", takes_time=True),
-    "tools": Command("what I can do here", "tools"),
-    "tasks": Command("what runs in the background here", "tasks", at_once=True),
-    "pair": Command("let people in (the owner only)", "pair"),
-    "stop": Command("stop the answer that is under way", "help"),
-    "start": Command("say hello", "start", at_once=True),
+    "cost": Command(
+        later("what was spent: this conversation, this chat today"), "cost", at_once=True
+    ),
+    "compact": Command(
+        later("make room: old messages become a summary"), "compact", takes_time=True
+    ),
+    "context": Command(later("what fills the model's window"), "context", takes_time=True),
+    "queue": Command(later("what waits here: queue, join or steer"), "queue", at_once=True),
+    "undo": Command(later("take back what was done to files"), "undo", takes_time=True),
+    "redo": Command(later("do again what was taken back"), "undo", takes_time=True),
+    "rewind": Command(later("go back to before a message"), "rewind", takes_time=True),
+    "diff": Command(later("what this conversation has changed"), "diff", takes_time=True),
+    "agents": Command(
+        later("who can be sent out to do a piece of work"), "agents", takes_time=True
+    ),
+    "tools": Command(later("what I can do here"), "tools"),
+    "tasks": Command(later("what runs in the background here"), "tasks", at_once=True),
+    "pair": Command(later("let people in (the owner only)"), "pair"),
+    "stop": Command(later("stop the answer that is under way"), "help"),
+    "start": Command(later("say hello"), "start", at_once=True),
 }
 # What comes close to one of them; nobody lists it.
-MISTYPED = Command("say what was meant", "near", at_once=True)
+MISTYPED = Command(later("say what was meant"), "near", at_once=True)

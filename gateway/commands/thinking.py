@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlite3 import Connection
 from typing import Any
 
+from agent.language import later, t
 from gateway.commands.call import CommandCall
 from gateway.store import thinking
 from gateway.store.thinking import Thinking
@@ -25,10 +26,10 @@ def answer(call: CommandCall, connection: Connection) -> str:
     word = call.argument.casefold()
     if not word:
         known = ", ".join(f"`{choice}`" for choice in _CHOICES)
-        return f"{_told(now, settings.thinking)} `/thinking` takes {known}."
+        return f"{_told(now, settings.thinking)} {t('`/thinking` takes {known}.', known=known)}"
     if word not in _CHOICES:
         known = ", ".join(f"`{choice}`" for choice in _CHOICES)
-        return f"`/thinking` takes {known}. {_told(now, settings.thinking)}"
+        return f"{t('`/thinking` takes {known}.', known=known)} {_told(now, settings.thinking)}"
     chosen = replace(now, **_CHOICES[word])
     thinking.choose(connection, call.begun_session(connection), chosen)
     return _told(chosen, settings.thinking)
@@ -36,5 +37,10 @@ def answer(call: CommandCall, connection: Connection) -> str:
 
 def _told(now: Thinking, general: bool | None) -> str:
     wanted = general if now.wanted is None else now.wanted
-    word = {True: "on", False: "off", None: "as the model does by itself"}[wanted]
-    return f"Thinking in this conversation: {word}, {'shown' if now.shown else 'hidden'}."
+    words = {True: later("on"), False: later("off"), None: later("as the model does by itself")}
+    return t(
+        "Thinking in this conversation: {wanted}, shown."
+        if now.shown
+        else "Thinking in this conversation: {wanted}, hidden.",
+        wanted=t(words[wanted]),
+    )

@@ -2,6 +2,7 @@
 
 from sqlite3 import Connection
 
+from agent.language import t
 from gateway.commands.call import CommandCall
 
 
@@ -15,4 +16,4 @@ def answer(call: CommandCall, connection: Connection) -> str:
         for one in tools
         if speaks is None or speaks.chooses(one.name)
     ]
-    return "\n".join([*lines, "`/mode` says how much of it runs without a question."])
+    return "\n".join([*lines, t("`/mode` says how much of it runs without a question.")])

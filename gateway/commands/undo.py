@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.commands.call import CommandCall
 
 if TYPE_CHECKING:
@@ -21,8 +22,20 @@ async def answer(call: CommandCall) -> str:
     done = await undoing.carry_out(moves, wish.direction)
     if told := undoing.told(done, wish.direction):
         return told
-    where = escaped(str(wish.path)) if wish.path else "this conversation"
-    return f"There is nothing to {call.name} in {where}."
+    undo = wish.direction == "undo"
+    if wish.path:
+        path = escaped(str(wish.path))
+        return t(
+            "There is nothing to undo in {path}."
+            if undo
+            else "There is nothing to redo in {path}.",
+            path=path,
+        )
+    return t(
+        "There is nothing to undo in this conversation."
+        if undo
+        else "There is nothing to redo in this conversation."
+    )
 
 
 def _wish(undoing: "Undoing", call: CommandCall) -> "Wish":
@@ -33,7 +46,13 @@ def _wish(undoing: "Undoing", call: CommandCall) -> "Wish":
     if words and words[0].isdecimal():
         steps = int(words.pop(0)[:6])
         if steps < 1:
-            raise KoreError(f"found {steps} steps, expected 1 or more, as in `/{call.name} 2`")
+            raise KoreError(
+                t(
+                    "found {steps} steps, expected 1 or more, as in `/{call} 2`",
+                    steps=steps,
+                    call=call.name,
+                )
+            )
     if words and words[0].lower() == "force":
         force = bool(words.pop(0))
     path = undoing.find(" ".join(words)) if words else None

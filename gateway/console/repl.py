@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agent.errors import ConfigError, KoreError
 from agent.frozen import frozen
+from agent.language import t
 from agent.version import VERSION
 from gateway.console.commands import (
     CHAT_COMMANDS,
@@ -200,7 +201,7 @@ class Repl:
         line = " · ".join(visible(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))
         if (hint := status.get("model_hint")) and model == status.get("model"):
-            self._screen.print(Text(visible(str(hint)), "yellow"))
+            self._screen.print(Text(visible(t(str(hint))), "yellow"))
         if (project := self._start.project) is not None and project.remark:
             self._screen.print(Text(project.remark, "yellow"))
         if self._opened.unfinished:
