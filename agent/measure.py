@@ -10,18 +10,21 @@ from agent.task import Equipment
 
 @frozen
 class Speaking:
-    """Who speaks where, as a `Task` has it."""
+    """Who speaks where, as a `Task` has it; `model` is None for the default one."""
 
     memory: Path
     root: Path
     owner: bool
     model: str | None = None
+    persona: str | None = None
 
 
 def room(agent: Equipment, speaking: Speaking) -> Room:
     """Raises `ConfigError` when the model cannot be used."""
     opened = agent.models.open(speaking.model)
-    prompt = agent.workspace.system_prompt(speaking.memory, speaking.root, owner=speaking.owner)
+    prompt = agent.workspace.system_prompt(
+        speaking.memory, speaking.root, owner=speaking.owner, persona=speaking.persona
+    )
     return room_of(
         opened.context_tokens,
         prompt.text,

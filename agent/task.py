@@ -65,8 +65,9 @@ class Task:
     before them, `begun` is how many at the end are this turn's own from before a restart. `keeper`
     stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
     is what the session has taken in; it grows with the turn. `recording` is the journal of what
-    happens to files, `character` who speaks, when it is not the main agent; `spawn` sends out
-    sub-agents, `recall` searches what whoever speaks said before.
+    happens to files, `character` who speaks, when it is not the main agent, and `persona` how it
+    speaks here (see `Workspace.system_prompt`); `spawn` sends out sub-agents, `recall` searches
+    what whoever speaks said before.
     """
 
     session: str
@@ -89,5 +90,6 @@ class Task:
     stop: Stop = field(default_factory=Stop)
     recording: Recording = field(default_factory=Recording)
     character: Character | None = None
+    persona: str | None = None
     spawn: Spawn | None = None
     recall: Recall | None = None

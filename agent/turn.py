@@ -90,7 +90,9 @@ class Turn:
     async def _prepare(self) -> Loop:
         agent, task = self._agent, self._task
         opened = agent.models.open(task.model)
-        prompt = agent.workspace.system_prompt(task.memory, task.root, owner=task.owner)
+        prompt = agent.workspace.system_prompt(
+            task.memory, task.root, owner=task.owner, persona=task.persona
+        )
         toolbox, text = agent.toolbox, prompt.text
         if (character := task.character) is not None:
             toolbox, text = character.toolbox, character.system(text, task.root)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent.frozen import frozen
 from gateway.messages import InboundMessage
+from gateway.places import Places
 
 CONSOLE = "cli"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -35,6 +36,7 @@ class Access:
     allow: Mapping[tuple[str, str], Sequence[str]]
     roles: Mapping[str, str] = field(default_factory=dict)
     circle: Circle = field(default_factory=Circle)
+    places: Places = field(default_factory=Places)
 
     @property
     def chief(self) -> str | None:
@@ -64,13 +66,17 @@ class Access:
     def role(self, message: InboundMessage) -> str:
         """The role of whoever sent it, in groups too: the owner builds everywhere.
 
-        A person's role beats that of the chat, and that one the channel's. Without any, people
-        who were let in by name are `general`, and those who are let in like everybody `guest`.
+        A person's role beats that of the topic, that one the chat's, and that one the channel's.
+        Without any, people who were let in by name are `general`, and those who are let in like
+        everybody `guest`.
         """
         if self.is_owner(message):
             return "build"
-        chat = f"{message.channel}:chat:{message.chat_id}"
-        for key in (message.principal, chat, message.channel):
+        if message.principal not in self.roles and (role := self.places.of(message.route).role):
+            return role
+        names = self.places.names(message.route)
+        chats = (f"{message.channel}:chat:{name}" for name in names)
+        for key in (message.principal, *chats, message.channel):
             if key in self.roles:
                 return self.roles[key]
         return "general" if self._is_known(message) else "guest"

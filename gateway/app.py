@@ -34,9 +34,10 @@ from gateway.intake import Intake
 from gateway.languages import Languages
 from gateway.lock import hold
 from gateway.messages import ONCE
+from gateway.places import Places
 from gateway.policies import Policies
 from gateway.reception import Reception
-from gateway.roster import allowed_senders, open_channels, say_who_is_let_in
+from gateway.roster import allowed_senders, open_channels, places_of, say_who_is_let_in
 from gateway.rules import Rules
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
@@ -88,15 +89,16 @@ class App:
             stack.push_async_callback(agent.aclose)
             agent.changes = changes_in(database, home.undo, cipher)
             watchers = Watchers()
+            places = await places_of(settings, database)
             ways: Channels = {}
             _add(ways, ConsoleChannel(watchers))
             if channels:
-                for channel in await open_channels(settings, database, stack):
+                for channel in await open_channels(settings, database, stack, places):
                     _add(ways, channel)
             redactor = redactor_of(settings, os.environ)
             policies = Policies.of(settings)
             audit = await _record(policies, home, redactor, stack)
-            safety = Safety(policies, audit, redactor, str(choice))
+            safety = Safety(policies, audit, redactor, str(choice), places)
             app = _assemble(settings, database, agent, watchers, ways, safety)
             await database.run(app.bus.door.pairing.load)
             await database.run(app.delivery.languages.load)
@@ -110,12 +112,14 @@ class App:
 
 @frozen
 class Safety:
-    """Who decides, who records it, what may never be shown, and in words what holds commands."""
+    """Who decides, who records it, what may never be shown, in words what holds commands, and
+    what is said of single chats."""
 
     policies: Policies
     audit: AuditLog
     redactor: Redactor
     sandbox: str
+    places: Places
 
 
 async def _record(
@@ -139,7 +143,7 @@ def _assemble(
     telegram = settings.telegram
     owner = sole_owner(settings.access.owner, telegram.allow_from)
     allow = {key: allowed_senders(settings, key) for key in ways}
-    access = Access(owner, allow, settings.access.roles)
+    access = Access(owner, allow, settings.access.roles, places=safety.places)
     languages = Languages(settings.agent.language)
     delivery = Delivery(database, ways, redactor=safety.redactor, languages=languages)
     clerk = Clerk(delivery, access, expires_s=settings.security.approval_timeout_s)

@@ -118,7 +118,8 @@ class Compactions:
         if not session or not turn:
             return t("There is nothing to make shorter yet.")
         model = await self.database.run(sessions.chosen_model, session)
-        speaking = replace(self.speaking(claim.message), model=model)
+        speaking = self.speaking(claim.message)
+        speaking = replace(speaking, model=model or speaking.model)
         payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._answered(session)
         if made is None or focus or not made.shorter.summarised:

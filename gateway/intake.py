@@ -86,10 +86,12 @@ class Intake:
 
     async def take(self, channel: str, account: str, batch: Batch) -> Taken:
         """Returns once it is on disk; waits while there is no room. Raises `StoreError`."""
-        entries = [self._entry(message) for message in batch.messages]
+        entries = [self._entry(one) for one in batch.messages if not one.overheard]
+        heard = [one for one in batch.messages if one.overheard]
         try:
             while True:
-                arrival = Arrival(channel, account, time.time(), batch.next_offset, batch.moves)
+                now, more = time.time(), (batch.next_offset, batch.moves, heard)
+                arrival = Arrival(channel, account, now, *more)
                 taken = await self._try(arrival, entries, batch.dead)
                 if taken is not None:
                     break

@@ -102,6 +102,8 @@ class InboundMessage:
     # one came to. `task` is the errand's number.
     task: int | None = None
     lane: str | None = None
+    # Said in a group and not to us: what the next answer there is given as context.
+    overheard: bool = False
     # Files that came with it, in order. Parts of one `album` come one by one and become one
     # message (see `store/inbox.py`).
     media: tuple[Media, ...] = ()

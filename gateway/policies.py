@@ -63,7 +63,12 @@ class Policies:
         }
         modes: dict[str, Mode] = {str(name): mode for name, mode in security.modes.items()}
         found = cls(PolicySettings(security.policy_file, agents, security.blocked_commands, modes))
-        wanted = {"access.roles": settings.access.roles.values(), "agents": settings.agents}
+        chats = [chat.role for chat in settings.telegram.chats.values() if chat.role]
+        wanted = {
+            "access.roles": settings.access.roles.values(),
+            "telegram.chats": chats,
+            "agents": settings.agents,
+        }
         for key, names in wanted.items():
             for name in names:
                 found.check(name, key)

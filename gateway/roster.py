@@ -9,6 +9,7 @@ from gateway.access import CONSOLE, Access
 from gateway.ballast import hidden, leave_out_httpx
 from gateway.channels.base import Channel
 from gateway.moves import Moves
+from gateway.places import Place, Places
 from gateway.settings import Settings
 from gateway.store import inbox
 from gateway.store import moves as stored_moves
@@ -17,8 +18,18 @@ from gateway.store.database import Database
 log = logging.getLogger(__name__)
 
 
+async def places_of(settings: Settings, database: Database) -> Places:
+    """What is said of single chats, and which of them have another id by now."""
+    named = {
+        key: Place(chat.persona, chat.model, chat.role, chat.listen)
+        for key, chat in settings.telegram.chats.items()
+    }
+    moves = Moves(await database.run(stored_moves.load, "telegram"))
+    return Places({"telegram": named}, {"telegram": moves})
+
+
 async def open_channels(
-    settings: Settings, database: Database, stack: AsyncExitStack
+    settings: Settings, database: Database, stack: AsyncExitStack, places: Places
 ) -> list[Channel]:
     """The channels that the configuration names; only these are imported."""
     if not settings.telegram.enabled:
@@ -32,7 +43,6 @@ async def open_channels(
 
     telegram = settings.telegram
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
-    moves = Moves(await database.run(stored_moves.load, "telegram"))
     opened: list[Channel] = []
     for name, token in bots:
         own = TelegramSettings(
@@ -41,7 +51,7 @@ async def open_channels(
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
         gate = Gate(telegram.rate_limits)
-        channel = TelegramChannel(own, gate=gate, cursor=cursor, moves=moves)
+        channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places)
         stack.push_async_callback(channel.aclose)
         opened.append(channel)
     return opened

@@ -157,7 +157,8 @@ class Turns:
             memory=speaking.memory,
             root=speaking.root,
             owner=speaking.owner,
-            model=model if isinstance(model, str) else claim.model,
+            model=model if isinstance(model, str) else claim.model or speaking.model,
+            persona=speaking.persona,
             thinking=True if message.options.get("thinking") is True else claim.thinking.wanted,
             max_iterations=limit if isinstance(limit, int) else None,
             known=known,
@@ -176,7 +177,9 @@ class Turns:
         """For whom the prompt is made, and where."""
         rules = self._rules
         owner = rules.access.is_owner_alone(message)
-        return Speaking(rules.memory(message), rules.root(message), owner)
+        place = rules.access.places.of(message.route)
+        told = (rules.memory(message), rules.root(message), owner)
+        return Speaking(*told, place.model, place.persona)
 
     async def _watch(self, task: Task, claim: Claim) -> Ending:
         """Run the agent, and show its events to whoever watches."""

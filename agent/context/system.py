@@ -44,12 +44,20 @@ class Workspace:
     def owner_memory(self) -> Path:
         return self.folder / "memory" / "MEMORY.md"
 
-    def system_prompt(self, memory: Path, root: Path, *, owner: bool) -> SystemPrompt:
+    def system_prompt(
+        self, memory: Path, root: Path, *, owner: bool, persona: str | None = None
+    ) -> SystemPrompt:
         """`memory` is the memory file of whoever speaks, `root` is where relative paths start;
-        `owner` says that it is the owner in private."""
+        `owner` says that it is the owner in private. `persona` says how to speak in this chat: a
+        text, or a file of the workspace if it ends in `.md`."""
         names = _FILES if owner else tuple(name for name in _FILES if name != "USER.md")
         notices: list[str] = []
-        texts = list(self._texts([*(self.folder / name for name in names), memory], notices))
+        paths = [self.folder / name for name in names]
+        texts = list(self._texts([*paths, memory], notices))
+        if persona is not None:
+            is_file = persona.endswith(".md")
+            said = self._texts([self.folder / persona], notices) if is_file else [persona]
+            texts += [fill("persona", persona=text) for text in said]
         told = self._instructions.read(root)
         if told.text:
             texts.append(told.text)

@@ -18,11 +18,12 @@ async def answer(call: CommandCall) -> str:
     if session is not None:
         window = await office.database.run(windows.load, session)
         model = await office.database.run(sessions.chosen_model, session)
-    speaking = replace(office.speaking(call.message), model=model)
+    speaking = office.speaking(call.message)
+    speaking = replace(speaking, model=model or speaking.model)
     found = room(office.agent, speaking)
     memory = office.agent.workspace.text_of(speaking.memory)
     filled = parts(found, window.conversation, memory)
-    told = counted_as(office.agent.models.open(model))
+    told = counted_as(office.agent.models.open(speaking.model))
     if found.factor != 1:
         head = t(
             "Window of {model} (my estimate, times {factor:.2f} as the model counts):",

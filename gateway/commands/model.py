@@ -43,4 +43,5 @@ def answer(call: CommandCall, connection: Connection) -> str:
 def chosen(call: CommandCall, connection: Connection) -> str:
     """The model that this conversation is answered by."""
     own = sessions.chosen_model(connection, call.session) if call.session else None
-    return own or call.office.agent.models.default
+    here = call.office.door.access.places.of(call.message.route).model
+    return own or here or call.office.agent.models.default

@@ -10,7 +10,13 @@ from pydantic_core import ErrorDetails
 
 from gateway.settings.document import kind_of
 from gateway.settings.place import Key, Loc, Missing, Value, dotted, printable
-from gateway.settings.sections import AgentFlags, McpServer, ModelEntry, TelegramAccount
+from gateway.settings.sections import (
+    AgentFlags,
+    McpServer,
+    ModelEntry,
+    TelegramAccount,
+    TelegramChat,
+)
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
 # A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
@@ -94,7 +100,8 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _guess(loc: Loc) -> str:
-    known = list(_INNER[str(loc[0])].model_fields) if str(loc[0]) in _INNER else []
+    inner = TelegramChat if loc[:2] == ("telegram", "chats") else _INNER.get(str(loc[0]))
+    known = list(inner.model_fields) if inner else []
     close = get_close_matches(printable(str(loc[-1])).lower(), known, n=1, cutoff=0.6)
     if close:
         return f'; did you mean "{close[0]}"?'

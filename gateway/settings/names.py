@@ -28,6 +28,11 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
     asked: list[tuple[Key, str]] = [(("agent", "model"), settings.agent.model)]
     asked += [(("agent", "fallback"), model) for model in fallbacks(settings)]
     asked += [(("profiles", name), model) for name, model in settings.profiles]
+    asked += [
+        (("telegram", "chats"), place.model)
+        for place in settings.telegram.chats.values()
+        if place.model and place.model not in dict(settings.profiles)
+    ]
     for key, model in asked:
         if model == "default" or "/" in model or model in names:
             continue

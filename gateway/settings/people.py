@@ -33,6 +33,12 @@ def _audience(value: str) -> str:
     raise ValueError('"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"')
 
 
+def _chat(text: str) -> str:
+    if not re.fullmatch(r"-?[0-9]{1,20}(/[0-9]{1,20})?", text):
+        raise ValueError('"-100123" (a chat) or "-100123/45" (a topic in it)')
+    return text
+
+
 def _role(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,39}", text):
         raise ValueError('the name of a role, such as "general"')
@@ -42,4 +48,5 @@ def _role(text: str) -> str:
 SenderId = Annotated[str, BeforeValidator(_sender)]
 Principal = Annotated[str, BeforeValidator(_principal)]
 Audience = Annotated[str, AfterValidator(_audience)]
+ChatPlace = Annotated[str, AfterValidator(_chat)]
 RoleName = Annotated[str, AfterValidator(_role)]

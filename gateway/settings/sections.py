@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
 from agent.security.modes import Mode
-from gateway.settings.people import Audience, Principal, RoleName, SenderId
+from gateway.settings.people import Audience, ChatPlace, Principal, RoleName, SenderId
 from gateway.settings.reach import Folder, HostName
 from gateway.settings.values import (
     BotUrl,
@@ -90,6 +90,15 @@ class TelegramAccount(Section):
     allow_from: tuple[SenderId, ...] = ()
 
 
+class TelegramChat(Section):
+    """What holds in one chat or topic; see `gateway.places.Place`."""
+
+    persona: Word | None = None
+    model: Word | None = None
+    role: RoleName | None = None
+    listen: Flag | None = None
+
+
 class TelegramSection(Section):
     enabled: Flag = False
     token: SecretStr = SecretStr("")
@@ -100,6 +109,7 @@ class TelegramSection(Section):
     webhook_secret: SecretStr | None = None
     rate_limits: Literal["telegram", "none"] = "telegram"
     accounts: tuple[TelegramAccount, ...] = ()
+    chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)
 
 
 class ToolsSection(Section):

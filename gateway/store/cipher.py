@@ -48,6 +48,7 @@ SEALED = (
     Sealed("session", ("id",), ("name",)),
     Sealed("kept_line", ("session", "n", "i"), ("line",)),
     Sealed("inbox", ("channel", "account", "event_id"), ("payload",)),
+    Sealed("overheard", ("channel", "account", "event_id"), ("text",)),
     Sealed("outbox", ("delivery_id", "part"), ("body", "entities", "files")),
     Sealed("approval", ("nonce",), ("question",)),
     Sealed("standing", ("principal", "session", "grant_hash"), ("title", "folder")),

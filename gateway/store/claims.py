@@ -8,7 +8,7 @@ from sqlite3 import Connection
 from agent.frozen import frozen
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
-from gateway.store import approvals, archive, sessions, tasks, thinking
+from gateway.store import approvals, archive, overheard, sessions, tasks, thinking
 from gateway.store.inbox import LIVE, PAYLOAD, WAITING
 from gateway.store.thinking import Thinking
 
@@ -146,6 +146,8 @@ def claim(
     asked = compose(messages)
     if told := tasks.facts(connection, session):
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
+    if heard := overheard.take(connection, lane):
+        asked = replace(asked, content=(*asked.content, Context(heard)))
     is_new = sessions.is_untouched(connection, session)
     sessions.append_messages(connection, session, turn, [asked], now)
     begins = sessions.recent(connection, 1, session=session)[0].name if is_new else None

@@ -5,7 +5,7 @@ from sqlite3 import Connection
 
 from agent.frozen import frozen
 from gateway.messages import InboundMessage
-from gateway.store import moves
+from gateway.store import moves, overheard
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
@@ -24,14 +24,15 @@ class Entry:
 
 @frozen
 class Arrival:
-    """The account that a batch came by, its cursor, the time in Unix seconds, and chats that were
-    given a new id."""
+    """The account that a batch came by, its cursor, the time in Unix seconds, chats that were
+    given a new id, and what was said to others."""
 
     channel: str
     account: str
     now: float
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
+    heard: Sequence[InboundMessage] = ()
 
 
 def accept(
@@ -60,6 +61,7 @@ def accept(
             (*key, *key, arrival.now, reason),
         )
     moves.put(connection, arrival.channel, arrival.moves)
+    overheard.keep(connection, arrival.heard)
     if arrival.next_offset is not None:
         connection.execute(
             "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"

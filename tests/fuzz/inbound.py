@@ -11,7 +11,7 @@ from agent.errors import ConfigError
 from agent.security.policy_file import decode_policy
 from agent.subagents.definition import read_definition
 from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
-from gateway.moves import Moves
+from gateway.places import Places
 from gateway.settings.load import load_settings
 from tests.fuzz.inputs import texts, trees
 from tests.fuzz.run import Target
@@ -102,7 +102,7 @@ def _policy(scratch: Path) -> Callable[[str], None]:
 
 
 def _telegram(scratch: Path) -> Callable[[Any], None]:
-    here = Here(Bot(1, "kore_bot"), "main", Moves())
+    here = Here(Bot(1, "kore_bot"), "main", Places())
 
     def check(update: Any) -> None:
         # The poll loop hands on objects only.

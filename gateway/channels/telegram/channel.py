@@ -11,7 +11,7 @@ from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.gate import Gate
 from gateway.messages import OutboundMessage, OutboundPart, Route
-from gateway.moves import Moves
+from gateway.places import Places
 from gateway.question import Question
 
 
@@ -20,7 +20,7 @@ class TelegramChannel:
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
-    bot's own, `moves` all bots'. Nothing connects before `run` or the first send.
+    bot's own, `places` all bots'. Nothing connects before `run` or the first send.
     """
 
     name = "telegram"
@@ -31,13 +31,13 @@ class TelegramChannel:
         *,
         gate: Gate,
         cursor: int | None = None,
-        moves: Moves | None = None,
+        places: Places | None = None,
     ) -> None:
         self._settings = settings
         self._client = TelegramClient(settings)
-        moves = moves or Moves()
-        self._poller = Poller(settings, self._client, cursor, moves)
-        self._sender = Sender(self._client, gate, moves)
+        places = places or Places()
+        self._poller = Poller(settings, self._client, cursor, places)
+        self._sender = Sender(self._client, gate, places.moves(self.name))
 
     @property
     def account(self) -> str:

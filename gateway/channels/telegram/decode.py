@@ -11,8 +11,9 @@ from agent.frozen import frozen
 from agent.language import language_of
 from gateway.channels.telegram.address import stored_id
 from gateway.channels.telegram.utf16 import mend
-from gateway.messages import InboundMessage, Sender
+from gateway.messages import InboundMessage, Route, Sender
 from gateway.moves import Moves
+from gateway.places import Places
 
 # In the order in which Telegram's own apps name a message: an animation is a document, too.
 _MEDIA = (
@@ -38,11 +39,15 @@ class Bot:
 
 @frozen
 class Here:
-    """Where an update is read: by which bot, under which account, and what has moved by now."""
+    """Where an update is read: by which bot, under which account, and what is known of chats."""
 
     bot: Bot
     account: str
-    moves: Moves
+    places: Places
+
+    @property
+    def moves(self) -> Moves:
+        return self.places.moves("telegram")
 
 
 def moved(update: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -125,6 +130,9 @@ class _Reading:
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
         content = self._content(edited)
+        overheard = content is None and self._listens()
+        if overheard:
+            content = self._shown(self._text, edited)
         sender = self._sender()
         if content is None or sender is None:
             return None
@@ -146,6 +154,7 @@ class _Reading:
             private=self._private,
             forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
             language=language_of((self._message.get("from") or {}).get("language_code")),
+            overheard=overheard,
         )
 
     def _sender(self) -> Sender | None:
@@ -163,8 +172,18 @@ class _Reading:
 
     def _content(self, edited: bool) -> str | None:
         text = self._addressed(self._text)
-        if text is None:
-            return None
+        return None if text is None else self._shown(text, edited)
+
+    def _listens(self) -> bool:
+        """Whether what is not for us is kept as context: in some groups, and no commands."""
+        if self._private or self._text.startswith("/"):
+            return False
+        chat_id = self._here.moves.first(str(self._chat_id))
+        route = Route("telegram", self._here.account, chat_id, self._thread())
+        return self._here.places.of(route).listen is True
+
+    def _shown(self, text: str, edited: bool) -> str | None:
+        """The text with a word for what came beside it; None when there is nothing to read."""
         media = next((kind for kind in _MEDIA if self._message.get(kind)), None)
         if media is None or (edited and not text):
             # A live location is edited every few seconds; that is no news to answer.

@@ -19,7 +19,7 @@ from gateway.channels.telegram.request import Lost, Refusal, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.trouble import Troubles
 from gateway.messages import InboundMessage
-from gateway.moves import Moves
+from gateway.places import Places
 
 _log = logging.getLogger(__name__)
 
@@ -43,13 +43,13 @@ class Poller:
         settings: TelegramSettings,
         client: TelegramClient,
         cursor: int | None,
-        moves: Moves | None = None,
+        places: Places | None = None,
     ) -> None:
         self.status = ChannelStatus("starting")
         self._settings = settings
         self._client = client
         self._offset = cursor
-        self._moves = moves or Moves()
+        self._places = places or Places()
         self._limit = BATCH_LIMIT
         self._delay_s = settings.backoff_s
         self._garbled = 0
@@ -138,14 +138,14 @@ class Poller:
         moves: list[tuple[str, str]] = []
         next_offset = self._offset
         received_at = time.time()
-        here = Here(me, self._settings.account, self._moves)
+        here = Here(me, self._settings.account, self._places)
         for update in updates:
             if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
                 continue
             next_offset = max(next_offset or 0, update["update_id"] + 1)
             if move := moved(update):
                 # At once: what follows in the same batch is said in the new chat.
-                self._moves.learn(*move)
+                here.moves.learn(*move)
                 moves.append(move)
             try:
                 decoded = decode(update, here, received_at)

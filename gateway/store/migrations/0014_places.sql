@@ -10,16 +10,16 @@ CREATE TABLE move (
 -- What was said in a group, not to us, since the last answer there: shown to the model as
 -- strangers' words with the next message that is for us, and gone then. `text` is sealed.
 CREATE TABLE overheard (
+    n          INTEGER PRIMARY KEY,
     channel    TEXT NOT NULL,
     account    TEXT NOT NULL,
     event_id   TEXT NOT NULL,
     lane       TEXT NOT NULL,
     message_id TEXT,
     text       TEXT NOT NULL,
-    said_at    REAL NOT NULL,
-    PRIMARY KEY (channel, account, event_id)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX overheard_lane ON overheard (lane, said_at);
+    UNIQUE (channel, account, event_id)
+) STRICT;
+CREATE INDEX overheard_lane ON overheard (lane, n);
 
 -- Groups and people that a bot was added to, thrown out of or blocked by. Unix seconds.
 CREATE TABLE whereabouts (

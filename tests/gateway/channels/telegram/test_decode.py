@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
 from gateway.messages import InboundMessage
 from gateway.moves import Moves
+from gateway.places import Place, Places
 
 BOT = Bot(42, "KoreBot")
-HERE = Here(BOT, "42", Moves())
+HERE = Here(BOT, "42", Places())
 ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L"}
 
 
@@ -218,7 +219,7 @@ def test_no_update_raises_anything_else(fields: dict[str, Any], kind: str) -> No
 
 def test_a_supergroup_is_called_as_the_group_that_it_was() -> None:
     moves = Moves({"-7": "-1007"})
-    here = Here(BOT, "42", moves)
+    here = Here(BOT, "42", Places(moves={"telegram": moves}))
     said = decode({"update_id": 1, "message": message("/status", chat=-1007)}, here, 0.0)
     assert said is not None
     assert (said.chat_id, said.event_id, said.message_id) == ("-7", "-1007:5", "-1007/5")
@@ -241,3 +242,25 @@ def test_what_only_looks_like_a_move_is_none() -> None:
     assert moved({"update_id": 1, "message": message(None, migrate_to_chat_id="x")}) is None
     assert moved({"update_id": 1, "message": "?"}) is None
     assert moved({"update_id": 1}) is None
+
+
+def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
+    here = Here(BOT, "42", Places({"telegram": {"-7": Place(listen=True)}}))
+
+    def heard(text: str, chat: int = -7, **fields: Any) -> InboundMessage | None:
+        body = message(text, chat=chat, **fields)
+        return decode({"update_id": 1, "message": body}, here, 0.0)
+
+    said = heard("lunch?")
+    assert said is not None
+    assert (said.content, said.overheard) == ("lunch?", True)
+    assert heard("lunch?", -8) is None
+    assert heard("/eat@OtherBot") is None
+    addressed = heard("@KoreBot lunch?")
+    assert addressed is not None
+    assert not addressed.overheard
+    other_bot = {"id": 5, "is_bot": True, "first_name": "Bot"}
+    assert (
+        decode({"update_id": 1, "message": message("x", chat=-7, author=other_bot)}, here, 0.0)
+        is None
+    )

@@ -1,0 +1,96 @@
+"""One chat is spoken to otherwise than another, by the configuration."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+QUIET, PIRATES, READERS = -500, -600, -700
+CHATS = {
+    str(QUIET): {"listen": True},
+    str(PIRATES): {"persona": "Speak like a pirate.", "model": "other"},
+    f"{PIRATES}/7": {"persona": "crew/cook.md"},
+    str(READERS): {"role": "plan"},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    folder = tmp_path_factory.mktemp("kore")
+    sections = {"telegram": {"chats": CHATS}, "access": {"roles": {}}}
+    async with (
+        BotApi() as api,
+        ModelServer(api_key=KEY) as model,
+        GatewayProcess(folder, api, model, sections) as gateway,
+    ):
+        yield gateway
+
+
+def asked(gateway: GatewayProcess) -> str:
+    return gateway.model.requests[-1].raw.decode()
+
+
+async def test_what_others_said_is_shown_with_the_next_question_and_not_again(
+    gateway: GatewayProcess,
+) -> None:
+    await gateway.told(QUIET, "the meeting is at five", user_id=8)
+    await gateway.told(QUIET, "/ban@some_other_bot", user_id=8)
+    assert gateway.model.requests == []
+    gateway.model.script("Soon.")
+    await gateway.told(QUIET, "@kore_test_bot when is it?", user_id=9)
+    assert "Person 8: the meeting is at five" in asked(gateway)
+    assert "some_other_bot" not in asked(gateway)
+    await gateway.told(QUIET, "@kore_test_bot and where?", user_id=9)
+    assert asked(gateway).count("at five") == 1
+
+
+async def test_where_nobody_listens_nothing_is_kept(gateway: GatewayProcess) -> None:
+    await gateway.told(READERS, "between us", user_id=8)
+    await gateway.told(READERS, "@kore_test_bot hello", user_id=9)
+    assert "between us" not in asked(gateway)
+
+
+async def test_what_was_overheard_outlives_a_kill(gateway: GatewayProcess) -> None:
+    await gateway.told(QUIET, "bring an umbrella", user_id=8)
+    await gateway.kill()
+    await gateway.start()
+    await gateway.told(QUIET, "@kore_test_bot what now?", user_id=9)
+    assert "bring an umbrella" in asked(gateway)
+
+
+async def test_a_chat_has_a_persona_and_a_model_of_its_own(gateway: GatewayProcess) -> None:
+    await gateway.told(PIRATES, "@kore_test_bot hi")
+    assert "Speak like a pirate." in asked(gateway)
+    assert gateway.model.requests[-1].body["model"] == "other"
+    await gateway.told(QUIET, "@kore_test_bot hi")
+    assert "pirate" not in asked(gateway)
+    assert gateway.model.requests[-1].body["model"] == "fake"
+    answers = await gateway.told(PIRATES, "/model")
+    assert answers[-1].startswith("Model: other.")
+
+
+async def test_a_topic_has_a_persona_from_a_file_and_its_chats_model(
+    gateway: GatewayProcess,
+) -> None:
+    cook = gateway.workspace / "crew" / "cook.md"
+    cook.parent.mkdir()
+    cook.write_text("You are the cook.")
+    await gateway.told(PIRATES, "@kore_test_bot hi", thread_id=7)
+    assert "You are the cook." in asked(gateway)
+    assert "pirate" not in asked(gateway)
+    assert gateway.model.requests[-1].body["model"] == "other"
+
+
+async def test_a_chat_has_a_role_that_does_not_bind_the_owner(gateway: GatewayProcess) -> None:
+    write = Call("write_file", {"path": "x.txt", "content": "x"})
+    for person, allowed in ((9, False), (OWNER, True)):
+        gateway.model.script(ReplyScript(tool_calls=(write,)), "Done.")
+        await gateway.told(READERS, "@kore_test_bot write", user_id=person)
+        assert (gateway.workspace / "x.txt").exists() is allowed
