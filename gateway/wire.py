@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.codec import dumps, event_from_json, event_to_json
 from agent.errors import ConfigError, KoreError
-from gateway.messages import InboundMessage, Route, Sender
+from gateway.messages import InboundMessage, Media, Route, Sender
 from gateway.question import Question
 from gateway.service import Delivered, Found, Glimpse, Opened, Said, SessionInfo, WatchEvent
 
@@ -39,7 +39,8 @@ def inbound_from_json(data: Mapping[str, Any]) -> InboundMessage:
     """Raises `KoreError` when the data is not a message."""
     try:
         sender = Sender(**_known(Sender, data["sender"]))
-        return InboundMessage(**{**_known(InboundMessage, data), "sender": sender})
+        media = tuple(Media(**_known(Media, one)) for one in data.get("media", ()))
+        return InboundMessage(**{**_known(InboundMessage, data), "sender": sender, "media": media})
     except (KeyError, TypeError) as exc:
         raise KoreError(f"an inbound message is damaged: {exc!r}") from exc
 

@@ -42,16 +42,18 @@ class Project:
     _told: dict[str, str] = field(default_factory=dict)
     _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
 
-    def news(self) -> News | None:
-        """What was not told yet, or has changed since; None when that is nothing."""
+    def news(self, named: Sequence[Path] = ()) -> News | None:
+        """What was not told yet, or has changed since; None when that is nothing. `named` are files
+        and folders that somebody points at this once."""
         texts: list[str] = []
-        if self.root is not None:
-            shown = tree(self.root, self.shape)
-            if self._is_new("", shown):
-                texts.append(fill("project_tree", root=self.root, tree=shown or "(empty)"))
+        folders = [path for path in named if path.is_dir()]
+        for folder in folders if self.root is None else (self.root, *folders):
+            shown = tree(folder, self.shape)
+            if self._is_new("" if folder == self.root else str(folder), shown):
+                texts.append(fill("project_tree", root=folder, tree=shown or "(empty)"))
         taint: set[Taint] = {"private"}
         room, evicted = self.limit, 0
-        for path in self.focus:
+        for path in dict.fromkeys([*(path for path in named if path.is_file()), *self.focus]):
             text = self._read(path)
             size = estimate_text(text)
             if size > room:

@@ -15,7 +15,7 @@ from agent.security.modes import MODES
 from gateway.cli.ahead import import_ahead
 from gateway.cli.basis import dollars, home_of, hours, settings_of, whole
 from gateway.cli.once import DONE, INTERRUPTED, OneTurn, Order
-from gateway.cli.project import project_of
+from gateway.cli.project import place_of, project_of
 from gateway.cli.terminal import ask_here, interrupts, reached
 from gateway.home import Home
 from gateway.shield import shield
@@ -229,6 +229,7 @@ async def _talk(
 
         return Command(Shell.of(settings, options.get("cwd")), command, show)
 
-    start = Start(session or None, fresh, args.resume == "", options, project, by_hand)
+    place = place_of(options, settings, project)
+    start = Start(session or None, fresh, args.resume == "", options, project, place, by_hand)
     await converse(lambda: reached(settings, home), start, home.root)
     return DONE

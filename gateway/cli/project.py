@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from agent.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent.context.project import Project
+    from gateway.console.place import Place
     from gateway.settings import Settings
 
 _STRANGE = (
@@ -24,10 +25,7 @@ def project_of(
     """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
     if "cwd" not in options and not args.file:
         return None
-    from agent.context.project import FILE_SHARE, Project
-    from agent.context.tree import Shape
     from agent.security.paths import blocked_entry
-    from gateway.secrets import redactor_of
 
     folder = Path(options.get("cwd") or Path.cwd())
     files = [(folder / given.expanduser()).resolve() for given in args.file or ()]
@@ -36,9 +34,40 @@ def project_of(
             raise ConfigError(f"--file {file}: no such file")
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
             raise ConfigError(f"--file {file}: security.blocked_paths keeps it from the model")
+    root = folder if "cwd" in options else None
+    return _project(root, files, settings)
+
+
+def place_of(
+    options: Mapping[str, Any], settings: "Settings", project: "Project | None"
+) -> "Place":
+    """The same folder as a conversation in the terminal sees it."""
+    from gateway.agents import trusted_folders
+    from gateway.console.place import Place
+
+    def models() -> Sequence[str]:
+        from gateway.offer import offers
+
+        return [one.name for one in offers(settings, os.environ, ())]
+
+    folder = Path(options.get("cwd") or settings.agent.workspace)
+    trusted = any(folder.resolve().is_relative_to(one) for one in trusted_folders(settings))
+    return Place(
+        folder,
+        settings.security.blocked_paths,
+        lambda: project or _project(None, (), settings),
+        models,
+        trusted or "cwd" not in options,
+    )
+
+
+def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "Project":
+    from agent.context.project import FILE_SHARE, Project
+    from agent.context.tree import Shape
+    from gateway.secrets import redactor_of
+
     context = settings.context
     shape = Shape(context.max_tree_depth, context.max_files_per_dir)
-    root = folder if "cwd" in options else None
     clean = redactor_of(settings, os.environ).clean
     limit = int(context.max_tokens * FILE_SHARE)
     return Project(root, files, shape, limit, clean, _remark(root, settings))

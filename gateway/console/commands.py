@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.commands.table import COMMANDS
 from gateway.console import shapes
 from gateway.console.lines import visible
@@ -32,6 +34,8 @@ CONSOLE_COMMANDS = (
 BY_HAND = ("!command", "run it here yourself; the model sees what it printed")
 # What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
 _NOT_BY_HAND = ("!tool ", "![")
+_WORD = re.compile(r"/[A-Za-z]{3,20}")
+_CLOSE = 0.75
 _OWN = {name for name, _ in CONSOLE_COMMANDS}
 CHAT_COMMANDS = tuple(
     (f"/{name}", command.summary)
@@ -66,6 +70,21 @@ def by_hand(text: str) -> str | None:
     if not text.startswith("!") or text.startswith(_NOT_BY_HAND):
         return None
     return text[1:].strip() or None
+
+
+def misspelt(text: str) -> str | None:
+    """What to say of a line that nearly is a command of the console; None for all others."""
+    word = next(iter(text.split()), "")
+    if not _WORD.fullmatch(word) or word in CONSOLE_WORDS or word[1:] in COMMANDS:
+        return None
+    from difflib import get_close_matches
+
+    known = [*CONSOLE_WORDS, *(name for name, _ in CHAT_COMMANDS)]
+    close = get_close_matches(word.casefold(), known, 1, _CLOSE)
+    # Words behind a command of the chats are judged there.
+    if not close or (close[0] not in CONSOLE_WORDS and word != text.strip()):
+        return None
+    return t("There is no {word}; did you mean {meant}?", word=word, meant=close[0])
 
 
 class Sessions:

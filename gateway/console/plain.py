@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TextIO
 
 from gateway.console.keys import OnKey
+from gateway.console.pastes import Pastes
 
 _READ_BYTES = 65_536
 
@@ -23,6 +24,7 @@ class PlainPrompt:
         self._ended = False
         self._waiting: asyncio.Future[str | None] | None = None
         self.draft = ""
+        self.pastes = Pastes()  # of which there are none here
 
     def quiet(self) -> AbstractContextManager[None]:
         """Nothing: this terminal edits its lines itself."""
@@ -41,6 +43,9 @@ class PlainPrompt:
         finally:
             loop.remove_reader(self._fd)
             self._waiting = None
+
+    async def close(self) -> None:
+        """Nothing is held."""
 
     def leave(self) -> None:
         if self._waiting is not None and not self._waiting.done():

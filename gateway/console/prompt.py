@@ -1,22 +1,22 @@
 """The line that a person types on: history, several lines, completion of commands."""
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_input
-from prompt_toolkit.input.typeahead import get_typeahead
-from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
+from gateway.console.bindings import bindings, plain_lines
+from gateway.console.completion import Completions
+from gateway.console.history import ConsoleHistory
 from gateway.console.keys import Key, OnKey
+from gateway.console.pastes import Pastes
 
 if TYPE_CHECKING:
     from gateway.console.picker import Choice, Preview
@@ -31,34 +31,44 @@ _KEYS: dict[str, Key] = {
     Keys.Escape: "escape",
 }
 _ESCAPE_S = 0.1
+_MENU_ROWS = 8
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class Prompt:
     """Reads lines while nothing runs, and bare keys while something does.
 
-    `draft` is what the next line begins with.
+    `draft` is what the next line begins with, `folder` where the conversation works. In lines and
+    drafts a placeholder may stand for what was pasted, see `pastes`.
     """
 
-    def __init__(self, history: Path, commands: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, history: Path, folder: str, completions: Completions) -> None:
         self._input = create_input(always_prefer_tty=True)
         self._leaving = False
         self.draft = ""
+        self.completions = completions
+        self.pastes = pastes = Pastes()
         self._session: PromptSession[str | None] = PromptSession(
-            history=_History(history),
-            completer=_Commands(commands),
+            history=ConsoleHistory(history, folder, pastes.fold, pastes.whole),
+            completer=completions,
             complete_while_typing=True,
-            key_bindings=_bindings(),
+            key_bindings=bindings(pastes),
             multiline=True,
             prompt_continuation="  ",
             input=self._input,
-            reserve_space_for_menu=4,
+            reserve_space_for_menu=0,
         )
+        self._session.app.before_render += lambda _: self._make_room()
 
-    def quiet(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
         """No echo and no line editing by the terminal, between the readers too: what is typed
         in a gap waits for the next one."""
-        return self._input.raw_mode()
+        with self._input.raw_mode():
+            # The terminal has turned each Enter before now into the end of a line.
+            early = self._input.read_keys()
+            store_typeahead(self._input, [_as_enter(key) for key in early])
+            yield
 
     async def read(self, question: str = "› ") -> str | None:
         """A message; None after `leave`. Raises `EOFError` (Ctrl-D), `KeyboardInterrupt`."""
@@ -77,6 +87,9 @@ class Prompt:
 
         return await Picker(choices, preview).run(self._input, self._session.output)
 
+    async def close(self) -> None:
+        await self.completions.close()
+
     def leave(self) -> None:
         """End `read`; what was typed so far becomes the draft."""
         self._leaving = True
@@ -86,6 +99,11 @@ class Prompt:
     def interrupt(self) -> None:
         if self._session.app.is_running and not self._session.app.is_done:
             self._session.app.exit(exception=KeyboardInterrupt())
+
+    def _make_room(self) -> None:
+        """Rows for the menu only while there is one."""
+        offered = self._session.default_buffer.complete_state
+        self._session.reserve_space_for_menu = _MENU_ROWS if offered else 0
 
     def _leave_at_once(self) -> None:
         if self._leaving:
@@ -103,7 +121,7 @@ class Prompt:
         def press(keys: Iterable[KeyPress]) -> None:
             nonlocal after_escape
             for pressed in keys:
-                key, text = _meaning(pressed)
+                key, text = _meaning(pressed, self.pastes)
                 if after_escape and key == "enter":
                     key = "newline"
                 after_escape = key == "escape"
@@ -133,62 +151,13 @@ class Prompt:
         self._session.output.flush()
 
 
-def _meaning(pressed: KeyPress) -> tuple[Key | None, str]:
+def _as_enter(pressed: KeyPress) -> KeyPress:
+    return KeyPress(Keys.ControlM, "\r") if pressed.key == Keys.ControlJ else pressed
+
+
+def _meaning(pressed: KeyPress, pastes: Pastes) -> tuple[Key | None, str]:
     if pressed.key == Keys.BracketedPaste:
-        return "text", pressed.data.replace("\r\n", "\n").replace("\r", "\n")
+        return "text", pastes.fold(plain_lines(pressed.data))
     if isinstance(pressed.key, Keys):
         return _KEYS.get(pressed.key.value), ""
     return "text", pressed.key
-
-
-def _bindings() -> KeyBindings:
-    bindings = KeyBindings()
-
-    @bindings.add("enter")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.validate_and_handle()
-
-    @bindings.add("escape", "enter")
-    @bindings.add("c-j")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    @bindings.add("c-c")
-    def _(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.current_buffer.reset()
-        else:
-            event.app.exit(exception=KeyboardInterrupt())
-
-    return bindings
-
-
-class _History(FileHistory):
-    """A 0600 file. A history that cannot be written is no reason to lose the message."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self._path = path
-
-    def load_history_strings(self) -> Iterable[str]:
-        with suppress(OSError):
-            return list(super().load_history_strings())
-        return ()
-
-    def store_string(self, string: str) -> None:
-        with suppress(OSError):
-            os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-            super().store_string(string)
-
-
-class _Commands(Completer):
-    def __init__(self, commands: Sequence[tuple[str, str]]) -> None:
-        self._commands = commands
-
-    def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
-        text = document.text_before_cursor
-        if not text.startswith("/") or " " in text or "\n" in text:
-            return
-        for name, summary in self._commands:
-            if name.startswith(text):
-                yield Completion(name, -len(text), display_meta=summary)

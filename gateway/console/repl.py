@@ -22,8 +22,11 @@ from gateway.console.commands import (
     Sessions,
     by_hand,
     help_table,
+    misspelt,
 )
+from gateway.console.completion import Completions
 from gateway.console.lines import complaint, visible
+from gateway.console.place import Place
 from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt
 from gateway.console.screen import Screen
@@ -52,6 +55,7 @@ class Start:
     choose: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "Project | None" = None
+    place: Place | None = None
     # Begins a command that is run with `!`; without it there are none.
     by_hand: "Callable[[str, Show], Command] | None" = None
 
@@ -64,12 +68,19 @@ async def converse(connect: Connect, start: Start, folder: Path) -> None:
     """
     screen = Screen(sys.stdout)
     prompt: Prompt | PlainPrompt = (
-        Prompt(folder / "console_history", (*CHAT_COMMANDS, *CONSOLE_COMMANDS))
+        Prompt(
+            folder / "console_history",
+            str(start.options.get("cwd", "")),
+            Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.place),
+        )
         if screen.live
         else PlainPrompt(sys.stdin, sys.stdout)
     )
     with prompt.quiet():
-        await _converse(connect, start, screen, prompt)
+        try:
+            await _converse(connect, start, screen, prompt)
+        finally:
+            await prompt.close()
 
 
 async def _converse(
@@ -144,8 +155,10 @@ class Repl:
         self._screen = screen
         self._prompt = prompt
         self._session = opened.session
-        speaker = Speaker(opened.chat_id, start.options, start.project)
+        speaker = Speaker(opened.chat_id, start.options, start.project, start.place)
         self._stage = Stage(service, speaker, screen, prompt)
+        if isinstance(prompt, Prompt):
+            prompt.completions.service = service
         pick = prompt.pick if isinstance(prompt, Prompt) else None
         self._sessions = Sessions(service, screen, prompt.read, pick)
 
@@ -228,7 +241,8 @@ class Repl:
                 self._screen.print(Text("/exit, Ctrl-D or Ctrl-C again leaves.", "dim"))
                 continue
             warned = False
-            if text is None or not text.strip():
+            text = self._prompt.pastes.whole(text or "")
+            if not text.strip():
                 continue
             if text.split()[0] in ("/exit", "/quit"):
                 return
@@ -249,6 +263,8 @@ class Repl:
             elif word == "/help":
                 self._screen.print(help_table())
                 self._screen.print()
+            elif (told := misspelt(text)) is not None:
+                self._screen.print(Text(told, "yellow"))
             elif word == "/export":
                 await self._sessions.export(self._stage.lane, rest.strip())
             else:

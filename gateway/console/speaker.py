@@ -4,7 +4,7 @@ import getpass
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,12 @@ from agent.codec import safe_text
 from agent.frozen import frozen
 from agent.language import spoken
 from agent.security.modes import is_mode
+from gateway.console.place import Place, media_of
 from gateway.messages import InboundMessage, Route, Sender
 
 if TYPE_CHECKING:
     from agent.context.project import Project
+    from gateway.console.mention import Named
 
 CHANNEL = "cli"
 ACCOUNT = "local"
@@ -29,18 +31,24 @@ _KEPT_RUNS = 8
 @frozen
 class Speaker:
     """One chat of the console channel. `options` go with every message (see `InboundMessage`),
-    and what is new in `project` with the next one, as does what was `run` by hand since."""
+    and what is new in `project` with the next one, as does what was `run` by hand since; files of
+    the `place` go along where they are named."""
 
     chat_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "Project | None" = None
+    place: Place | None = None
     run: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT_RUNS))
 
     @property
     def lane(self) -> str:
         return Route(CHANNEL, ACCOUNT, self.chat_id).lane
 
-    def say(self, text: str) -> InboundMessage:
+    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "Named | None":
+        """What the line points at with `@`."""
+        return self.place.named(text, pasted) if self.place is not None else None
+
+    def say(self, text: str, named: "Named | None" = None) -> InboundMessage:
         return InboundMessage(
             channel=CHANNEL,
             account=ACCOUNT,
@@ -49,7 +57,8 @@ class Speaker:
             event_id=os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
-            options={**self.options, **self._news(text)},
+            options={**self.options, **self._news(text, named)},
+            media=media_of(named) if named is not None and named.pictures else (),
             language=spoken(),
         )
 
@@ -70,8 +79,10 @@ class Speaker:
         """What was told of the folder may have left the window: it is told again."""
         if self.project is not None:
             self.project.forget()
+        if self.place is not None:
+            self.place.forget()
 
-    def _news(self, text: str) -> dict[str, Any]:
+    def _news(self, text: str, named: "Named | None") -> dict[str, Any]:
         if text.startswith("/"):
             if text.split()[0] in _ELSEWHERE:
                 self.forget()
@@ -80,7 +91,10 @@ class Speaker:
         if self.run:
             told["run"] = list(self.run)
             self.run.clear()
-        news = self.project.news() if self.project is not None else None
+        project, files = self.project, named.files if named is not None else []
+        if project is None and files and self.place is not None:
+            project = self.place.project()
+        news = project.news(files) if project is not None else None
         if news is not None:
             shown = {"text": safe_text(news.text), "taint": sorted(news.taint)}
             told["project"] = {**shown, "evicted": news.evicted}

@@ -13,13 +13,14 @@ from agent import events
 from agent.errors import KoreError
 from agent.security.policy import Answer
 from gateway.commands.near import command_in
-from gateway.console.choice import Choice
-from gateway.console.commands import CONSOLE_WORDS, by_hand
+from gateway.console.commands import CONSOLE_WORDS, by_hand, misspelt
 from gateway.console.held import Held
 from gateway.console.keys import TypeAhead
 from gateway.console.lines import complaint, visible
+from gateway.console.place import remarks
 from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt
+from gateway.console.questions import Questions
 from gateway.console.screen import Screen
 from gateway.console.signals import signals
 from gateway.console.speaker import Speaker, principal
@@ -55,14 +56,12 @@ class Stage:
         self._waiting: dict[str, str] = {}
         self._foreign = False
         self._held = Held()
-        self._questions: deque[events.ApprovalAsked] = deque()
-        self._withdrawn: set[str] = set()
+        self._questions = Questions(self._view, self._begin_reply)
         self._command: asyncio.Task[None] | None = None
         self._on_stage = False
         self._stop_early = False
         self._settled = asyncio.Event()
         self._sending = asyncio.Lock()
-        self._choice = Choice(self._decide)
         self.heard = False
         # Commands of the console itself that were typed while a turn ran.
         self.later: deque[str] = deque()
@@ -85,7 +84,10 @@ class Stage:
 
     async def submit(self, text: str) -> None:
         """Send a message of this console; its turn is shown by `until_idle`."""
-        message = self._speaker.say(text)
+        named = self._speaker.named(text, self._prompt.pastes.spans(text))
+        message = self._speaker.say(text, named)
+        for remark in remarks(named) if named is not None else ():
+            self._view.say(f"· {visible(remark)}")
         self._waiting[message.event_id] = text
         try:
             await self._service.submit(message)
@@ -143,19 +145,13 @@ class Stage:
 
     def typed(self, text: str) -> None:
         self._view.typed = text
-        self._choice.arm()
+        self._questions.arm()
 
     def answer(self, key: str) -> bool:
-        """A key while a question stands. Early keys were meant for something else."""
-        return bool(self._questions) and self._choice.press(key)
+        return self._questions.press(key)
 
     def take_back(self) -> str:
-        return self._choice.take_back()
-
-    def _decide(self, answer: Answer) -> None:
-        asked = self._questions[0]
-        self._group.create_task(self._reply(asked, answer))
-        self._next_question(asked.nonce)
+        return self._questions.take_back()
 
     def send(self, text: str) -> None:
         self._group.create_task(self._send(text))
@@ -167,22 +163,24 @@ class Stage:
         if self._command is not None:
             self._command.cancel()
             return
-        for asked in list(self._questions):
-            # The stop withdraws it, and says so itself.
-            self._withdrawn.add(asked.nonce)
-            self._next_question(asked.nonce)
+        self._questions.withdraw()
         self._group.create_task(self._stop())
 
-    async def _send(self, text: str) -> None:
+    async def _send(self, line: str) -> None:
+        text = self._prompt.pastes.whole(line)
         if text.strip() == "/stop":
             self.interrupt()
             return
         # In the order in which they were typed.
         async with self._sending:
             with self._refusals():
-                self._view.say(f"› {visible(text)}{await self._fate(text)}")
-                if self._command or by_hand(text) or text.split()[0] in CONSOLE_WORDS:
+                self._view.say(f"› {visible(line)}{await self._fate(text)}")
+                own = text.split()[0] in CONSOLE_WORDS or misspelt(text) is not None
+                if self._command or by_hand(text) or own:
                     self.later.append(text)
+                    if not self._on_stage:
+                        # The turn has ended meanwhile: the prompt is up, and would wait.
+                        self._prompt.leave()
                     return
                 await self.submit(text)
 
@@ -209,6 +207,9 @@ class Stage:
                 self._settled.set()
                 return
             self._stop_early = True
+
+    def _begin_reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
+        self._group.create_task(self._reply(asked, answer))
 
     async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
         with self._refusals():
@@ -249,32 +250,15 @@ class Stage:
                     self._stop_early = False
                     self._group.create_task(self._stop())
             case events.ApprovalAsked():
-                self._questions.append(event)
-                if len(self._questions) == 1:
-                    self._ask()
+                self._questions.put(event)
             case events.ApprovalAnswered(nonce=nonce):
-                self._next_question(nonce)
-                if nonce not in self._withdrawn:
+                if self._questions.close(nonce):
                     self._view.take(event)
-                self._withdrawn.discard(nonce)
             case Delivered():
                 self._view.take(event)
                 self._settle(event)
             case _:
                 self._view.take(event)
-
-    def _ask(self) -> None:
-        self._view.ask(self._questions[0], self._choice.is_armed)
-        self._choice.arm()
-
-    def _next_question(self, nonce: str) -> None:
-        first = self._questions[0].nonce if self._questions else None
-        self._questions = deque(asked for asked in self._questions if asked.nonce != nonce)
-        if first == nonce:
-            self._view.asked = None
-            self._choice.take_back()
-            if self._questions:
-                self._ask()
 
     def _settle(self, delivered: Delivered) -> None:
         """Take what this delivery closes off the list of what is waited for."""

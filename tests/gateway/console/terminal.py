@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-DEADLINE_S = 15
+DEADLINE_S = 30
 ROOT = Path(__file__).parents[3]
 _FORWARD = re.compile(r"\x1b\[(\d*)C")
 _CONTROLS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>])|\r")

@@ -1,0 +1,79 @@
+"""What was typed in earlier conversations: this folder's lines are nearest, all others behind."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from prompt_toolkit.history import History
+
+_LIMIT_BYTES = 1_000_000
+_KEPT_LINES = 5_000
+Fold = Callable[[str], str]
+# The folder ("" where none was noted) and what was typed there.
+_Entry = tuple[str, str]
+
+
+class ConsoleHistory(History):
+    """A 0600 file, shared by all folders; `whole` puts back what a placeholder stands for, and
+    `fold` is what is shown of a line. A history that cannot be written is no reason to lose the
+    message."""
+
+    def __init__(self, path: Path, folder: str, fold: Fold = str, whole: Fold = str) -> None:
+        super().__init__()
+        self._path = path
+        self._folder = folder
+        self._fold = fold
+        self._whole = whole
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Newest first, each line once: those of this folder, then those of all others."""
+        entries = list(self._entries())[-_KEPT_LINES:]
+        own = [text for folder, text in reversed(entries) if folder == self._folder]
+        others = [text for folder, text in reversed(entries) if folder != self._folder]
+        return [self._fold(text) for text in dict.fromkeys([*own, *others])]
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            self._shorten()
+            lines = "".join(f"+{line}\n" for line in self._whole(string).split("\n"))
+            folder = self._folder.replace("\n", " ")
+            text = f"\n# {time.time():.0f} {folder}\n{lines}"
+            # One write: several consoles may have the file open.
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(fd, text.encode("utf-8", "replace"))
+            finally:
+                os.close(fd)
+
+    def _entries(self) -> Iterator[_Entry]:
+        with suppress(OSError):
+            yield from _parsed(self._path.read_text("utf-8", errors="replace"))
+
+    def _shorten(self) -> None:
+        """Keep the newer half of a file that has become long."""
+        with suppress(FileNotFoundError):
+            if os.path.getsize(self._path) <= _LIMIT_BYTES:
+                return
+            text = self._path.read_bytes()[-_LIMIT_BYTES // 2 :]
+            _, mark, rest = text.partition(b"\n# ")
+            new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(mark + rest)
+            os.replace(new, self._path)
+
+
+def _parsed(text: str) -> Iterator[_Entry]:
+    folder, lines = "", list[str]()
+    for line in [*text.split("\n"), "# end"]:
+        if line.startswith("+"):
+            lines.append(line[1:])
+        elif lines:
+            yield folder, "\n".join(lines)
+            lines = []
+        if line.startswith("# "):
+            # An older file has a date there, and no folder.
+            words = line.split(" ", 2)
+            folder = words[2] if len(words) == 3 and words[1].isdecimal() else ""

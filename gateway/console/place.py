@@ -1,0 +1,67 @@
+"""Where a conversation works: what its terminal offers of the place, and shows of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.language import t
+
+if TYPE_CHECKING:
+    from agent.context.project import Project
+    from gateway.console.mention import Named
+    from gateway.messages import Media
+
+
+@dataclass(slots=True)
+class Place:
+    """`folder` is where relative paths begin, `blocked` are paths that no model sees; `begin`
+    makes a project that shows what is named, `models` tells names of models. Both take a while."""
+
+    folder: Path
+    blocked: Sequence[str]
+    begin: "Callable[[], Project]"
+    models: Callable[[], Sequence[str]]
+    trusted: bool = False
+    _begun: "Project | None" = field(default=None, init=False)
+
+    def project(self) -> "Project":
+        if self._begun is None:
+            self._begun = self.begin()
+        return self._begun
+
+    def forget(self) -> None:
+        if self._begun is not None:
+            self._begun.forget()
+
+    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "Named | None":
+        """The files behind each `@path` of a line; None when there are none."""
+        if "@" not in text or text.startswith("/"):
+            return None
+        from gateway.console.mention import named
+
+        return named(text, self.folder, self.blocked, pasted)
+
+
+def remarks(named: "Named") -> list[str]:
+    """What a person is told of what they named."""
+    said = []
+    shown = [path.name + "/" * path.is_dir() for path in (*named.files, *named.pictures)]
+    if shown:
+        said.append(t("shown to the model: {names}", names=", ".join(shown)))
+    said += [t("{path} is blocked: the model does not see it", path=path) for path in named.blocked]
+    for path in named.binary:
+        said.append(t("{path} is no text: the model has to open it itself", path=path))
+    return said
+
+
+def media_of(named: "Named") -> "tuple[Media, ...]":
+    """Pictures as a message carries them."""
+    from mimetypes import guess_type
+
+    from gateway.messages import Media
+
+    return tuple(
+        Media("photo", str(path), path.name, guess_type(path)[0], path.stat().st_size)
+        for path in named.pictures
+    )
