@@ -4,13 +4,14 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from agent.errors import ConfigError, KoreError
-from agent.language import ENGLISH, language_of_terminal, speak
+from agent.language import ENGLISH, language_of_terminal, later, speak, t
 from agent.version import VERSION
+from agent.width import wrapped
 from gateway.cli.basis import is_for_programs
 from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
 from gateway.collector import postpone
@@ -18,11 +19,40 @@ from gateway.collector import postpone
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
+# Words of argparse's own.
+_WORDS = {
+    "options": later("options"),
+    "positional arguments": later("positional arguments"),
+    "show this help message and exit": later("show this help message and exit"),
+}
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal; argparse would import shutil and three compressors to ask it."""
+    """As wide as the terminal; argparse would import shutil and three compressors to ask it.
+
+    What a verb says of its arguments is looked up here, so that only help pays for it.
+    """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
+
+    def start_section(self, heading: str | None) -> None:
+        super().start_section(heading and t(heading))
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[Any],
+        prefix: str | None = None,
+    ) -> None:
+        super().add_usage(usage, actions, groups, prefix or t("usage: "))
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help and t(action.help)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrapped(" ".join(text.split()), width)
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,13 +62,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if self.unknown and message.startswith("unrecognized arguments"):
-            message += f"; {self.unknown}"
+            message += f"; {t(self.unknown)}"
         if message.startswith("the following arguments are required"):
             for one in self._actions:
                 name = str(one.metavar or one.dest)
                 if one.choices and not one.option_strings and message.endswith(f" {name}"):
-                    message = f"say what it is to do: {', '.join(map(str, one.choices))}"
-        self.exit(USAGE, f"{self.prog}: {message}\n`{self.prog} --help` shows how it is used\n")
+                    known = ", ".join(map(str, one.choices))
+                    message = t("say what it is to do: {known}", known=known)
+        more = t("`{command} --help` shows how it is used", command=self.prog)
+        self.exit(USAGE, f"{self.prog}: {message}\n{more}\n")
 
 
 def run(words: Sequence[str]) -> int:
@@ -83,7 +115,7 @@ def _dispatch(words: Sequence[str]) -> int:
         return DONE
     after = list(words[len(_before_verb(words)) :])
     if rest or not after:
-        top.error(f"unknown option {rest[0]}" if rest else "a verb is missing")
+        top.error(t("unknown option {name}", name=rest[0]) if rest else t("a verb is missing"))
     verb = find_verb(after[0])
     if verb is None:
         top.error(_unknown(after[0]))
@@ -97,7 +129,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
     module = import_module(verb.module)
     parser = Parser(
         prog=f"kore {verb.name}",
-        description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
+        description=_sentence(t(verb.summary)),
         epilog=_examples(verb.examples),
         formatter_class=HelpFormatter,
         conflict_handler="resolve",
@@ -133,12 +165,13 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
 
 def _top_parser() -> Parser:
     width = max(len(verb.name) for verb in VERBS) + 2
-    lines = [f"  {verb.name:<{width}}{verb.summary}" for verb in VERBS]
+    lines = [f"  {verb.name:<{width}}{t(verb.summary)}" for verb in VERBS]
     parser = Parser(
         prog="kore",
         usage="kore [--config FILE] [--home FOLDER] VERB …",
-        description="A self-hosted assistant.\n\nverbs:\n" + "\n".join(lines),
-        epilog="`kore VERB --help` says more about one of them.\n\n"
+        description="\n".join([t("A self-hosted assistant."), "", t("verbs:"), *lines]),
+        epilog=t("`kore VERB --help` says more about one of them.")
+        + "\n\n"
         + _examples(("kore init", "kore agent", "kore gateway")),
         formatter_class=HelpFormatter,
         add_help=False,
@@ -198,12 +231,17 @@ def _unknown(word: str) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(word, all_words(), n=1)
-    guess = f'; did you mean "{close[0]}"?' if close else ""
-    return f'"{word}" is not a verb{guess}'
+    if close:
+        return t('"{word}" is not a verb; did you mean "{close}"?', word=word, close=close[0])
+    return t('"{word}" is not a verb', word=word)
 
 
 def _examples(lines: Sequence[str]) -> str:
-    return "examples:\n" + "\n".join(f"  {line}" for line in lines)
+    return "\n".join([t("examples:"), *(f"  {line}" for line in lines)])
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}" + ("." if text.isascii() else "。")
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -8,8 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from agent.width import padded, width, wrapped
+
 _GAP = "  "
 _NARROWEST = 12
+# Holds an emoji of several together, and turns nothing around.
+_JOINER = "\u200d"
 
 
 def print_json(value: Any) -> None:
@@ -29,25 +33,24 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
     """The lines of a table on a screen of so many columns; 0: as wide as it comes."""
-    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
     if columns and not _narrow(widths, columns) and len(widths) > 2:
         yield from _blocks(table, columns)
         return
     for row in table:
-        cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        cells = [wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
-            padded = (p + " " * (w - _width(p)) for p, w in zip(parts, widths, strict=True))
-            yield _GAP.join(padded).rstrip()
+            yield _GAP.join(map(padded, parts, widths)).rstrip()
 
 
 def clean(text: str) -> str:
     """One line without control characters, so that stored text cannot steer a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    return "".join(c if c.isprintable() or c == _JOINER else " " for c in text)
 
 
 def clean_lines(text: str) -> str:
     """Like `clean`, keeping line breaks and tabs."""
-    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+    return "".join(c if c.isprintable() or c in f"\n\t{_JOINER}" else " " for c in text)
 
 
 def moment(unix_s: float) -> str:
@@ -83,25 +86,3 @@ def _narrow(widths: list[int], columns: int) -> bool:
             return False
         widths[widest] -= 1
     return True
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` on screen, cut at blanks where there are some."""
-    lines = []
-    while _width(text) > width:
-        end = 1
-        while _width(text[: end + 1]) <= width:
-            end += 1
-        at = text.rfind(" ", 1, end + 1)
-        end = at if at > 0 else end
-        lines.append(text[:end].rstrip())
-        text = text[end:].lstrip()
-    return [*lines, text]
-
-
-def _width(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    from wcwidth import wcswidth
-
-    return max(wcswidth(text), 0)

@@ -13,9 +13,9 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import Output
-from prompt_toolkit.utils import get_cwidth
 
 from agent.frozen import frozen
+from agent.width import shortened
 from gateway.visible import visible
 
 _PREVIEW_ROWS = 8
@@ -122,23 +122,10 @@ class Picker:
         for n, choice in enumerate(self._shown):
             mark, style = ("› ", "reverse") if n == self._at else ("  ", "")
             text = f"{mark}{choice.id}  {choice.when}  {visible(choice.name)}"
-            fragments += [(style, cut_to(text, columns - 1)), ("", "\n")]
+            fragments += [(style, shortened(text, columns - 1)), ("", "\n")]
         return fragments or [("", "  nothing fits")]
 
     def _previewed(self, columns: int) -> StyleAndTextTuples:
         lines = self._lines.get(self._chosen() or "", ())
-        shown = [cut_to(" ".join(visible(line).split()), columns - 1) for line in lines]
+        shown = [shortened(" ".join(visible(line).split()), columns - 1) for line in lines]
         return [("", "\n".join(shown[:_PREVIEW_ROWS]))]
-
-
-def cut_to(text: str, columns: int) -> str:
-    """As much of a line as fits; letters may be two columns wide."""
-    if get_cwidth(text) <= columns:
-        return text
-    used, kept = 1, []
-    for letter in text:
-        used += get_cwidth(letter)
-        if used > columns:
-            break
-        kept.append(letter)
-    return "".join(kept) + "…"

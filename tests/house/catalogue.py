@@ -16,7 +16,9 @@ from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 FOLDER = ROOT / "agent" / "languages"
 TRANSLATED = tuple(language for language in LANGUAGES if language != ENGLISH)
 # Which arguments of a function hold texts.
-_TEXTS = {"t": (0,), "later": (0,), "plural": (1, 2)}
+_TEXTS = {"t": (0,), "later": (0,), "plural": (1, 2), "Verb": (1,)}
+# Keywords that do, in the verbs: `gateway.cli.program` looks them up when help is asked for.
+_KEYWORDS = {"help", "unknown"}
 
 
 def path_of(language: str) -> Path:
@@ -40,6 +42,8 @@ def arguments(tree: ast.Module) -> Iterator[ast.expr]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for at in _TEXTS.get(node.func.id, ()):
                 yield from _choices(node.args[at]) if at < len(node.args) else ()
+        if isinstance(node, ast.keyword) and node.arg in _KEYWORDS:
+            yield node.value
 
 
 def _choices(argument: ast.expr) -> Iterator[ast.expr]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.width import width
 from gateway.cli.program import complain, run
 from gateway.cli.verbs import VERBS
 from tests.gateway.cli.kore import ROOT, kore
@@ -50,6 +51,26 @@ def test_help_is_as_wide_as_the_terminal_says(tmp_path: Path) -> None:
     assert max(map(len, options[: options.index("")])) <= 50
     wide = kore("--help", home=tmp_path / "h", environ={"COLUMNS": "200"})
     assert len(wide.stdout.splitlines()) < len(narrow.stdout.splitlines())
+
+
+@pytest.mark.parametrize("tag", ["zh_CN.UTF-8", "zh_TW.UTF-8"])
+@pytest.mark.parametrize("verb", ["--help", *(verb.name for verb in VERBS)])
+def test_help_in_chinese_stays_within_the_terminal(tmp_path: Path, verb: str, tag: str) -> None:
+    words = [verb] if verb == "--help" else [verb, "--help"]
+    shown = kore(*words, home=tmp_path / "h", environ={"COLUMNS": "60", "LANG": tag})
+    lines = shown.stdout.splitlines()
+    examples = lines.index("示例：")
+    told = lines[next(n for n, line in enumerate(lines) if not line) : examples]
+    options = [line for line in told if line.startswith("    ") or line.startswith("  -")]
+    assert any("显示" in line or "顯示" in line for line in options)
+    assert max(map(width, options)) <= 60
+
+
+def test_a_program_is_answered_in_english_whoever_runs_it(tmp_path: Path) -> None:
+    chinese = {"LANG": "zh_CN.UTF-8"}
+    english = kore("doctor", "--json", home=tmp_path / "a")
+    assert kore("doctor", "--json", home=tmp_path / "a", environ=chinese).stdout == english.stdout
+    assert "verb" not in kore("statsu", home=tmp_path / "a", environ=chinese).stderr
 
 
 def test_version_and_help_answer_on_stdout(tmp_path: Path) -> None:

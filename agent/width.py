@@ -1,0 +1,81 @@
+"""How much room a text takes on a screen: Chinese takes two columns a character, an emoji of five
+code points two in all, a combining mark none.
+
+Plain ASCII is counted without the library that knows the others.
+"""
+
+_NOT_FIRST = "，。、；：？！）】》」』〉”’…—%"
+_NOT_LAST = "（【《「『〈“‘"
+
+
+def width(text: str) -> int:
+    """Columns of one line of printable text."""
+    if text.isascii():
+        return len(text)
+    import wcwidth
+
+    return wcwidth.width(text)
+
+
+def padded(text: str, columns: int) -> str:
+    """With blanks behind it, so that what follows stands in its column."""
+    return text + " " * (columns - width(text))
+
+
+def shortened(text: str, columns: int) -> str:
+    """At most so many columns; what was cut ends with an ellipsis."""
+    if width(text) <= columns:
+        return text
+    return f"{text[: _fits(text, columns - 1)].rstrip()}…" if columns > 0 else ""
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Lines of at most so many columns, cut at blanks or between two characters that are written
+    without any; a word that is longer than a line is cut. A line holds at least one character."""
+    lines = []
+    while width(text) > columns:
+        most = _fits(text, columns) or _first(text)
+        if most == len(text):
+            break
+        end = next((at for at in range(most, 0, -1) if _may_break(text, at)), most)
+        lines.append(text[:end].rstrip())
+        text = text[end:].lstrip()
+    return [*lines, text]
+
+
+def _may_break(text: str, at: int) -> bool:
+    """Chinese and Japanese are written without blanks; no line begins with a closing mark."""
+    before, behind = text[at - 1], text[at]
+    if behind == " ":
+        return True
+    if not (_is_ideographic(before) or _is_ideographic(behind)) or not width(behind):
+        return False
+    return behind not in _NOT_FIRST and before not in _NOT_LAST and before != " "
+
+
+def _is_ideographic(letter: str) -> bool:
+    """Also kana, and the marks that go with them."""
+    code = ord(letter)
+    return 0x2E80 <= code < 0xFE00 or 0xFF00 <= code < 0xFFF0 or 0x20000 <= code < 0x40000
+
+
+def _first(text: str) -> int:
+    """The code points of the first character."""
+    import wcwidth
+
+    return len(next(iter(wcwidth.iter_graphemes(text))))
+
+
+def _fits(text: str, columns: int) -> int:
+    """How many code points of the text fit, and cut no character in two."""
+    if text.isascii():
+        return min(len(text), columns)
+    import wcwidth
+
+    used = taken = 0
+    for cluster in wcwidth.iter_graphemes(text):
+        used += wcwidth.width(cluster)
+        if used > columns:
+            break
+        taken += len(cluster)
+    return taken
