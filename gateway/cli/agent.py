@@ -229,7 +229,7 @@ async def _talk(
 
         return Command(Shell.of(settings, options.get("cwd")), command, show)
 
-    place = place_of(options, settings, project)
+    place = place_of(options, settings, project, home.root)
     start = Start(session or None, fresh, args.resume == "", options, project, place, by_hand)
     await converse(lambda: reached(settings, home), start, home.root)
     return DONE

@@ -39,10 +39,11 @@ def project_of(
 
 
 def place_of(
-    options: Mapping[str, Any], settings: "Settings", project: "Project | None"
+    options: Mapping[str, Any], settings: "Settings", project: "Project | None", home: Path
 ) -> "Place":
     """The same folder as a conversation in the terminal sees it."""
     from gateway.agents import trusted_folders
+    from gateway.console.custom import Customs, Shelf
     from gateway.console.place import Place
 
     def models() -> Sequence[str]:
@@ -51,13 +52,17 @@ def place_of(
         return [one.name for one in offers(settings, os.environ, ())]
 
     folder = Path(options.get("cwd") or settings.agent.workspace)
-    trusted = any(folder.resolve().is_relative_to(one) for one in trusted_folders(settings))
+    real = folder.resolve()
+    trusted = any(real.is_relative_to(one.resolve()) for one in trusted_folders(settings))
+    own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
+    shelves = [Shelf(one, False, True) for one in own]
+    shelves += [Shelf(real / name / "commands", True, trusted) for name in (".kore", ".claude")]
     return Place(
         folder,
         settings.security.blocked_paths,
         lambda: project or _project(None, (), settings),
         models,
-        trusted or "cwd" not in options,
+        Customs(shelves),
     )
 
 

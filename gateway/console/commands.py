@@ -29,6 +29,8 @@ CONSOLE_COMMANDS = (
     ("/sessions", "list the sessions"),
     ("/resume", "go on with a session: /resume ID, or choose from the list"),
     ("/export", "write this session to a file: /export FILE (.md: for reading)"),
+    ("/review", "have the model look over what is not committed: /review, or /review WHAT"),
+    ("/init", "have the model write AGENTS.md for the folder; you see it first"),
     ("/exit", "leave; the session stays"),
 )
 BY_HAND = ("!command", "run it here yourself; the model sees what it printed")

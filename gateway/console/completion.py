@@ -50,7 +50,7 @@ class Completions(Completer):
             for path in await self._files.find(letters, _SHOWN):
                 yield _as_file(path, -len(found[1]))
         elif _COMMAND.fullmatch(before):
-            for name, summary in fitting(self.commands, before):
+            for name, summary in fitting(await self._commands(), before):
                 yield Completion(name, -len(before), display_meta=summary)
         elif (found := _ARGUMENT.fullmatch(before)) is not None:
             words = await self._arguments(found[1])
@@ -60,6 +60,14 @@ class Completions(Completer):
     async def close(self) -> None:
         if self._files is not None:
             await self._files.close()
+
+    async def _commands(self) -> Sequence[Word]:
+        if self._place is None:
+            return self.commands
+        own = await asyncio.to_thread(self._place.customs.all)
+        known = {name for name, _ in self.commands}
+        more = [(f"/{one.name}", one.summary) for one in own if f"/{one.name}" not in known]
+        return [*self.commands, *more]
 
     async def _arguments(self, command: str) -> Sequence[Word]:
         if command in _CHOICES:

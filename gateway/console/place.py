@@ -3,14 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agent.frozen import frozen
 from agent.language import t
+from gateway.commands.table import COMMANDS
+from gateway.console.custom import Custom, Customs
 
 if TYPE_CHECKING:
     from agent.context.project import Project
     from gateway.console.mention import Named
     from gateway.messages import Media
+
+
+# Commands of the terminal that are a prompt of ours.
+OWN_PROMPTS = {"review": "review", "init": "init_project"}
 
 
 @dataclass(slots=True)
@@ -22,7 +29,7 @@ class Place:
     blocked: Sequence[str]
     begin: "Callable[[], Project]"
     models: Callable[[], Sequence[str]]
-    trusted: bool = False
+    customs: Customs = field(default_factory=lambda: Customs(()))
     _begun: "Project | None" = field(default=None, init=False)
 
     def project(self) -> "Project":
@@ -41,6 +48,39 @@ class Place:
         from gateway.console.mention import named
 
         return named(text, self.folder, self.blocked, pasted)
+
+    def order(self, text: str) -> "Order | None":
+        """What is sent for a line that begins with `/review`, `/init` or a command of a person's
+        own; None for any other."""
+        if not text.startswith("/"):
+            return None
+        name, _, rest = text[1:].strip().partition(" ")
+        arguments = rest.strip()
+        if name in OWN_PROMPTS:
+            from agent.prompts import fill
+
+            return Order(fill(OWN_PROMPTS[name], what=f": {arguments}" if arguments else ""))
+        if not name or name in COMMANDS or (found := self.customs.find(name)) is None:
+            return None
+        return Order(found.filled(arguments), None if found.trusted else found)
+
+
+@frozen
+class Order:
+    """A text that stands for a command; `stranger` is its file, when that came with a folder."""
+
+    text: str
+    stranger: Custom | None = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the model is told beside the text, and what that makes of the conversation."""
+        from agent.prompts import fill
+
+        if self.stranger is None:
+            return {}
+        told = fill("folder_command", command=f"/{self.stranger.name}", path=self.stranger.path)
+        return {"text": told, "taint": ["untrusted"], "evicted": 0}
 
 
 def remarks(named: "Named") -> list[str]:

@@ -22,7 +22,6 @@ from gateway.console.commands import (
     Sessions,
     by_hand,
     help_table,
-    misspelt,
 )
 from gateway.console.completion import Completions
 from gateway.console.lines import complaint, visible
@@ -263,7 +262,7 @@ class Repl:
             elif word == "/help":
                 self._screen.print(help_table())
                 self._screen.print()
-            elif (told := misspelt(text)) is not None:
+            elif (told := self._stage.misspelt(text)) is not None:
                 self._screen.print(Text(told, "yellow"))
             elif word == "/export":
                 await self._sessions.export(self._stage.lane, rest.strip())

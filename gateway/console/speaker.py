@@ -19,6 +19,7 @@ from gateway.messages import InboundMessage, Route, Sender
 if TYPE_CHECKING:
     from agent.context.project import Project
     from gateway.console.mention import Named
+    from gateway.console.place import Order
 
 CHANNEL = "cli"
 ACCOUNT = "local"
@@ -48,7 +49,13 @@ class Speaker:
         """What the line points at with `@`."""
         return self.place.named(text, pasted) if self.place is not None else None
 
-    def say(self, text: str, named: "Named | None" = None) -> InboundMessage:
+    def order(self, text: str) -> "Order | None":
+        """What is sent for a command that is a prompt."""
+        return self.place.order(text) if self.place is not None else None
+
+    def say(
+        self, text: str, named: "Named | None" = None, order: "Order | None" = None
+    ) -> InboundMessage:
         return InboundMessage(
             channel=CHANNEL,
             account=ACCOUNT,
@@ -57,7 +64,7 @@ class Speaker:
             event_id=os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
-            options={**self.options, **self._news(text, named)},
+            options={**self.options, **_with(order, self._news(text, named))},
             media=media_of(named) if named is not None and named.pictures else (),
             language=spoken(),
         )
@@ -99,6 +106,17 @@ class Speaker:
             shown = {"text": safe_text(news.text), "taint": sorted(news.taint)}
             told["project"] = {**shown, "evicted": news.evicted}
         return told
+
+
+def _with(order: "Order | None", news: dict[str, Any]) -> dict[str, Any]:
+    """What a command says of itself goes along with what is told of the folder."""
+    told = order.told if order is not None else {}
+    if not told:
+        return news
+    shown = news.get("project", {"text": "", "taint": [], "evicted": 0})
+    text = "\n\n".join(part for part in (told["text"], shown["text"]) if part)
+    taint = sorted({*told["taint"], *shown["taint"]})
+    return {**news, "project": {**shown, "text": text, "taint": taint}}
 
 
 def _settled(text: str) -> tuple[str, ...]:

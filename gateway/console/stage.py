@@ -84,8 +84,12 @@ class Stage:
 
     async def submit(self, text: str) -> None:
         """Send a message of this console; its turn is shown by `until_idle`."""
-        named = self._speaker.named(text, self._prompt.pastes.spans(text))
-        message = self._speaker.say(text, named)
+        pasted = self._prompt.pastes.spans(text)
+        if (order := self._speaker.order(text)) is not None:
+            text = order.text
+            pasted = [(0, len(text))] if order.stranger is not None else []
+        named = self._speaker.named(text, pasted)
+        message = self._speaker.say(text, named, order)
         for remark in remarks(named) if named is not None else ():
             self._view.say(f"· {visible(remark)}")
         self._waiting[message.event_id] = text
@@ -96,6 +100,10 @@ class Stage:
             self._speaker.unsay(message)
             raise
         self._speaker = self._speaker.settled_by(text)
+
+    def misspelt(self, text: str) -> str | None:
+        """What to say of a line that nearly is a command of the console."""
+        return misspelt(text) if self._speaker.order(text) is None else None
 
     async def until_idle(self) -> None:
         """Show what runs until nothing of ours does any more."""
@@ -175,7 +183,7 @@ class Stage:
         async with self._sending:
             with self._refusals():
                 self._view.say(f"› {visible(line)}{await self._fate(text)}")
-                own = text.split()[0] in CONSOLE_WORDS or misspelt(text) is not None
+                own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
                 if self._command or by_hand(text) or own:
                     self.later.append(text)
                     if not self._on_stage:

@@ -170,3 +170,51 @@ async def test_a_misspelt_word_of_the_console_goes_to_nobody(
         terminal.type("/exit\r")
         assert await terminal.ended() == 0
     assert owner.submitted == []
+
+
+async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
+    owner: MemoryService, home: Path, place: Path
+) -> None:
+    (place / ".claude" / "commands").mkdir(parents=True)
+    (place / ".claude" / "commands" / "explain.md").write_text(
+        "---\ndescription: say what a file does\n---\nExplain @src/orchard.py to $ARGUMENTS."
+    )
+    (home / "commands").mkdir()
+    (home / "commands" / "greet.md").write_text("Say hello to {args}.")
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/expl")
+        await terminal.see("say what a file does")
+        terminal.type("\t a child\r")
+        await terminal.see("shown to the model: orchard.py")
+        await terminal.see("echo: Explain")
+        await terminal.see(PROMPT)
+        terminal.type("/greet Ann\r")
+        await terminal.see("echo: Say hello to Ann.")
+    assert await submitted(owner, 2) == [
+        "Explain @src/orchard.py to a child.",
+        "Say hello to Ann.",
+    ]
+    theirs, mine = (message.options.get("project") for message in owner.submitted)
+    assert "untrusted" in theirs["taint"]
+    assert str(place / ".claude" / "commands" / "explain.md") in theirs["text"]
+    assert mine is None
+
+
+async def test_review_and_init_are_prompts_of_ours(
+    owner: MemoryService, home: Path, place: Path
+) -> None:
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/review src/orchard.py\r")
+        await terminal.see("echo: Review the changes")
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("/init\r")
+        await terminal.see("/init  (queued)")
+        terminal.type("\x03")
+        await terminal.see("echo: Write AGENTS.md")
+    review, _, init = await submitted(owner, 3)
+    assert "not committed yet: src/orchard.py." in review
+    assert "write_file" in init
