@@ -19,7 +19,7 @@ from gateway.audit.notes import Notes
 from gateway.bus import MessageBus
 from gateway.caps import say_what_cannot_hold
 from gateway.changes import changes_in
-from gateway.channels.base import Channel
+from gateway.channels.base import Channel, Hooked
 from gateway.channels.console import ConsoleChannel
 from gateway.clerk import Clerk
 from gateway.commands.call import Commands, Office
@@ -106,7 +106,7 @@ class App:
             say_who_is_let_in(ways, app.bus.door.access)
             async with _running(app, database, watchers), _reachable(app, home):
                 if channels:
-                    await stack.enter_async_context(_observable(app, settings))
+                    await stack.enter_async_context(_observable(app, settings, ways))
                 yield app
 
 
@@ -210,9 +210,11 @@ async def _reachable(app: App, home: Home) -> AsyncIterator[None]:
         yield
 
 
-def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[None]:
-    """Supervisors ask this process how it is."""
-    from gateway.health import serve_health
+def _observable(
+    app: App, settings: Settings, ways: Channels
+) -> AbstractAsyncContextManager[object]:
+    """Supervisors ask this process how it is, and platforms call it that were told to."""
+    from gateway.health import check_host, page, serve_health
 
     def counts() -> dict[str, float]:
         return {
@@ -223,7 +225,18 @@ def _observable(app: App, settings: Settings) -> AbstractAsyncContextManager[Non
             "parts_given_up": app.delivery.given_up,
         }
 
-    return serve_health(settings.http.host, settings.http.port, app.desk, counts)
+    host, port = settings.http.host, settings.http.port
+    called = {
+        channel.hook_path: channel
+        for channel in ways.values()
+        if isinstance(channel, Hooked) and channel.hook_path
+    }
+    if not called:
+        return serve_health(host, port, app.desk, counts)
+    from gateway.hooks import serve_hooks
+
+    check_host(host)
+    return serve_hooks(host, port, lambda head: page(head, app.desk, counts), called)
 
 
 def _add(ways: Channels, channel: Channel) -> None:

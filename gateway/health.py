@@ -16,7 +16,7 @@ from gateway.facts import resident_bytes
 from gateway.service import Upkeep
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-_STATES = {"starting", "polling", "retrying"}
+_STATES = {"starting", "polling", "webhook", "retrying"}
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,11 +41,7 @@ async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> 
 
     `counts` are the monotonic counters; what /metrics shows besides comes from `upkeep.status`.
     """
-    if host not in _LOOPBACK:
-        raise ConfigError(
-            f"http.host: found {host!r}, expected a loopback address",
-            hint="This page has no login. Put a proxy in front, or ask it inside the container.",
-        )
+    check_host(host)
     tasks: set[asyncio.Task[None]] = set()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,6 +71,15 @@ async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> 
             await asyncio.wait(tasks)
 
 
+def check_host(host: str) -> None:
+    """Raises `ConfigError` for a host that others can reach."""
+    if host not in _LOOPBACK:
+        raise ConfigError(
+            f"http.host: found {host!r}, expected a loopback address",
+            hint="This page has no login. Put a proxy in front, or ask it inside the container.",
+        )
+
+
 async def _serve(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upkeep: Upkeep, counts: Counts
 ) -> None:
@@ -82,7 +87,7 @@ async def _serve(
     try:
         async with asyncio.timeout(_REQUEST_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            status, kind, body = await _page(head, upkeep, counts)
+            status, kind, body = await page(head, upkeep, counts)
             content = body.encode()
             lines = (
                 f"HTTP/1.0 {status} {_PHRASES[status]}",
@@ -99,7 +104,8 @@ async def _serve(
         writer.close()
 
 
-async def _page(head: list[str], upkeep: Upkeep, counts: Counts) -> Page:
+async def page(head: list[str], upkeep: Upkeep, counts: Counts) -> Page:
+    """Answers the head of a request, its lines without the last, empty one."""
     method, _, target = head[0].partition(" ")
     if method not in ("GET", "HEAD"):
         return 405, _TEXT, "only GET\n"
@@ -149,4 +155,4 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
         yield f"kore_{name} {value}"
     yield "# TYPE kore_channel_up gauge"
     for name, way in status["channels"].items():
-        yield f'kore_channel_up{{channel="{name}"}} {int(way["state"] == "polling")}'
+        yield f'kore_channel_up{{channel="{name}"}} {int(way["state"] in ("polling", "webhook"))}'

@@ -43,10 +43,15 @@ async def open_channels(
 
     telegram = settings.telegram
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
+    secret = telegram.webhook_secret
     opened: list[Channel] = []
     for name, token in bots:
         own = TelegramSettings(
-            token=token.get_secret_value(), base_url=telegram.base_url, name=name
+            token=token.get_secret_value(),
+            base_url=telegram.base_url,
+            name=name,
+            webhook_url=telegram.webhook_url if telegram.mode == "webhook" else None,
+            webhook_secret=secret.get_secret_value() if secret else None,
         )
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)

@@ -79,15 +79,20 @@ class Batch:
 
 @frozen
 class ChannelStatus:
-    """How receiving goes, for `kore status`. `last_poll_at` is Unix time of the last good answer.
+    """How receiving goes, for `kore status`. `last_poll_at` is Unix time of the last good answer
+    to a poll, or of the last call of a webhook. `pending` counts what the platform still keeps,
+    as far as it tells.
 
     `retrying` and `conflict` (somebody else polls for the same account) mend themselves,
     `storage` means that a batch could not be kept, `refused` needs the owner.
     """
 
-    state: Literal["starting", "polling", "retrying", "conflict", "storage", "refused", "stopped"]
+    state: Literal[
+        "starting", "polling", "webhook", "retrying", "conflict", "storage", "refused", "stopped"
+    ]
     last_poll_at: float | None = None
     last_error: str | None = None
+    pending: int | None = None
 
 
 # Returns once the batch is on disk; raises when it is not, and then nothing may be confirmed.
@@ -202,3 +207,17 @@ class Reports(Protocol):
 
     @property
     def status(self) -> ChannelStatus: ...
+
+
+@runtime_checkable
+class Hooked(Protocol):
+    """Optional: the platform calls us, at a path of the gateway's HTTP server."""
+
+    @property
+    def hook_path(self) -> str | None:
+        """None when it is asked instead."""
+        ...
+
+    async def called(self, secret: str, body: bytes) -> int:
+        """The HTTP status of the answer to a call that shows this secret."""
+        ...

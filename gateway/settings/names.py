@@ -1,5 +1,6 @@
 """Names that must lead somewhere: models by name, keys and tokens that are in use."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -7,6 +8,9 @@ from agent.errors import ConfigError
 from gateway.settings.models import fallbacks
 from gateway.settings.place import Key, Value, printable
 from gateway.settings.schema import Settings
+from gateway.settings.sections import TelegramSection
+
+OFFICIAL = "https://api.telegram.org"
 
 
 def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
@@ -70,4 +74,25 @@ def require_telegram(settings: Settings) -> None:
         raise ConfigError(
             "telegram.token: found nothing, expected the bot's token, as telegram.enabled is true",
             hint="get one from @BotFather and set KORE_TELEGRAM_TOKEN, or put it into config.json",
+        )
+    if settings.telegram.mode == "webhook":
+        _require_webhook(settings.telegram)
+
+
+def _require_webhook(telegram: TelegramSection) -> None:
+    url, secret = telegram.webhook_url, telegram.webhook_secret
+    if url is None:
+        raise ConfigError(
+            "telegram.webhook_url: found nothing, expected the address by which Telegram reaches"
+            ' this Kore, as telegram.mode is "webhook"',
+            hint='such as "https://kore.example.org"; a proxy there passes it on to http.port',
+        )
+    if not url.startswith("https://") and telegram.base_url == OFFICIAL:
+        raise ConfigError(
+            "telegram.webhook_url: found http://, expected https://: Telegram calls nothing else"
+        )
+    # What setWebhook takes: https://core.telegram.org/bots/api#setwebhook
+    if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret.get_secret_value()):
+        raise ConfigError(
+            "telegram.webhook_secret: expected 1 to 256 of the characters A-Z a-z 0-9 _ -"
         )

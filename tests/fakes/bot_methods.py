@@ -43,6 +43,8 @@ class BotMethods:
     def __init__(self, chats: Chats, updates: UpdateQueue) -> None:
         self.gatekeeper: Gatekeeper | None = None
         self.webhook_url = ""
+        self.webhook_secret = ""
+        self.webhook_trouble: tuple[int, str] | None = None
         self.commands: list[Mapping[str, Any]] = []
         self._chats = chats
         self._updates = updates
@@ -177,6 +179,8 @@ class BotMethods:
 
     def _set_webhook(self, params: Params) -> bool:
         self.webhook_url = str(params.get("url") or "")
+        self.webhook_secret = str(params.get("secret_token") or "")
+        self.webhook_trouble = None
         self._record(Effect("setWebhook", None, params={"url": self.webhook_url}))
         return True
 
@@ -193,4 +197,11 @@ class BotMethods:
             "url": self.webhook_url,
             "has_custom_certificate": False,
             "pending_update_count": len(self._updates.pending),
+            **self._trouble(),
         }
+
+    def _trouble(self) -> dict[str, Any]:
+        if self.webhook_trouble is None:
+            return {}
+        at, said = self.webhook_trouble
+        return {"last_error_date": at, "last_error_message": said}

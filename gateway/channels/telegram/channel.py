@@ -9,6 +9,7 @@ from gateway.channels.telegram.question import show
 from gateway.channels.telegram.render import render
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.webhook import Webhook
 from gateway.gate import Gate
 from gateway.messages import OutboundMessage, OutboundPart, Route
 from gateway.places import Places
@@ -16,7 +17,7 @@ from gateway.question import Question
 
 
 class TelegramChannel:
-    """One bot: a `Channel` that also `Streams`, `Types`, `Asks`, `Probes`, `Reports`, is `Paced`.
+    """One bot: a `Channel` that also `Streams`, `Types`, `Asks`, `Probes`, `Reports`,
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
@@ -36,7 +37,11 @@ class TelegramChannel:
         self._settings = settings
         self._client = TelegramClient(settings)
         places = places or Places()
-        self._poller = Poller(settings, self._client, cursor, places)
+        self._receiver: Poller | Webhook = (
+            Webhook(settings, self._client, places)
+            if settings.webhook_url
+            else Poller(settings, self._client, cursor, places)
+        )
         self._sender = Sender(self._client, gate, places.moves(self.name))
 
     @property
@@ -45,11 +50,21 @@ class TelegramChannel:
 
     @property
     def status(self) -> ChannelStatus:
-        return self._poller.status
+        return self._receiver.status
 
     async def run(self, accept: Accept) -> None:
         """Receive until cancelled. Raises `ConfigError` when the server refuses the token."""
-        await self._poller.run(accept)
+        await self._receiver.run(accept)
+
+    @property
+    def hook_path(self) -> str | None:
+        return self._settings.hook_path
+
+    async def called(self, secret: str, body: bytes) -> int:
+        """What Telegram has to tell; the HTTP status of the answer."""
+        if isinstance(self._receiver, Webhook):
+            return await self._receiver.called(secret, body)
+        return 404
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
         return render(markdown)

@@ -61,6 +61,15 @@ class TelegramClient:
         ]
         await self.bot.set_my_commands(commands)
 
+    async def set_webhook(self) -> None:
+        settings = self._settings
+        await self.bot.set_webhook(
+            settings.hook_url, secret_token=settings.hook_secret, allowed_updates=_KINDS
+        )
+
+    async def webhook_info(self) -> telegram.WebhookInfo:
+        return await self.bot.get_webhook_info()
+
     async def remove_webhook(self) -> None:
         """Updates that wait for the webhook are kept for the polls."""
         await self.bot.delete_webhook(drop_pending_updates=False)

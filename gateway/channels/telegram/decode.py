@@ -55,13 +55,11 @@ def moved(update: Mapping[str, Any]) -> tuple[str, str] | None:
     message = update.get("message")
     if not isinstance(message, dict):
         return None
-    ends = message.get("migrate_from_chat_id"), message.get("migrate_to_chat_id")
-    chat = message.get("chat", {}).get("id")
-    match ends:
-        case int(first), None if isinstance(chat, int):
-            return str(first), str(chat)
-        case None, int(now) if isinstance(chat, int):
-            return str(chat), str(now)
+    match message:
+        case {"migrate_from_chat_id": int(first), "chat": {"id": int(now)}}:
+            return str(first), str(now)
+        case {"migrate_to_chat_id": int(now), "chat": {"id": int(first)}}:
+            return str(first), str(now)
     return None
 
 

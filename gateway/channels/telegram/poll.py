@@ -14,11 +14,11 @@ from telegram.error import TelegramError
 from agent.errors import ConfigError, KoreError
 from gateway.channels.base import Accept, Batch, ChannelStatus
 from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
-from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
+from gateway.channels.telegram.decode import Bot, Here
 from gateway.channels.telegram.request import Lost, Refusal, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.trouble import Troubles
-from gateway.messages import InboundMessage
+from gateway.channels.telegram.updates import batch_of
 from gateway.places import Places
 
 _log = logging.getLogger(__name__)
@@ -133,30 +133,11 @@ class Poller:
         return self._decoded(updates, await asyncio.shield(self._me))
 
     def _decoded(self, updates: Sequence[Any], me: Bot) -> Batch:
-        messages: list[InboundMessage] = []
-        dead: list[tuple[str, str]] = []
-        moves: list[tuple[str, str]] = []
-        next_offset = self._offset
-        received_at = time.time()
         here = Here(me, self._settings.account, self._places)
-        for update in updates:
-            if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
-                continue
-            next_offset = max(next_offset or 0, update["update_id"] + 1)
-            if move := moved(update):
-                # At once: what follows in the same batch is said in the new chat.
-                here.moves.learn(*move)
-                moves.append(move)
-            try:
-                decoded = decode(update, here, received_at)
-            except Undecodable as exc:
-                dead.append((f"update:{update['update_id']}", str(exc)))
-                continue
-            if decoded is not None:
-                messages.append(decoded)
-        if next_offset == self._offset:
+        batch = batch_of(updates, here, time.time(), self._offset)
+        if batch.next_offset == self._offset:
             raise Lost("a poll brought no updates but something else")
-        return Batch(messages, dead, next_offset, moves)
+        return batch
 
     def _isolate(self, trouble: Unreadable) -> Batch | None:
         """An answer cannot be read: fetch one by one, and bury the update that is to blame.
@@ -232,14 +213,9 @@ class Poller:
             self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
 
     def _refused(self, refusal: Refusal) -> ConfigError:
-        sentence = (
-            f"telegram.token: {self._settings.host} refused it ({refusal.description}); "
-            "expected the token that @BotFather gave for this bot"
-        )
+        sentence, hint = self._settings.token_refused(refusal.description)
         self.status = ChannelStatus("refused", self.status.last_poll_at, sentence)
-        return ConfigError(
-            sentence, hint="Set telegram.token or KORE_TELEGRAM_TOKEN, then restart."
-        )
+        return ConfigError(sentence, hint=hint)
 
     @staticmethod
     def _jitter(delay_s: float) -> float:

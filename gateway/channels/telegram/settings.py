@@ -1,7 +1,8 @@
 """What one Telegram bot needs to know about itself and its server."""
 
+import hashlib
 from dataclasses import field
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from agent.frozen import frozen
 
@@ -16,6 +17,10 @@ class TelegramSettings:
     may wait for news, `answer_s` how long the server may take for anything else, and on top of a
     poll. After a 409 another poller is left alone for `conflict_s`, longer than its poll lasts.
     Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`.
+
+    With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls us instead.
+    It is told to come again when storing takes longer than `hook_answer_s`, and asked every
+    `hook_look_s` how it gets on.
     """
 
     token: str = field(repr=False)
@@ -28,6 +33,10 @@ class TelegramSettings:
     backoff_s: float = 1.0
     backoff_limit_s: float = 60.0
     body_limit_bytes: int = 16 * 1024 * 1024
+    webhook_url: str | None = None
+    webhook_secret: str | None = field(default=None, repr=False)
+    hook_answer_s: float = 10.0
+    hook_look_s: float = 60.0
 
     @property
     def account(self) -> str:
@@ -43,6 +52,30 @@ class TelegramSettings:
     def host(self) -> str:
         """The server without what an address may hold in confidence."""
         return urlsplit(self.root).netloc.rpartition("@")[2] or "the configured server"
+
+    @property
+    def hook_path(self) -> str | None:
+        """Where Telegram calls this bot at the gateway's HTTP server; None when it is asked."""
+        return f"/telegram/{quote(self.account, safe='')}" if self.webhook_url else None
+
+    @property
+    def hook_url(self) -> str:
+        return f"{(self.webhook_url or '').rstrip('/')}{self.hook_path or ''}"
+
+    @property
+    def hook_secret(self) -> str:
+        """What Telegram shows with every call. Without one in the configuration it is made of the
+        token, which nobody else knows, and tells nothing of it."""
+        made = hashlib.sha256(f"kore webhook {self.token}".encode()).hexdigest()
+        return self.webhook_secret or made
+
+    def token_refused(self, reason: str) -> tuple[str, str]:
+        """What is wrong, and what helps."""
+        sentence = (
+            f"telegram.token: {self.host} refused it ({reason}); "
+            "expected the token that @BotFather gave for this bot"
+        )
+        return sentence, "Set telegram.token or KORE_TELEGRAM_TOKEN, then restart."
 
     @property
     def silence_s(self) -> float:

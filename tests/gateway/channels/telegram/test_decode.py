@@ -264,3 +264,9 @@ def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
         decode({"update_id": 1, "message": message("x", chat=-7, author=other_bot)}, here, 0.0)
         is None
     )
+
+
+@pytest.mark.parametrize("chat", [1, None, [], {"id": "x"}, {}])
+def test_a_broken_move_is_no_move(chat: Any) -> None:
+    body = {"migrate_to_chat_id": -5, "chat": chat}
+    assert moved({"update_id": 1, "message": body}) is None
