@@ -40,11 +40,6 @@ def _number(text: str, least: float, most: float, expected: str) -> float:
     return found
 
 
-def is_for_programs(args: argparse.Namespace) -> bool:
-    """Whether a program reads what is printed: that stays English."""
-    return getattr(args, "json", False) or getattr(args, "output_format", "text") != "text"
-
-
 def home_of(args: argparse.Namespace) -> Home:
     """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
     return find_home(os.environ, args.home)
@@ -55,6 +50,7 @@ def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = 
 
     Raises `ConfigError`.
     """
+    from gateway.cli.program import is_for_programs
     from gateway.secrets import redactor_of
     from gateway.settings import load_settings
 

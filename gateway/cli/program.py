@@ -12,7 +12,6 @@ from agent.errors import ConfigError, KoreError
 from agent.language import ENGLISH, language_of_terminal, later, speak, t
 from agent.version import VERSION
 from agent.width import wrapped
-from gateway.cli.basis import is_for_programs
 from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
 from gateway.collector import postpone
 
@@ -46,7 +45,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         groups: Iterable[Any],
         prefix: str | None = None,
     ) -> None:
-        super().add_usage(usage, actions, groups, prefix or t("usage: "))
+        super().add_usage(usage, actions, groups, t("usage: ") if prefix is None else prefix)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         return action.help and t(action.help)
@@ -102,6 +101,11 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     if error.hint:
         print(f"      {clean(error.hint)}", file=sys.stderr)
     return USAGE if isinstance(error, ConfigError) else FAILED
+
+
+def is_for_programs(args: argparse.Namespace) -> bool:
+    """Whether a program reads what is printed: that stays English."""
+    return getattr(args, "json", False) or getattr(args, "output_format", "text") != "text"
 
 
 def _dispatch(words: Sequence[str]) -> int:

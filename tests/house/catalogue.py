@@ -43,7 +43,8 @@ def arguments(tree: ast.Module) -> Iterator[ast.expr]:
             for at in _TEXTS.get(node.func.id, ()):
                 yield from _choices(node.args[at]) if at < len(node.args) else ()
         if isinstance(node, ast.keyword) and node.arg in _KEYWORDS:
-            yield node.value
+            # One that names what it may be is shown in English.
+            yield from () if isinstance(node.value, ast.JoinedStr) else (node.value,)
 
 
 def _choices(argument: ast.expr) -> Iterator[ast.expr]:
