@@ -31,7 +31,7 @@ from agent.subagents.definition import Definition
 from agent.task import Task
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions
-from agent.tools.toolbox import Toolbox, default_tools
+from agent.tools.toolbox import Held, Toolbox, default_tools
 from agent.types import Context, Message, Result, Text
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Agent:
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = tuple(tools)
         self._toolbox: Toolbox | None = None
+        self._held = Held()
         self._making = threading.Lock()
         folder = Path(workspace).expanduser().resolve()
         self.workspace = Workspace(folder, self.settings.trusted_folders)
@@ -95,14 +96,29 @@ class Agent:
         """
         with self._making:
             if self._toolbox is None:
-                tools = [*default_tools(self.settings.tools, self._roster), *self._tools]
-                self._toolbox = Toolbox(tools)
+                own = default_tools(self.settings.tools, self._roster, self._held)
+                self._toolbox = Toolbox([*own, *self._tools])
             return self._toolbox
 
     @property
     def has_tools(self) -> bool:
         """Whether they are made: until then none of them does anything."""
-        return self._toolbox is not None
+        return self._toolbox is not None or self._held.begun
+
+    def adopt(self, other: "Agent") -> Models | None:
+        """Be as another agent is, from the next turn on; one that runs keeps what it began with.
+
+        What the tools hold (processes, what was seen of files) stays. Returns the models until
+        now, if there are others now: whoever knows when nothing uses them any more closes them.
+        """
+        with self._making:
+            old = None if other.models.is_like(self.models) else self.models
+            self.models = self.models if old is None else other.models
+            self.settings, self.subagents = other.settings, other.subagents
+            self.workspace = other.workspace
+            self.redactor.learn(other.settings.secrets | other.models.keys())
+            self._toolbox = None
+        return old
 
     @cached_property
     def _errands(self) -> "LocalErrands":

@@ -12,6 +12,7 @@ from agent.agent import Agent
 from agent.frozen import frozen
 from agent.security.redaction import Redactor
 from gateway.access import Access, sole_owner
+from gateway.adjust import Adjustable
 from gateway.agent import open_agent
 from gateway.approvals import Approvals
 from gateway.audit.log import AuditLog
@@ -65,6 +66,8 @@ class App:
     delivery: Delivery
     reception: Reception
     compactions: Compactions
+    adjustable: Adjustable
+    database: Database
 
     @classmethod
     @asynccontextmanager
@@ -162,7 +165,7 @@ def _assemble(
     reception = Reception(ways)
     workspace, began = settings.agent.workspace, time.monotonic()
     hosts = settings.security.exec_hosts if confined else ()
-    facts = Facts(agent.models.default, workspace, ways, reception, began, safety.sandbox, hosts)
+    facts = Facts(lambda: agent.models, workspace, ways, reception, began, safety.sandbox, hosts)
     door = Door(access, delivery.render, languages)
     parts = (agent, database, work.histories, door, facts.for_chat, policies.first_mode)
     office = Office(*parts, work.compactions.compact, work.speaking, rules, languages)
@@ -170,7 +173,9 @@ def _assemble(
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, commands, work, approvals)
     desk = Desk(database, bus, watchers, approvals, work.background, facts)
-    return App(desk, bus, delivery, reception, work.compactions)
+    seen = (delivery, clerk, ways, safety.redactor, bus)
+    adjustable = Adjustable(agent, policies, access, spending, *seen)
+    return App(desk, bus, delivery, reception, work.compactions, adjustable, database)
 
 
 @asynccontextmanager

@@ -55,7 +55,7 @@ class Clerk:
     def __init__(self, delivery: Delivery, access: Access, *, expires_s: float = EXPIRES_S) -> None:
         self._delivery = delivery
         self._access = access
-        self._expires_s = expires_s
+        self.expires_s = expires_s
 
     def ask(
         self, connection: Connection, asking: Asking, request: ApprovalRequest, now: float
@@ -77,7 +77,7 @@ class Clerk:
         if approvals.is_stopping(connection, asking.turn):
             return Answered("deny", "not asked: the turn is to stop")
         route, principal = self._where(connection, asking.message)
-        limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self._expires_s
+        limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self.expires_s
         clean = self._delivery.redactor.clean
         question = Question(
             nonce=secrets.token_urlsafe(12),
@@ -92,7 +92,7 @@ class Clerk:
             principal=principal,
             route=route,
             asked_at=now,
-            expires_at=now + min(limit_s, self._expires_s),
+            expires_at=now + min(limit_s, self.expires_s),
             command=request.command and clean(request.command),
             folder=str(request.folder) if request.folder else None,
             sends=request.sends and clean(request.sends),

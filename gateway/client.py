@@ -149,6 +149,10 @@ class Client:
     async def replay(self, seq: int) -> str:
         return str(await self._call("replay", seq=seq))
 
+    async def reload(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._call("reload")
+        return found
+
     async def backup(self, target: Path) -> int:
         return int(await self._call("backup", target=os.path.join(os.getcwd(), target)))
 

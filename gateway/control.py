@@ -84,6 +84,7 @@ class ControlServer:
             "take_in": lambda a: service.take_in(Path(a["file"])),
             "set_status": self._set_status,
             "status": lambda _: service.status(),
+            "reload": lambda _: service.reload(),
             "replay": lambda a: service.replay(int(a["seq"])),
             "people": lambda _: service.people(),
             "approve": lambda a: service.approve(a["code"]),

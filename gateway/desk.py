@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import chain, count
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, Protocol
 
 from agent.errors import KoreError
 from agent.language import t
@@ -36,6 +36,14 @@ _RESERVED_S = 30.0
 _LOCAL, _MAIN = "local", "main"
 
 
+class Reloads(Protocol):
+    """Reads the configuration again."""
+
+    async def reload(self) -> Mapping[str, Any]: ...
+
+    def facts(self) -> dict[str, Any]: ...
+
+
 class Desk:
     """Implements `gateway.service.Service` on the parts of this process."""
 
@@ -57,6 +65,8 @@ class Desk:
         self._facts = facts
         self._archivist = Archivist(database, bus.wake, watchers.publish, background)
         self._reserved: dict[str, float] = {}
+        # What reads the configuration again; a terminal of its own has none.
+        self.reloader: Reloads | None = None
 
     async def submit(self, message: InboundMessage) -> None:
         await self._bus.submit(message)
@@ -163,6 +173,7 @@ class Desk:
             **self._facts(),
             "lanes_busy": self._bus.lanes,
             "messages_waiting": waiting,
+            "config": self.reloader.facts() if self.reloader else None,
             "questions_open": len(questions),
             "obstacle": self._bus.obstacle,
             "routes_with_mail": self._delivery.routes,
@@ -184,6 +195,14 @@ class Desk:
 
     async def backup(self, target: Path) -> int:
         return await self._database.backup(target)
+
+    async def reload(self) -> Mapping[str, Any]:
+        if self.reloader is None:
+            raise KoreError(
+                "what runs here is a conversation in a terminal",
+                hint="It reads the configuration when it starts.",
+            )
+        return await self.reloader.reload()
 
     async def people(self) -> Mapping[str, Any]:
         return await self._database.run(self._bus.door.people, time.time())

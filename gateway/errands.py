@@ -18,6 +18,7 @@ from agent.agent import Agent
 from agent.frozen import frozen
 from agent.prompts import fill
 from agent.security.taint import Exposure
+from agent.settings import SubagentLimits
 from agent.subagents import outfit
 from agent.subagents.definition import Definition
 from agent.task import Task
@@ -42,8 +43,11 @@ class Errands:
         self._database = database
         self._agent = agent
         self._rules = rules
-        self._limits = agent.settings.subagents
         self._slots: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @property
+    def _limits(self) -> SubagentLimits:
+        return self._agent.settings.subagents
 
     async def of(self, claim: Claim) -> list[Errand]:
         """The errands that a turn works on; none for a turn that answers a person."""

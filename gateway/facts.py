@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.frozen import frozen
 from agent.language import later
+from agent.providers.models import Models
 from agent.providers.routing import OFFLINE
 from gateway.channels.base import Channel, ChannelStatus, Reports
 from gateway.reception import Reception
@@ -25,7 +26,7 @@ class Facts:
     """For /status and `kore status`. `began` is monotonic time in seconds; `sandbox` says what
     commands run in, `exec_hosts` whom they reach out of it."""
 
-    model: str
+    models: Callable[[], Models]
     workspace: Path
     ways: Mapping[tuple[str, str], Channel]
     reception: Reception
@@ -35,8 +36,8 @@ class Facts:
 
     def __call__(self) -> dict[str, Any]:
         return {
-            "model": self.model,
-            "model_hint": OFFLINE_HINT if self.model == OFFLINE else None,
+            "model": (model := self.models().default),
+            "model_hint": OFFLINE_HINT if model == OFFLINE else None,
             "workspace": str(self.workspace),
             "sandbox": self.sandbox,
             "exec_hosts": ", ".join(self.exec_hosts) or None,

@@ -24,6 +24,11 @@ class Home:
         return self.root / "config.edit.json"
 
     @property
+    def good(self) -> Path:
+        """The last configuration that a gateway ran with."""
+        return self.root / "config.good.json"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets.json"
 
@@ -80,7 +85,7 @@ class Home:
     def own(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
-            *(self.config, self.draft, self.secrets, self.socket, self.lock),
+            *(self.config, self.draft, self.good, self.secrets, self.socket, self.lock),
             *(self.logs, self.audit, self.tried, self.agents, self.undo, self.long_work),
             self.backups,
         )

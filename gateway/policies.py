@@ -74,6 +74,12 @@ class Policies:
                 found.check(name, key)
         return found
 
+    def adopt(self, other: "Policies") -> None:
+        """Be as the other is, from the next question on."""
+        self.blocked_commands = other.blocked_commands
+        self._settings, self._file = other._settings, other._file
+        self._stamp, self._digest = other._stamp, other._digest
+
     def role(self, name: str) -> Role | None:
         """The role of this name, as it is now."""
         role = self._current().roles.get(name) or built_in_roles().get(name)

@@ -208,6 +208,11 @@ class Upkeep(Protocol):
         """Facts for `kore status`: pid, version, model, channels and their states, queues."""
         ...
 
+    async def reload(self) -> Mapping[str, Any]:
+        """Read the configuration again; the keys that `changed`, and those that are `waiting` for a
+        restart. Raises `KoreError`; then the last good one holds."""
+        ...
+
     async def replay(self, seq: int) -> str:
         """Queue a dead or finished inbox row again; returns a sentence. Raises `KoreError`."""
         ...

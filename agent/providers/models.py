@@ -70,6 +70,13 @@ class Models:
         models._open[model.name] = OpenModel(Own(model, model.name), model.name)
         return models
 
+    def is_like(self, other: "Models") -> bool:
+        """Whether both know the same models in the same roles."""
+        return all(
+            getattr(self, name) == getattr(other, name)
+            for name in ("default", "known", "fallbacks", "window", "profiles")
+        )
+
     def open(self, name: str | None = None) -> OpenModel:
         """The named model, or the default one. Raises `ConfigError` when it cannot be used."""
         name = self._named(name or self.default)

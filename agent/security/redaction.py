@@ -30,6 +30,15 @@ class Redactor:
     def __bool__(self) -> bool:
         return bool(self._values)
 
+    def learn(self, values: Iterable[str]) -> None:
+        """Replace these too from now on, wherever this one is in use."""
+        more = self._values.union(value for value in values if len(value) >= SHORTEST)
+        if more == self._values:
+            return
+        self._values = more
+        for derived in ("forms", "_pattern", "_by_start"):
+            self.__dict__.pop(derived, None)
+
     def also(self, values: Iterable[str]) -> "Redactor":
         """One that knows these values too."""
         return Redactor(self._values.union(values))

@@ -3,8 +3,9 @@
 import asyncio
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.providers.base import ToolSpec
@@ -14,6 +15,9 @@ from agent.tools.arguments import Arguments
 from agent.tools.base import Closes, Ends, Lingers, Running, Sees, Tool
 from agent.tools.views import Views
 from agent.types import Taint
+
+if TYPE_CHECKING:
+    from agent.tools.processes import Processes
 
 # What models that were trained with other tools write. Case, "_" and "-" do not matter.
 NAMES = {
@@ -202,7 +206,24 @@ class Toolbox:
         return check.validate(_canonical(tool, args))
 
 
-def default_tools(settings: ToolSettings, roster: Callable[[], str] | None = None) -> list[Tool]:
+@dataclass(slots=True)
+class Held:
+    """What the built-in tools hold between calls: it goes on when they are made anew."""
+
+    processes: "Processes | None" = None
+    views: Views = field(default_factory=Views)
+
+    @property
+    def begun(self) -> bool:
+        """Whether tools were made with it."""
+        return self.processes is not None
+
+
+def default_tools(
+    settings: ToolSettings,
+    roster: Callable[[], str] | None = None,
+    held: Held | None = None,
+) -> list[Tool]:
     """The built-in tools; `roster` names the agents that can be sent out."""
     from agent.tools.ask import AskUser
     from agent.tools.delegate import Delegate
@@ -221,7 +242,9 @@ def default_tools(settings: ToolSettings, roster: Callable[[], str] | None = Non
     from agent.tools.todo import Todo
     from agent.tools.undo import Undo
 
-    processes, views = Processes(), Views()
+    held = held or Held()
+    processes = held.processes = held.processes or Processes()
+    views = held.views
     return [
         ReadFile(settings, views),
         WriteFile(settings, views),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
     from gateway.settings.sources import Sources
 
 
@@ -29,13 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     setting.add_argument(
         "value", nargs="?", metavar="VALUE", help="text or JSON; without it, it is asked for"
     )
+    reverting = actions.add_parser("revert", help="put back the last file that a gateway ran with")
+    reverting.add_argument("--json", action="store_true", help="print JSON")
     for part in (listing, reading, setting, unsetting, editing):
         part.add_argument("--file", type=Path, metavar="FILE", help="another file than your own")
         part.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.action in ("set", "unset", "edit"):
+    if args.action in ("set", "unset", "edit", "revert"):
         from gateway.cli import config_edit
 
         return int(getattr(config_edit, args.action)(args, sources_of(args)))
@@ -55,10 +56,11 @@ def sources_of(args: argparse.Namespace) -> "Sources":
 def _validate(args: argparse.Namespace) -> int:
     from gateway.cli.basis import settings_of
     from gateway.cli.table import print_json
+    from gateway.fitness import check_use
 
     try:
         settings = settings_of(args)
-        check_use(settings)
+        check_use(settings, os.environ)
     except ConfigError as exc:
         if not args.json:
             raise
@@ -73,18 +75,6 @@ def _validate(args: argparse.Namespace) -> int:
     for note in notes:
         print(f"note: {note} (not in use now)")
     return 0
-
-
-def check_use(settings: "Settings") -> None:
-    """Raises `ConfigError` when what is chosen could not be used: a model, the bot, the policy."""
-    from gateway.policies import Policies
-    from gateway.settings import require_model, require_telegram
-    from gateway.settings.models import check_models
-
-    require_model(settings)
-    check_models(settings, os.environ)
-    require_telegram(settings)
-    Policies.of(settings)
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -11,13 +11,13 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from gateway.cli.table import print_json
-from gateway.home import write_private
+from gateway.home import Home, write_private
 from gateway.settings import change
 from gateway.settings.document import SIZE_LIMIT_BYTES, read_text
 from gateway.settings.keeping import is_secret, starred
 from gateway.settings.references import has_reference
 from gateway.settings.sources import Sources
-from gateway.settings.writing import one_writer
+from gateway.settings.writing import one_writer, replace
 
 
 def set(args: argparse.Namespace, sources: Sources) -> int:
@@ -48,7 +48,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
 def edit(args: argparse.Namespace, sources: Sources) -> int:
     """Open the file in an editor. What does not hold is kept beside it, and the file as it was."""
     file = _file(args, sources)
-    aside = file.with_name(f"{file.stem}.edit{file.suffix}")
+    aside = _aside(file)
     before = change.text_of(file)
     if aside.exists():
         print(f"{aside}: goes on from there; delete it to begin anew", file=sys.stderr)
@@ -72,6 +72,26 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
         made.write(sources)
     aside.unlink()
     return _tell(args, sources, made, "changed")
+
+
+def revert(args: argparse.Namespace, sources: Sources) -> int:
+    """Put back the last file that a gateway ran with; what stands there is kept for `edit`."""
+    file, good = sources.own, Home(sources.home).good
+    text = read_text(good)
+    if text is None:
+        raise KoreError(f"there is no {good} yet", hint="a gateway that runs keeps it")
+    with one_writer(file):
+        now = read_text(file)
+        made = change.rewriting(sources, file, text)
+        if now is not None and now != text:
+            replace(_aside(file), now)
+        made.write(sources)
+    return _tell(args, sources, made, f"is what {good} holds; `edit` has the other")
+
+
+def _aside(file: Path) -> Path:
+    """Where an edit that does not hold is kept."""
+    return file.with_name(f"{file.stem}.edit{file.suffix}")
 
 
 def _file(args: argparse.Namespace, sources: Sources) -> Path:
@@ -116,7 +136,7 @@ def _read(file: Path) -> str:
 
 def _tell(args: argparse.Namespace, sources: Sources, made: change.Change, said: str) -> int:
     """What was done; then what is still wrong, and what beats it."""
-    from gateway.cli.config import check_use
+    from gateway.fitness import check_use
     from gateway.secrets import redactor_of
 
     notes = list(made.left)
@@ -128,7 +148,7 @@ def _tell(args: argparse.Namespace, sources: Sources, made: change.Change, said:
             place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
             if place and place != str(made.file) and args.action == "set":
                 notes.append(f"{place} sets it too, and wins")
-            check_use(settings)
+            check_use(settings, os.environ)
         except ConfigError as exc:
             notes += str(exc).splitlines()
     if args.json:

@@ -3,12 +3,18 @@
 import argparse
 import asyncio
 import logging
+import sys
 from typing import TYPE_CHECKING
 
+from agent.errors import ConfigError
 from gateway.collector import settle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateway.app import App
     from gateway.home import Home
+    from gateway.reload import Reloader
     from gateway.service import Service
     from gateway.settings import Settings
 
@@ -20,32 +26,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import os
-
-    from gateway.cli.basis import home_of, settings_of
+    from gateway.cli.basis import home_of
     from gateway.logs import open_logs
-    from gateway.settings import require_model, require_telegram
-    from gateway.settings.models import check_models
     from gateway.shield import shield
 
     shield()
-    home, settings = home_of(args), settings_of(args)
-    require_model(settings)
-    # A model that cannot be asked is told here, once, and not to everybody who writes.
-    check_models(settings, os.environ)
-    require_telegram(settings)
+    home, settings = home_of(args), _settings(args)
     home.ensure()
-    open_logs(
-        settings,
-        args.crash.redactor,
-        terminal=not args.quiet,
-        default_file=home.logs / "kore.log",
-    )
-    asyncio.run(_serve(settings, home))
+
+    def log_as(settings: "Settings") -> None:
+        file = home.logs / "kore.log"
+        open_logs(settings, args.crash.redactor, terminal=not args.quiet, default_file=file)
+
+    log_as(settings)
+    asyncio.run(_serve(args, settings, home, log_as))
     return 0
 
 
-async def _serve(settings: "Settings", home: "Home") -> None:
+def _settings(args: argparse.Namespace) -> "Settings":
+    """Settings that can be used. Raises `ConfigError`: a start with a wrong file is none.
+
+    What cannot be used, such as a model, is told here, once, and not to everybody who writes.
+    """
+    import os
+
+    from gateway.cli.basis import home_of, settings_of
+    from gateway.settings import require_model, require_telegram
+    from gateway.settings.models import check_models
+
+    try:
+        settings = settings_of(args)
+        require_model(settings)
+        check_models(settings, os.environ)
+        require_telegram(settings)
+    except ConfigError as exc:
+        if exc.hint is None and home_of(args).good.exists():
+            exc.hint = "`kore config revert` puts back the last file that a gateway ran with"
+        raise
+    return settings
+
+
+async def _serve(
+    args: argparse.Namespace,
+    settings: "Settings",
+    home: "Home",
+    log_as: "Callable[[Settings], None]",
+) -> None:
     """Runs until SIGTERM or SIGINT, then drains; a second signal ends it at once."""
     import os
     import signal
@@ -65,8 +91,42 @@ async def _serve(settings: "Settings", home: "Home") -> None:
         loop.add_signal_handler(number, stop)
     async with App.open(settings, home, channels=True) as app:
         await _announce(app.desk)
+        reloader = _reloader(args, settings, home, app, log_as)
+        app.desk.reloader = reloader
+        if not (sys.stdin and sys.stdin.isatty()):
+            # At a terminal it means that the window was closed.
+            loop.add_signal_handler(signal.SIGHUP, reloader.ask)
         settle()
-        await stopped.wait()
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(reloader.run(), name="configuration")
+            await stopped.wait()
+            watching.cancel()
+
+
+def _reloader(
+    args: argparse.Namespace,
+    settings: "Settings",
+    home: "Home",
+    app: "App",
+    log_as: "Callable[[Settings], None]",
+) -> "Reloader":
+    """Takes in what changes in the files."""
+    import os
+
+    from gateway.cli.config import sources_of
+    from gateway.reload import Reloader
+    from gateway.secrets import secret_values
+
+    held = settings.logging
+
+    def after(settings: "Settings") -> None:
+        nonlocal held
+        args.crash.redactor.learn(secret_values(settings, os.environ))
+        if settings.logging != held:
+            log_as(settings)
+            held = settings.logging
+
+    return Reloader(app.adjustable, app.database, home, sources_of(args), settings, after)
 
 
 async def _announce(service: "Service") -> None:

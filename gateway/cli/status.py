@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from agent.language import t
-from gateway.cli.basis import home_of, settings_of
-from gateway.cli.link import NotRunning, open_service
+from gateway.cli.basis import home_of
 from gateway.cli.table import clean, moment, print_json, print_table
 
 
@@ -29,12 +28,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _facts(args: argparse.Namespace) -> dict[str, Any]:
-    home, settings = home_of(args), settings_of(args)
-    try:
-        async with open_service(settings, home, own=False) as service:
-            return {"running": True, "home": str(home.root), **await service.status()}
-    except NotRunning:
+    from gateway.client import Client
+
+    # Without the settings: a file that is wrong hides nothing of how it goes.
+    home = home_of(args)
+    service = await Client.connect(home.socket)
+    if service is None:
         return {"running": False, "home": str(home.root)}
+    return {"running": True, "home": str(home.root), **await service.status()}
 
 
 def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

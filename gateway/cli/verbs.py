@@ -53,6 +53,11 @@ VERBS = (
     ),
     Verb("status", "what is running, and how it is", ("kore status", "kore status --json")),
     Verb(
+        "reload",
+        "have the running gateway read its configuration again",
+        ("kore reload", "kore reload --json"),
+    ),
+    Verb(
         "doctor",
         "look for what is wrong and say how to mend it",
         ("kore doctor", "kore doctor --live"),

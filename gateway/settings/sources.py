@@ -32,6 +32,11 @@ class Sources:
     def secrets(self) -> Path:
         return self.home / "secrets.json"
 
+    @property
+    def watched(self) -> tuple[Path, ...]:
+        """Every file that would be read, whether it is there or not."""
+        return (self.own, self.secrets, self.cwd / ".kore" / "config.json")
+
     def load(self, drafts: Drafts | None = None) -> Settings:
         """Raises `ConfigError`."""
         return load_settings(

@@ -65,7 +65,7 @@ class GatewayProcess:
         self.configure(sections or {})
 
     def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write the configuration anew; it counts from the next start."""
+        """Write the configuration anew; what can change at once does so soon."""
         config = _config(self.api, self.model)
         for name, values in sections.items():
             config[name] = {**config.get(name, {}), **values}
@@ -98,6 +98,7 @@ class GatewayProcess:
                 *(sys.executable, "-m", "gateway", "gateway"),
                 cwd=self.home,
                 env=self._environ(),
+                stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
             )

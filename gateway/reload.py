@@ -1,0 +1,200 @@
+"""Reading the configuration again while the gateway runs; the last good one holds until then."""
+
+import asyncio
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from agent.providers.models import Models
+from gateway.adjust import Adjustable
+from gateway.agent import open_agent
+from gateway.delivery import wait_for
+from gateway.fitness import check_use
+from gateway.home import Home
+from gateway.policies import Policies
+from gateway.settings import Settings
+from gateway.settings.document import read_text
+from gateway.settings.sources import Sources
+from gateway.settings.update import Update, update
+from gateway.settings.writing import replace
+from gateway.store import outbox
+from gateway.store.database import Database, StoreError
+from gateway.store.outbox import Letter
+from gateway.store.spending import last_private_route
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+# A file that has just changed may be written to still.
+CALM_S = 0.3
+# Until then at least, something may use the models that it began with.
+RETIRE_S = 3600.0
+
+Stamp = tuple[tuple[int, int, int, int] | None, ...]
+
+
+class Reloader:
+    """`run` it beside the gateway: it looks at the files, and `ask` makes it look at once.
+
+    `after` hears of every configuration that was taken in: for what lies outside of the parts,
+    such as the log.
+    """
+
+    def __init__(
+        self,
+        parts: Adjustable,
+        database: Database,
+        home: Home,
+        sources: Sources,
+        settings: Settings,
+        after: Callable[[Settings], None] = lambda settings: None,
+    ) -> None:
+        self.settings = settings
+        self._parts = parts
+        self._database = database
+        self._home = home
+        self._sources = sources
+        self._after = after
+        self._stamp = self._look()
+        self._asked = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._read_at = time.time()
+        self._problem: str | None = None
+        self._waiting: tuple[str, ...] = ()
+        self._retired: list[tuple[float, Models]] = []
+
+    def ask(self) -> None:
+        """Read again soon, whether a file has changed or not."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.to_thread(self._keep)
+        try:
+            while True:
+                await wait_for(self._asked, LOOK_S)
+                if self._asked.is_set() or self._look() != self._stamp:
+                    self._asked.clear()
+                    await self._settle()
+                    with suppress(ConfigError):  # said in the log, the status and to the owner
+                        await self.reload()
+                await self._retire()
+        finally:
+            for _, models in self._retired:
+                await models.aclose()
+
+    async def reload(self) -> Mapping[str, Any]:
+        """Take in what the files say now; returns the names of the keys that have `changed`, and
+        of those that are `waiting` for a restart. Raises `ConfigError`: the last good one holds."""
+        async with self._turn:
+            self._stamp = self._look()
+            try:
+                found = await self._take()
+            except ConfigError as exc:
+                await self._refuse(str(exc))
+                raise ConfigError(str(exc), hint="the last good configuration holds") from exc
+            self._read_at, self._problem = time.time(), None
+            if found.changed or found.waiting != self._waiting:
+                changed, waiting = ", ".join(found.changed), ", ".join(found.waiting)
+                log.info(
+                    "the configuration was read again: %s%s",
+                    f"changed: {changed}" if changed else "nothing changed at once",
+                    f"; needs a restart: {waiting}" if waiting else "",
+                )
+            self._waiting = found.waiting
+            await asyncio.to_thread(self._keep)
+            return {"changed": list(found.changed), "waiting": list(found.waiting)}
+
+    def facts(self) -> dict[str, Any]:
+        """For the status."""
+        return {
+            "read_at": self._read_at,
+            "problem": self._problem,
+            "needs_restart": ", ".join(self._waiting) or None,
+        }
+
+    async def _take(self) -> Update:
+        wanted = await asyncio.to_thread(self._sources.load)
+        found = update(self.settings, wanted)
+        settings = found.settings
+        await asyncio.to_thread(check_use, settings, os.environ)
+        sandbox = self._parts.agent.settings.tools.sandbox
+        assert sandbox is not None, "a gateway has one, if only in name"
+        agent = await open_agent(settings, self._home, sandbox)
+        old = self._parts.take(settings, agent, Policies.of(settings))
+        if old is not None:
+            self._retired.append((time.monotonic(), old))
+        self.settings = settings
+        self._after(settings)
+        return found
+
+    async def _refuse(self, problem: str) -> None:
+        """Said once for each mistake: in the log and to the owner; the status has it too."""
+        if problem == self._problem:
+            return
+        self._problem = problem
+        first, *more = problem.splitlines()
+        rest = f" (and {len(more)} more)" if more else ""
+        log.error("the last good configuration holds: %s%s", first, rest)
+        try:
+            lane = await self._database.run(self._tell, f"{first}{rest}", time.time())
+        except (StoreError, KoreError) as exc:
+            log.warning("the owner could not be told: %s", exc)
+            return
+        if lane is not None:
+            self._parts.delivery.wake(lane)
+
+    def _tell(self, connection: Connection, problem: str, now: float) -> str | None:
+        """A letter to the owner; returns the lane that has mail."""
+        owner = self._parts.access.chief
+        route = last_private_route(connection, owner) if owner else None
+        if route is None:
+            return None
+        said = (
+            "⚠️ The configuration has changed and is not right. I go on with the last good one.\n\n"
+            f"{problem}"
+        )
+        name = f"config:{hashlib.sha256(problem.encode()).hexdigest()[:16]}:{now:.0f}"
+        parts = self._parts.delivery.render(route, said)
+        outbox.put(connection, None, [Letter(name, route, parts, "notice")], now)
+        return route.lane
+
+    def _keep(self) -> None:
+        """Keep the user's file as it is now: it holds."""
+        try:
+            text = read_text(self._sources.own)
+            if text is not None and text != read_text(self._home.good):
+                replace(self._home.good, text)
+        except ConfigError as exc:
+            log.warning("the good configuration could not be kept: %s", exc)
+
+    async def _settle(self) -> None:
+        """Wait until nobody writes to the files any more, for a while at most."""
+        for _ in range(10):
+            before = self._look()
+            await asyncio.sleep(CALM_S)
+            if self._look() == before:
+                return
+
+    async def _retire(self) -> None:
+        due = time.monotonic() - RETIRE_S
+        while self._retired and self._retired[0][0] < due and not self._parts.bus.lanes:
+            await self._retired.pop(0)[1].aclose()
+
+    def _look(self) -> Stamp:
+        return tuple(_stamp(path) for path in self._sources.watched)
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -1,0 +1,38 @@
+"""An agent takes on other settings between two turns."""
+
+from agent.agent import Agent
+from agent.providers.models import Models
+from agent.settings import AgentSettings, ToolSettings
+
+
+def made(**tools: float) -> Agent:
+    settings = AgentSettings(tools=ToolSettings(**tools), secrets=frozenset({"canary-one"}))  # type: ignore[arg-type]
+    return Agent(Models("offline/echo"), settings=settings)
+
+
+async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
+    agent = made(exec_timeout_s=5)
+    before = agent.toolbox
+    assert agent.adopt(made(exec_timeout_s=7)) is None
+    after = agent.toolbox
+    assert after is not before
+    assert after.views is before.views
+    assert agent.settings.tools.exec_timeout_s == 7
+    await agent.aclose()
+
+
+async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() -> None:
+    agent, other = made(), Agent(Models("other/one"))
+    old = agent.models
+    assert agent.adopt(other) is old
+    assert agent.models.default == "other/one"
+    await agent.aclose()
+
+
+async def test_a_secret_that_is_new_is_hidden_where_the_old_ones_are() -> None:
+    agent = made()
+    redactor = agent.redactor
+    assert redactor.clean("canary-one canary-two") == "*** canary-two"
+    agent.adopt(Agent(Models("x/y"), settings=AgentSettings(secrets=frozenset({"canary-two"}))))
+    assert redactor.clean("canary-one canary-two") == "*** ***"
+    await agent.aclose()

@@ -1,0 +1,149 @@
+"""The configuration changes while the gateway runs."""
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.gateway.end_to_end.gateway_process import OWNER, PATIENCE_S, GatewayProcess
+
+
+def changed(gateway: GatewayProcess, section: str, **values: Any) -> None:
+    """The file as an editor leaves it, with other values."""
+    config = json.loads(gateway.config.read_text())
+    config[section] = {**config.get(section, {}), **values}
+    gateway.config.write_text(json.dumps(config))
+
+
+async def until(reached: Callable[[], Awaitable[object]], why: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not await reached():
+        assert time.monotonic() < deadline, why
+        await asyncio.sleep(0.05)
+
+
+async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
+    """What is known of the configuration, as soon as somebody watches it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := (await gateway.status())["config"]) is None:
+        assert time.monotonic() < deadline, gateway.written()
+        await asyncio.sleep(0.05)
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_a_file_that_changes_holds_without_a_restart(alone: GatewayProcess) -> None:
+    async with alone:
+        assert await alone.told(7, "hi") == ["echo: hi"]
+        changed(alone, "agent", model="other")
+
+        async def is_other() -> bool:
+            return (await alone.status())["model"] == "other"
+
+        await until(is_other, alone.written())
+        await alone.told(7, "again")
+        assert alone.model.requests[-1].body["model"] == "other"
+
+
+async def test_who_may_write_changes_at_once(alone: GatewayProcess) -> None:
+    async with alone:
+        await config_of(alone)
+        changed(alone, "telegram", allow_from=[8])
+        ran = await alone.kore("reload", "--json")
+        assert json.loads(ran.out)["changed"] == ["telegram.allow_from"]
+        before = len(alone.model.requests)
+        await alone.told(7, "let me in")
+        assert len(alone.model.requests) == before
+        assert await alone.told(8, "hi") == ["echo: hi"]
+
+
+async def test_what_needs_a_restart_is_said_and_stays(alone: GatewayProcess) -> None:
+    async with alone:
+        await config_of(alone)
+        changed(alone, "http", port=1)
+        changed(alone, "logging", level="debug")
+        ran = await alone.kore("reload")
+        assert ran.out == "changed: logging.level\nneeds a restart: http.port\n"
+        assert (await config_of(alone))["needs_restart"] == "http.port"
+        assert "needs a restart: http.port" in alone.output()
+        changed(alone, "http", port=0)
+        await alone.kore("reload")
+        assert (await config_of(alone))["needs_restart"] is None
+
+
+async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
+    alone: GatewayProcess,
+) -> None:
+    async with alone:
+        await alone.told(OWNER, "hi")
+        good = alone.config.read_text()
+        alone.config.write_text(good.replace('"model"', '"modl"', 1))
+
+        async def is_told() -> object:
+            return (await config_of(alone))["problem"]
+
+        await until(is_told, alone.written())
+        await alone.until(lambda: any("last good one" in a for a in alone.api.answers(OWNER)))
+        for _ in range(2):
+            ran = await alone.kore("reload")
+            assert ran.code == 2
+            assert 'agent.modl: unknown key; did you mean "model"?' in ran.err
+        assert (await alone.told(OWNER, "still there?"))[-1] == "echo: still there?"
+        assert alone.output().count("the last good configuration holds") == 1
+        assert sum("last good one" in a for a in alone.api.answers(OWNER)) == 1
+        shown = await alone.kore("status")
+        assert "agent.modl" in shown.out
+        alone.config.write_text(good)
+        assert (await alone.kore("reload")).code == 0
+        assert (await config_of(alone))["problem"] is None
+
+
+async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_put_back(
+    alone: GatewayProcess,
+) -> None:
+    async with alone:
+        await alone.told(7, "hi")
+        good = alone.config.read_text()
+        await alone.until((alone.home / "config.good.json").exists)
+    alone.config.write_text("{")
+    printed = len(alone.output())
+    await alone.launch()
+    assert await alone.ended() == 2
+    said = alone.output()[printed:].splitlines()
+    assert said[0].startswith(f"kore: {alone.config}: line 1, column 2: not valid JSON")
+    ran = await alone.kore("config", "revert")
+    assert ran.code == 0
+    assert alone.config.read_text() == good
+    assert (alone.home / "config.edit.json").read_text() == "{"
+    async with alone:
+        assert (await alone.told(7, "back"))[-1] == "echo: back"
+
+
+async def test_a_running_turn_ends_with_what_it_began_with(alone: GatewayProcess) -> None:
+    async with alone:
+        await config_of(alone)
+        alone.model.latency_s = 2.0
+        asked = len(alone.model.requests)
+        await alone.api.user_says(7, "slowly")
+        await alone.until(lambda: len(alone.model.requests) > asked)
+        config = json.loads(alone.config.read_text())
+        config["agent"]["model"] = "other"
+        config["model_list"] = config["model_list"][1:]
+        alone.config.write_text(json.dumps(config))
+        assert (await alone.kore("reload")).code == 0
+        await alone.idle()
+        assert alone.api.answers(7) == ["echo: slowly"]
+        assert alone.model.requests[-1].body["model"] == "fake"
+
+
+async def test_a_hangup_reads_it_again(alone: GatewayProcess) -> None:
+    async with alone:
+        before = (await config_of(alone))["read_at"]
+        alone.signal(signal.SIGHUP)
+
+        async def is_read() -> bool:
+            return bool((await config_of(alone))["read_at"] > before)
+
+        await until(is_read, alone.written())
