@@ -18,6 +18,7 @@ from agent.types import (
     Called,
     Context,
     Image,
+    ImageFile,
     Message,
     Part,
     RedactedThinking,
@@ -148,6 +149,8 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {"type": "redacted_thinking", "data": data}
         case Called(call_id):
             return {"type": "called", "id": call_id}
+        case ImageFile(path, media_type, digest):
+            return {"type": "image_file", "path": path, "media_type": media_type, "digest": digest}
         case Image(media_type, data):
             encoded = b64encode(data).decode()
             return {"type": "image", "media_type": media_type, "data": encoded}
@@ -163,6 +166,8 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
             return RedactedThinking(data["data"])
         case "called":
             return Called(data["id"])
+        case "image_file":
+            return ImageFile(data["path"], data["media_type"], data["digest"])
         case "image":
             return Image(data["media_type"], b64decode(data["data"]))
         case "text":

@@ -7,7 +7,17 @@ from agent import events
 from agent.codec import dumps
 from agent.events import ModelEvent
 from agent.security.redaction import Redactor, Stream
-from agent.types import Called, Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+from agent.types import (
+    Called,
+    Image,
+    ImageFile,
+    Message,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+)
 
 
 class Spoken:
@@ -57,7 +67,7 @@ def clean_message(message: Message, redactor: Redactor) -> Message:
 
 
 def _clean_part(part: Part, redactor: Redactor) -> Part:
-    if isinstance(part, RedactedThinking | Image | Called):
+    if isinstance(part, RedactedThinking | Image | ImageFile | Called):
         # Nobody but the vendor can read the first, and the others are no text.
         return part
     text = redactor.clean(part.text)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from agent import events
 from agent.context.compaction import Compactor, Conversation
 from agent.context.gauge import counted_as
+from agent.context.pictures import Pictures
 from agent.context.room import room_of
 from agent.context.summariser import Summariser
 from agent.context.view import View
@@ -152,6 +153,7 @@ class Turn:
             counted_as(opened),
             agent.gauge,
             compactor,
+            Pictures(agent.workspace.folder),
         )
 
     def _result(self, stopped: Stopping | None) -> Result:

@@ -61,6 +61,19 @@ class Image:
 
 
 @frozen
+class ImageFile:
+    """A picture in a file, which is loaded for each request as far as there is room.
+
+    `path` starts at the workspace, unless it is absolute. `digest` (SHA-256, hex) binds what the
+    file held: anything else is not shown.
+    """
+
+    path: str
+    media_type: str
+    digest: str
+
+
+@frozen
 class Called:
     """Where among its thoughts a reply called the tool with this call `id`.
 
@@ -70,7 +83,7 @@ class Called:
     id: str
 
 
-Part = Text | Context | Thinking | RedactedThinking | Image | Called
+Part = Text | Context | Thinking | RedactedThinking | Image | ImageFile | Called
 
 
 @frozen

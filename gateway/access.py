@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.frozen import frozen
+from agent.security.inbox import inbox_of
 from gateway.messages import InboundMessage
 from gateway.places import Places
 
@@ -92,6 +93,10 @@ class Access:
             return folder / "MEMORY.md"
         whose = message.sender.id if message.private else message.chat_id
         return folder / message.channel / _folder_name(whose) / "MEMORY.md"
+
+    def inbox(self, workspace: Path, message: InboundMessage) -> Path:
+        """The folder for files that come with this message; who sees the memory sees them."""
+        return inbox_of(workspace, self.memory(workspace, message))
 
     def folder(self, workspace: Path, message: InboundMessage) -> Path:
         """Where relative paths start; only the console may choose another folder."""

@@ -37,6 +37,7 @@ from gateway.lock import hold
 from gateway.messages import ONCE
 from gateway.places import Places
 from gateway.policies import Policies
+from gateway.porter import Porter
 from gateway.reception import Reception
 from gateway.roster import allowed_senders, open_channels, places_of, say_who_is_let_in
 from gateway.rules import Rules
@@ -68,6 +69,7 @@ class App:
     compactions: Compactions
     adjustable: Adjustable
     database: Database
+    porter: Porter
 
     @classmethod
     @asynccontextmanager
@@ -175,7 +177,9 @@ def _assemble(
     desk = Desk(database, bus, watchers, approvals, work.background, facts)
     seen = (delivery, clerk, ways, safety.redactor, bus)
     adjustable = Adjustable(agent, policies, access, spending, *seen)
-    return App(desk, bus, delivery, reception, work.compactions, adjustable, database)
+    porter = Porter(database, delivery, rules, limit_bytes=settings.media.max_file_mb * 2**20)
+    compact = work.compactions
+    return App(desk, bus, delivery, reception, compact, adjustable, database, porter)
 
 
 @asynccontextmanager
@@ -187,7 +191,7 @@ async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIte
             group.create_task(app.delivery.run(), name="delivery"),
             group.create_task(app.compactions.run(), name="compactions"),
         ]
-        receiving = group.create_task(app.reception.run(app.bus.accept), name="reception")
+        receiving = group.create_task(_receive(app), name="reception")
         try:
             yield
         finally:
@@ -204,6 +208,13 @@ async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIte
                 task.cancel()
             await asyncio.wait(work)
             await database.run(turns.suspend_all)
+
+
+async def _receive(app: App) -> None:
+    """What comes in, and the files that belong to it."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.porter.run(app.bus.wake), name="porter")
+        group.create_task(app.reception.run(app.porter.beside(app.bus.accept)))
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from agent.context.system import Workspace
 from agent.events import Evicted, SessionCreated
 from agent.measure import Speaking
 from agent.types import Context, Message, Taint, Text
+from gateway.attached import attached, attached_taint
 from gateway.messages import InboundMessage
 from gateway.store.claims import Claim
 
@@ -42,7 +43,8 @@ def compose(
     reports = (Context(message.content) for message in messages if message.is_report)
     shown = (Context(news.text) for news in _news(messages))
     more = (Context(work),) if work else ()
-    return Message("user", (*([Text(text)] if text else ()), *reports, *more, when, *shown))
+    said = [Text(text)] if text else ()
+    return Message("user", (*said, *reports, *more, *attached(messages), when, *shown))
 
 
 def known_before(workspace: Workspace, speaking: Speaking) -> frozenset[Taint]:
@@ -62,8 +64,8 @@ def told_of_work(message: InboundMessage, speaking: Speaking, clean: Callable[[s
 
 
 def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-    """What the terminal's folder and files bring along."""
-    return frozenset().union(*(news.taint for news in _news(messages)))
+    """What files bring along, and the terminal's folder."""
+    return attached_taint(messages).union(*(news.taint for news in _news(messages)))
 
 
 def opening(claim: Claim) -> list[SessionCreated | Evicted]:

@@ -86,7 +86,13 @@ class Intake:
 
     async def take(self, channel: str, account: str, batch: Batch) -> Taken:
         """Returns once it is on disk; waits while there is no room. Raises `StoreError`."""
-        entries = [self._entry(one) for one in batch.messages if not one.overheard]
+        # Of those who may not speak, nothing counts but what they say to us.
+        entries = [
+            self._entry(one)
+            for one in batch.messages
+            if not (one.overheard or one.follows)
+            or (one.follows and self.door.access.is_allowed(one))
+        ]
         heard = [one for one in batch.messages if one.overheard]
         try:
             while True:
@@ -165,6 +171,8 @@ class Intake:
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason is None):
+            if message.follows:
+                continue
             with speaking(languages.of(message)):
                 self._look_past_the_queue(connection, message, taken, arrival.now)
         return taken

@@ -48,8 +48,9 @@ class Media:
     `kind` is the platform's word for it (photo, document, voice …). `path` is where the file is,
     in the workspace's `inbox` folder (relative to the workspace) or anywhere (absolute). As long as
     it is None the channel can fetch it by `remote`, unless `trouble` says in a sentence why it
-    cannot be had. `quoted`: it belongs to the message that is replied to. `spoken` is what was
-    said in it, written down.
+    cannot be had; `unique` stays the same when the same file is sent again. `quoted`: it belongs to
+    the message that is replied to. `words` is what it says: what was spoken, a place, a contact.
+    `digest` (SHA-256, hex) binds a picture that a model can be shown.
     """
 
     kind: str
@@ -57,10 +58,13 @@ class Media:
     name: str | None = None
     media_type: str | None = None
     size_bytes: int | None = None
+    seconds: int | None = None
     remote: str | None = None
+    unique: str | None = None
     trouble: str | None = None
     quoted: bool = False
-    spoken: str | None = None
+    words: str | None = None
+    digest: str | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -105,9 +109,10 @@ class InboundMessage:
     # Said in a group and not to us: what the next answer there is given as context.
     overheard: bool = False
     # Files that came with it, in order. Parts of one `album` come one by one and become one
-    # message (see `store/inbox.py`).
+    # message (see `store/held.py`). One that `follows` is meant for us only if its album is.
     media: tuple[Media, ...] = ()
     album: str | None = None
+    follows: bool = False
     # What the sender's app is set to, one of `agent.language.LANGUAGES`.
     language: str | None = None
 

@@ -101,6 +101,9 @@ class Rules:
     def memory(self, message: InboundMessage) -> Path:
         return self.access.memory(self.workspace, message)
 
+    def inbox(self, message: InboundMessage) -> Path:
+        return self.access.inbox(self.workspace, message)
+
     def root(self, message: InboundMessage) -> Path:
         """Where relative paths start."""
         return self.access.folder(self.workspace, message)

@@ -15,7 +15,7 @@ from typing import Any
 from agent.codec import dumps, message_from_json, message_to_json, safe_text
 from agent.errors import KoreError
 from agent.frozen import frozen
-from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+from agent.types import Image, ImageFile, Message, Part, RedactedThinking, Text, Thinking, ToolCall
 from gateway import lineage
 
 _ROLES = ("user", "assistant", "tool")
@@ -87,10 +87,10 @@ def readable(messages: Sequence[Message]) -> str:
     """A conversation as people read it, in markdown: who said what, and which tools were called."""
     parts = []
     for message in messages:
-        pictures = [part for part in message.content if isinstance(part, Image)]
+        pictures = [found for part in message.content if (found := _picture(part))]
         if message.role in ("user", "assistant") and (message.text or pictures):
             parts.append(f"## {'You' if message.role == 'user' else 'Kore'}")
-            parts += [f"> picture: {one.media_type}, {len(one.data):,} bytes" for one in pictures]
+            parts += [f"> picture: {one}" for one in pictures]
             parts += [message.text] if message.text else []
         parts += [f"> {call.name} `{call.raw}`" for call in message.tool_calls]
         if message.role == "tool" and message.is_error:
@@ -98,6 +98,15 @@ def readable(messages: Sequence[Message]) -> str:
         if message.taint and message.role == "tool":
             parts.append(f"> brought in: {', '.join(sorted(message.taint))}")
     return "\n\n".join(parts)
+
+
+def _picture(part: Part) -> str | None:
+    match part:
+        case Image(kind, data):
+            return f"{kind}, {len(data):,} bytes"
+        case ImageFile(path):
+            return path
+    return None
 
 
 def moment(at: float) -> str:
@@ -193,6 +202,9 @@ def _acceptable(part: Part) -> Part | None:
         case Image(kind, data):
             fits = len(data) <= _PICTURE_BYTES and data.startswith(_PICTURES.get(kind, ()))
             return part if fits else Text(f"[a picture of {len(data):,} bytes, not shown: {kind}]")
+        case ImageFile(path):
+            # A file that somebody else's file names is not looked into.
+            return Text(f"[a picture that is not in this file: {safe_text(path)}]")
     return part
 
 

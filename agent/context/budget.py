@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from agent.frozen import frozen
 from agent.prompts import load
-from agent.types import Context, Image, Message, Part, Text
+from agent.types import Context, Image, ImageFile, Message, Part, Text
 
 KEEP = 0.6
 _MESSAGE_OVERHEAD = 4
@@ -56,7 +56,7 @@ def estimate(message: Message) -> int:
     for part in message.content:
         if isinstance(part, Text | Context):
             tokens += estimate_text(part.text)
-        elif isinstance(part, Image):
+        elif isinstance(part, Image | ImageFile):
             tokens += _IMAGE_TOKENS
     for call in message.tool_calls:
         tokens += estimate_text(call.name + call.raw)

@@ -1,9 +1,12 @@
 """What of a conversation a request shows, and what happens when it does not fit."""
 
+from dataclasses import replace
+
 from agent import events
 from agent.context.budget import Window, fit
 from agent.context.compaction import Compactor, Conversation
 from agent.context.gauge import Gauge
+from agent.context.pictures import Pictures
 from agent.context.room import SMALLEST, Room
 from agent.history import repair
 from agent.types import Usage
@@ -23,6 +26,7 @@ class View:
         model: str,
         gauge: Gauge | None = None,
         compactor: Compactor | None = None,
+        pictures: Pictures | None = None,
     ) -> None:
         self.conversation = conversation
         self.sent_tokens = 0
@@ -30,6 +34,7 @@ class View:
         self._model = model
         self._gauge = gauge or Gauge()
         self._compactor = compactor
+        self._pictures = pictures
         self._most: int | None = None
         self._was_cut = False
         self._dropped = 0
@@ -55,6 +60,10 @@ class View:
                     window.tokens_before, window.tokens, len(window.messages), window.dropped
                 )
             )
+        if self._pictures is not None:
+            shown = await self._pictures.shown(window.messages)
+            if shown is not window.messages:
+                window = replace(window, messages=shown)
         return window, told
 
     @property

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.frozen import frozen
+from agent.security.inbox import INBOX_FOLDER, MEMORY_FOLDER, inbox_of
 from agent.security.names import folded_path
 from agent.security.paths import blocked_entry, resolve, shown
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.output import spill_folder
 
-MEMORY_FOLDER = "memory"
 OWNER_PROFILE = "USER.md"
 OWN_FOLDER = ".kore"
 
@@ -22,8 +22,9 @@ OWN_FOLDER = ".kore"
 class Scope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 
-    The owner may see everything. Anybody else sees their own memory file and neither the others'
-    nor the owner's profile, and of Kore's own folder only kept outputs whose name they know.
+    The owner may see everything. Anybody else sees their own memory file and the files that they
+    sent, neither the others' nor the owner's profile, and of Kore's own folder only kept outputs
+    whose name they know.
     """
 
     settings: ToolSettings
@@ -135,10 +136,14 @@ def _others(call: CallContext) -> Callable[[Path], bool]:
     home = _home(call.memory)
     own = home.resolve() / call.memory.absolute().relative_to(home)
     root = folded_path(call.workspace.resolve())
-    private = folded_path(root / MEMORY_FOLDER), folded_path(root / OWNER_PROFILE)
+    try:
+        sent = inbox_of(home.resolve(), own)
+    except ValueError:
+        sent = own
+    private = [folded_path(root / name) for name in (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE)]
 
     def is_private(real: Path) -> bool:
-        if real in (own, own.parent):
+        if real in (own, own.parent) or real.is_relative_to(sent):
             return False
         # Some file systems find USER.md under the name user.md.
         return any(folded_path(real).is_relative_to(path) for path in private)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
 from agent.frozen import frozen
+from agent.language import t
 from gateway.messages import InboundMessage, Media, OutboundMessage, OutboundPart, Route
 from gateway.question import Question
 
@@ -54,12 +55,18 @@ class Gone(SendError):
 
 
 class NotFetched(Exception):
-    """A file could not be had; the text is a sentence for the person. `again`: it may go better
-    later."""
+    """A file could not be had; the text, in English, says why. `again`: it may go better later."""
 
-    def __init__(self, sentence: str, *, again: bool = False) -> None:
-        super().__init__(sentence)
+    def __init__(self, english: str, *, again: bool = False, **values: object) -> None:
+        super().__init__(english.format(**values))
         self.again = again
+        self._told = english, values
+
+    @property
+    def told(self) -> str:
+        """The text in the language that is spoken here."""
+        english, values = self._told
+        return t(english, **values)
 
 
 @frozen

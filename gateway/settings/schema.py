@@ -18,6 +18,7 @@ from gateway.settings.sections import (
     LimitsSection,
     LoggingSection,
     McpServer,
+    MediaSection,
     ModelEntry,
     ProfilesSection,
     SecuritySection,
@@ -50,6 +51,7 @@ class Settings(BaseSettings):
     model_list: tuple[ModelEntry, ...] = ()
     profiles: ProfilesSection = ProfilesSection()
     telegram: TelegramSection = TelegramSection()
+    media: MediaSection = MediaSection()
     tools: ToolsSection = ToolsSection()
     context: ContextSection = ContextSection()
     security: SecuritySection = SecuritySection()

@@ -112,6 +112,12 @@ class TelegramSection(Section):
     chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)
 
 
+class MediaSection(Section):
+    """Files that people send."""
+
+    max_file_mb: Annotated[Whole, Field(ge=1, le=2000)] = 20
+
+
 class ToolsSection(Section):
     exec_timeout_s: Annotated[Number, Field(gt=0)] = 60
     output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 10_000

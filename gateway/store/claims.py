@@ -214,7 +214,7 @@ def claim_at_once(
     connection: Connection, lane: str, is_at_once: Callable[[InboundMessage], bool]
 ) -> CommandClaim | None:
     """The lane's next command that need not wait for what is in front of it."""
-    for seq, message in _waiting(connection, lane, together=True):
+    for seq, message in _waiting(connection, lane, together=True, held=True):
         if is_at_once(message):
             return CommandClaim(seq, message, sessions.bound_session(connection, lane))
     return None
@@ -230,7 +230,7 @@ def is_unanswered(connection: Connection, seq: int) -> bool:
 
 def waiting(connection: Connection, lane: str) -> list[InboundMessage]:
     """What waits in the lane, oldest first."""
-    return [message for _, message in _waiting(connection, lane, together=True)]
+    return [message for _, message in _waiting(connection, lane, together=True, held=True)]
 
 
 def steer(
@@ -282,15 +282,16 @@ def _told(message: InboundMessage) -> str | None:
 
 
 def _waiting(
-    connection: Connection, lane: str, *, together: bool
+    connection: Connection, lane: str, *, together: bool, held: bool = False
 ) -> list[tuple[int, InboundMessage]]:
     """The lane's next message; the ones behind it, too, when they are taken together or as far as
-    the lane is over its limit."""
+    the lane is over its limit. What is `held`, and all behind it, only when asked for."""
     (total,) = connection.execute(
         f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,)
     ).fetchone()
     rows = connection.execute(
-        f"SELECT seq, {PAYLOAD} FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
+        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
         (lane, total if together else max(1, total - LANE_LIMIT + 1)),
     )
-    return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]
+    ready = rows if held else takewhile(lambda row: not row[2], rows)
+    return [(seq, InboundMessage.from_json(payload)) for seq, payload, _ in ready]

@@ -5,7 +5,7 @@ from sqlite3 import Connection
 
 from agent.frozen import frozen
 from gateway.messages import InboundMessage
-from gateway.store import moves, overheard
+from gateway.store import held, moves, overheard
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
@@ -43,15 +43,21 @@ def accept(
 ) -> set[str]:
     """Store all that a poll brought, and its cursor; returns the lanes that have new work."""
     lanes = set()
-    for entry in entries:
-        if is_known(connection, entry.message):
+    # A part of an album that does not name us follows the one that does, wherever it stood.
+    for entry in sorted(entries, key=lambda entry: entry.message.follows):
+        message, dead_reason = entry.message, entry.dead_reason
+        if is_known(connection, message):
             continue
-        dead_reason = entry.dead_reason
-        if entry.message.edited and dead_reason is None:
-            dead_reason = _apply_edit(connection, entry.message)
-        _insert(connection, entry.message, dead_reason)
+        if message.album is not None and dead_reason is None and not message.edited:
+            dead_reason = held.join(connection, message, arrival.now)
+        if message.follows and dead_reason is None:
+            continue
+        if message.edited and dead_reason is None:
+            dead_reason = _apply_edit(connection, message)
+        _insert(connection, message, dead_reason)
         if dead_reason is None:
-            lanes.add(entry.message.session_key)
+            held.hold(connection, message, arrival.now)
+            lanes.add(message.session_key)
     for event_id, reason in dead:
         key = (arrival.channel, arrival.account, event_id)
         connection.execute(
@@ -156,13 +162,10 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
     if row is None:
         return None
     seq, payload, waits = row
-    if InboundMessage.from_json(payload).content == edit.content:
+    old = InboundMessage.from_json(payload)
+    if old.content == edit.content:
         return "edit changes nothing"
     if waits:
-        connection.execute(
-            "UPDATE inbox SET payload = seal(?, 'inbox.payload', channel, account, event_id)"
-            " WHERE seq = ?",
-            (edit.to_json(), seq),
-        )
+        held.edit(connection, seq, old, edit)
         return f"edit of {seq}"
     return None

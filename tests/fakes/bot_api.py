@@ -18,6 +18,7 @@ from aiohttp import web
 
 from tests.fakes import bot_inbound
 from tests.fakes.bot_chats import Chats, Effect, Shown
+from tests.fakes.bot_files import BotFiles
 from tests.fakes.bot_limits import Gatekeeper, Limits
 from tests.fakes.bot_methods import BotMethods, integer, structure
 from tests.fakes.bot_text import Refusal
@@ -51,7 +52,8 @@ class BotApi(LoopbackServer):
         self.token = token
         self.chats = Chats()
         self.updates = UpdateQueue()
-        self.methods = BotMethods(self.chats, self.updates)
+        self.files = BotFiles(token)
+        self.methods = BotMethods(self.chats, self.updates, self.files)
         self.methods.gatekeeper = Gatekeeper(limits) if limits else None
         self.allowed_updates: list[str] | None = None
         self.calls: list[str] = []
@@ -60,6 +62,7 @@ class BotApi(LoopbackServer):
         self._faults = FaultPlan()
         self._poll: asyncio.Event | None = None
         self.app.router.add_route("*", "/bot{token}/{method}", self._handle)
+        self.app.router.add_get("/file/bot{token}/{path:.*}", self._give)
 
     @property
     def base_url(self) -> str:
@@ -144,6 +147,29 @@ class BotApi(LoopbackServer):
         kind, message = bot_inbound.message_update(self.chats, shown, edited=edit_of is not None)
         return self._enqueue({kind: message}, shown.message_id, kind)
 
+    async def user_sends(
+        self,
+        chat_id: int,
+        kind: str,
+        data: bytes = b"",
+        *,
+        caption: str = "",
+        name: str | None = None,
+        size: int | None = None,
+        field: Mapping[str, Any] | None = None,
+        album: str | None = None,
+        reply_to: int | None = None,
+        user_id: int | None = None,
+    ) -> Said:
+        """Somebody sends a file with a caption, as a part of an `album`; `size` is what Telegram
+        tells of it. `field` stands in the message instead, for what is no file."""
+        given = field if field is not None else self.files.field(kind, data, name, size)
+        media = {kind: given, **({"media_group_id": album} if album else {})}
+        sender = user_id if user_id is not None else abs(chat_id)
+        shown = Shown(0, chat_id, caption, False, sender, reply_to=reply_to, media=media)
+        update, message = bot_inbound.message_update(self.chats, shown, edited=False)
+        return self._enqueue({update: message}, shown.message_id, update)
+
     async def user_presses(
         self, chat_id: int, message_id: int, data: str, *, user_id: int | None = None
     ) -> Said:
@@ -198,6 +224,21 @@ class BotApi(LoopbackServer):
         finally:
             self.changed()
         return await self._deliver(request, body, fault)
+
+    async def _give(self, request: web.Request) -> web.StreamResponse:
+        """The bytes of a file; faults for it are planned as "file"."""
+        self.calls.append("file")
+        data = self.files.content(request.match_info["path"])
+        if request.match_info["token"] != self.token or data is None:
+            return answer(Refusal(404, describe(404)))
+        fault = self._faults.take("file")
+        if fault is not None and fault.kind == "status":
+            return refuse_by_script(fault)
+        if fault is not None and fault.kind == "hang":
+            return await self.hang(request)
+        if fault is not None and fault.kind == "delay":
+            await self.pause(fault.delay_s)
+        return await self._deliver(request, data, fault)
 
     async def _deliver(
         self, request: web.Request, body: bytes, fault: Fault | None

@@ -2,10 +2,11 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.fakes.bot_files import SentFile
 from tests.fakes.bot_text import Refusal, bad_request
 
 BOT = {"id": 42, "is_bot": True, "first_name": "Kore", "username": "kore_test_bot"}
@@ -30,6 +31,8 @@ class Shown:
     date: int = field(default_factory=lambda: int(time.time()))
     edit_date: int | None = None
     reply_markup: Any = None
+    # What the message holds besides text, by its fields; the text is then a caption.
+    media: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Effect:
     reply_to: int | None = None
     time: float = field(default_factory=time.time)
     params: dict[str, Any] = field(default_factory=dict)
+    files: Sequence[SentFile] = ()
 
 
 class Chats:
@@ -118,10 +122,12 @@ class Chats:
             "from": sender,
             "chat": self.chat_json(shown.chat_id),
             "date": shown.date,
-            "text": shown.text,
+            **shown.media,
         }
+        if shown.text or not shown.media:
+            message["caption" if shown.media else "text"] = shown.text
         if shown.entities:
-            message["entities"] = list(shown.entities)
+            message["caption_entities" if shown.media else "entities"] = list(shown.entities)
         if shown.thread_id is not None:
             message |= {"message_thread_id": shown.thread_id, "is_topic_message": True}
         if shown.edit_date is not None:

@@ -5,9 +5,11 @@ https://core.telegram.org/bots/api#available-methods
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tests.fakes.bot_chats import BOT, Chats, Effect, Shown
+from tests.fakes.bot_files import METHODS, BotFiles
 from tests.fakes.bot_limits import Gatekeeper
 from tests.fakes.bot_text import Refusal, bad_request, check_entities, check_text
 from tests.fakes.bot_updates import UpdateQueue
@@ -40,7 +42,7 @@ def structure(params: Params, name: str) -> Any:
 class BotMethods:
     """Carries out one call on the chats; `gatekeeper` None sends without limits."""
 
-    def __init__(self, chats: Chats, updates: UpdateQueue) -> None:
+    def __init__(self, chats: Chats, updates: UpdateQueue, files: BotFiles) -> None:
         self.gatekeeper: Gatekeeper | None = None
         self.webhook_url = ""
         self.webhook_secret = ""
@@ -48,6 +50,7 @@ class BotMethods:
         self.commands: list[Mapping[str, Any]] = []
         self._chats = chats
         self._updates = updates
+        self._files = files
         self._methods: dict[str, Callable[[Params], Any]] = {
             "getme": self._get_me,
             "sendmessage": self._send_message,
@@ -59,6 +62,9 @@ class BotMethods:
             "setwebhook": self._set_webhook,
             "deletewebhook": self._delete_webhook,
             "getwebhookinfo": self._get_webhook_info,
+            "getfile": files.get_file,
+            "sendmediagroup": self._send_album,
+            **{method: partial(self._send_file, method) for method in METHODS},
             "logout": self._note("logOut"),
             "close": self._note("close"),
         }
@@ -118,6 +124,46 @@ class BotMethods:
         )
         self._record_shown("sendMessage", shown, params)
         return self._chats.message_json(shown)
+
+    def _send_file(self, method: str, params: Params) -> Any:
+        return self._send_files(method, params)[0]
+
+    def _send_album(self, params: Params) -> Any:
+        return self._send_files("sendmediagroup", params)
+
+    def _send_files(self, method: str, params: Params) -> list[Any]:
+        sent = self._files.sent(method, params)
+        thread_id = integer(params, "message_thread_id")
+        chat_id = self._admit(params, thread_id)
+        reply_to = self._reply_target(chat_id, params)
+        told = []
+        for file, caption in sent:
+            entities = check_entities(caption, params.get("caption_entities"))
+            media = {file.kind: self._files.field(file.kind, file.data, file.name, None)}
+            shown = Shown(
+                *(0, chat_id, caption, True, 42, entities),
+                thread_id=thread_id,
+                reply_to=reply_to,
+                media=media,
+            )
+            told.append(self._chats.put(shown))
+        plain = {name: value for name, value in params.items() if isinstance(value, str | int)}
+        self._record(
+            Effect(
+                {"sendmediagroup": "sendMediaGroup"}.get(
+                    method, f"send{METHODS.get(method, '').capitalize()}"
+                ),
+                chat_id,
+                thread_id,
+                told[0].text,
+                told[0].entities,
+                told[0].message_id,
+                reply_to,
+                params=plain,
+                files=[file for file, _ in sent],
+            )
+        )
+        return [self._chats.message_json(shown) for shown in told]
 
     def _reply_target(self, chat_id: int, params: Params) -> int | None:
         reply = structure(params, "reply_parameters") or {}

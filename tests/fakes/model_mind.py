@@ -12,14 +12,16 @@ Mind = Callable[[Mapping[str, Any]], ReplyScript]
 JOB = re.compile(r"\bjob (\d+)( tool| edit)?( slow)?\b")
 # Kore ends a user message with its moment: "[Monday 2026-01-05 09:00 UTC, ...]".
 MOMENT = re.compile(r"(\n\n\[[A-Z][a-z]+ \d{4}-\d\d-\d\d [^\n]*\])+\Z")
+# In front of that it names what came with the message, a line each.
+_ATTACHED = re.compile(r"\n\n\[[a-z][^\n]*\](\n\[[^\n]*\])*\Z")
 
 
 def said(message: Mapping[str, Any]) -> str:
-    """What the person said: without the moment, and of several text parts the first."""
+    """What the person said: without the moment and files, and of several text parts the first."""
     content = message.get("content") or ""
     if not isinstance(content, str):
         content = next((part["text"] for part in content if part.get("type") == "text"), "")
-    return MOMENT.sub("", content)
+    return _ATTACHED.sub("", MOMENT.sub("", content))
 
 
 def echo(body: Mapping[str, Any]) -> ReplyScript:

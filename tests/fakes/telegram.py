@@ -17,7 +17,7 @@ def load(api: BotApi, state: Path) -> None:
     if state.exists():
         api.chats, api.updates = pickle.loads(state.read_bytes())
         gatekeeper = api.methods.gatekeeper
-        api.methods = BotMethods(api.chats, api.updates)
+        api.methods = BotMethods(api.chats, api.updates, api.files)
         api.methods.gatekeeper = gatekeeper
 
 

@@ -1,6 +1,7 @@
 """Telegram as a channel of Kore: receive, render, send, show an answer while it grows."""
 
 from collections.abc import Sequence
+from typing import BinaryIO
 
 from gateway.channels.base import Accept, ChannelStatus
 from gateway.channels.telegram.client import TelegramClient
@@ -11,7 +12,7 @@ from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.webhook import Webhook
 from gateway.gate import Gate
-from gateway.messages import OutboundMessage, OutboundPart, Route
+from gateway.messages import Media, OutboundMessage, OutboundPart, Route
 from gateway.places import Places
 from gateway.question import Question
 
@@ -77,6 +78,10 @@ class TelegramChannel:
     async def send(self, message: OutboundMessage) -> str:
         """Waits for the gate unless admitted. Raises `SendError`."""
         return await self._sender.send(message)
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        """Raises `NotFetched`, and `OSError` of `into`."""
+        await self._client.fetch(media, into, limit_bytes)
 
     async def probe(self) -> None:
         """Raises `NotSent` when the server does not answer."""

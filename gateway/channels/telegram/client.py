@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import telegram
 
@@ -10,6 +10,7 @@ from gateway.channels.telegram.decode import Bot
 from gateway.channels.telegram.request import AiohttpRequest, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.commands.table import COMMANDS
+from gateway.messages import Media
 
 BATCH_LIMIT = 100
 _KINDS = ["message", "edited_message", "callback_query"]
@@ -69,6 +70,12 @@ class TelegramClient:
 
     async def webhook_info(self) -> telegram.WebhookInfo:
         return await self.bot.get_webhook_info()
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        """Write a file that somebody sent. Raises `NotFetched`, and `OSError` of `into`."""
+        from gateway.channels.telegram.fetch import fetch
+
+        await fetch(self._settings, self._sends, media, into, limit_bytes)
 
     async def remove_webhook(self) -> None:
         """Updates that wait for the webhook are kept for the polls."""

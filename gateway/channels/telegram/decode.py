@@ -10,16 +10,12 @@ from typing import Any
 from agent.frozen import frozen
 from agent.language import language_of
 from gateway.channels.telegram.address import stored_id
+from gateway.channels.telegram.media import kind_of, media_of
 from gateway.channels.telegram.utf16 import mend
-from gateway.messages import InboundMessage, Route, Sender
+from gateway.messages import InboundMessage, Media, Route, Sender
 from gateway.moves import Moves
 from gateway.places import Places
 
-# In the order in which Telegram's own apps name a message: an animation is a document, too.
-_MEDIA = (
-    *("animation", "photo", "video", "video_note", "voice", "audio", "sticker"),
-    *("document", "location", "venue", "contact", "poll", "dice"),
-)
 # Fields of messages that carry somebody else's words: https://core.telegram.org/bots/api#message
 _PASSED_ON = ("forward_origin", "forward_date", "external_reply")
 _COMMAND = re.compile(r"/(\w{1,64})(?:@(\w+))?(?=\s|\Z)")
@@ -127,11 +123,11 @@ class _Reading:
         self._text = mend(text)
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
-        content = self._content(edited)
-        overheard = content is None and self._listens()
-        if overheard:
-            content = self._shown(self._text, edited)
-        sender = self._sender()
+        text, sender, album = self._addressed(self._text), self._sender(), self._album()
+        # Of an album only one part bears the caption with our name.
+        follows = text is None and album is not None and not edited
+        overheard = text is None and self._listens()
+        content = self._shown(self._text if overheard or follows else text, edited)
         if content is None or sender is None:
             return None
         event_id = f"{self._chat_id}:{self._message_id}"
@@ -152,6 +148,9 @@ class _Reading:
             private=self._private,
             forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
             language=language_of((self._message.get("from") or {}).get("language_code")),
+            media=(*media_of(self._message), *self._quoted_media()),
+            album=album,
+            follows=follows,
             overheard=overheard,
         )
 
@@ -168,10 +167,6 @@ class _Reading:
         """Only a forum topic is a place of its own; replies carry a thread id, too."""
         return _topic(self._message)
 
-    def _content(self, edited: bool) -> str | None:
-        text = self._addressed(self._text)
-        return None if text is None else self._shown(text, edited)
-
     def _listens(self) -> bool:
         """Whether what is not for us is kept as context: in some groups, and no commands."""
         if self._private or self._text.startswith("/"):
@@ -180,13 +175,20 @@ class _Reading:
         route = Route("telegram", self._here.account, chat_id, self._thread())
         return self._here.places.of(route).listen is True
 
-    def _shown(self, text: str, edited: bool) -> str | None:
+    def _shown(self, text: str | None, edited: bool) -> str | None:
         """The text with a word for what came beside it; None when there is nothing to read."""
-        media = next((kind for kind in _MEDIA if self._message.get(kind)), None)
+        if text is None:
+            return None
+        media = kind_of(self._message)
         if media is None or (edited and not text):
             # A live location is edited every few seconds; that is no news to answer.
             return text if self._text else None
         return f"[{media}] {text}".rstrip()
+
+    def _album(self) -> str | None:
+        """What the messages of one album have in common."""
+        group = self._message.get("media_group_id")
+        return f"{self._chat_id}:{group}" if group else None
 
     def _addressed(self, text: str) -> str | None:
         """The text without our name, or None when it is meant for somebody else."""
@@ -225,3 +227,8 @@ class _Reading:
         chosen = self._message.get("quote") or self._reply() or {}
         text = chosen.get("text") or chosen.get("caption")
         return mend(str(text)) if text else None
+
+    def _quoted_media(self) -> tuple[Media, ...]:
+        """Files of the message replied to, also when that stands in another chat."""
+        quoted = self._reply() or self._message.get("external_reply")
+        return media_of(quoted, quoted=True) if quoted else ()

@@ -4,7 +4,8 @@ https://core.telegram.org/bots/api#making-requests
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
@@ -15,6 +16,8 @@ from gateway.channels.telegram.settings import TelegramSettings
 
 _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 _HEAD_BYTES = 4096
+_CHUNK_BYTES = 256 * 1024
+_DOWNLOAD_S = 1800.0
 
 
 class Unsent(TelegramError):
@@ -109,19 +112,50 @@ class AiohttpRequest(BaseRequest):
 
     async def _exchange(self, url: str, parameters: Mapping[str, Any], read_s: float) -> bytes:
         data = json.dumps(parameters).encode()
+        headers = {"Content-Type": "application/json"}
+        return await self.carry(url, data, headers, read_s)
+
+    async def carry(
+        self, url: str, data: Any, headers: Mapping[str, str] | None, read_s: float
+    ) -> bytes:
+        """The answer's body. Raises `Unsent`, `Lost` or `Refusal`."""
         # The whole may take longer than the first byte: a big answer on a slow line.
         timeout = aiohttp.ClientTimeout(
             total=self._settings.connect_s + 2 * read_s,
             connect=self._settings.connect_s,
             sock_read=read_s,
         )
-        headers = {"Content-Type": "application/json"}
-        try:
+        with self._told_apart():
             async with self._opened().post(
                 url, data=data, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 body = await self._read(response)
                 status = response.status
+        if status < 300:
+            return body
+        if 400 <= status < 500:
+            raise _refusal(status, _parsed(body))
+        raise Lost(f"{self._host} answered with HTTP status {status}")
+
+    async def download(self, url: str) -> AsyncGenerator[bytes]:
+        """The bytes of a file as they come. Raises `Unsent`, `Lost` or `Refusal`."""
+        timeout = aiohttp.ClientTimeout(
+            total=_DOWNLOAD_S, connect=self._settings.connect_s, sock_read=self._settings.answer_s
+        )
+        with self._told_apart():
+            async with self._opened().get(url, timeout=timeout, allow_redirects=False) as response:
+                if response.status >= 500:
+                    raise Lost(f"{self._host} answered with HTTP status {response.status}")
+                if response.status != 200:
+                    raise _refusal(response.status, _parsed(await self._read(response)))
+                async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+                    yield chunk
+
+    @contextmanager
+    def _told_apart(self) -> Iterator[None]:
+        """Says of each failure whether the request may have been carried out."""
+        try:
+            yield
         except (
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,
@@ -132,11 +166,6 @@ class AiohttpRequest(BaseRequest):
             raise Unsent(f"no connection to {self._host}: {_reason(exc)}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             raise Lost(f"the connection to {self._host} broke: {_reason(exc)}") from None
-        if status < 300:
-            return body
-        if 400 <= status < 500:
-            raise _refusal(status, _parsed(body))
-        raise Lost(f"{self._host} answered with HTTP status {status}")
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()

@@ -137,13 +137,47 @@ def test_a_command_for_another_bot_is_not_ours_in_private_either() -> None:
 
 @pytest.mark.parametrize("kind", ["photo", "voice", "document", "sticker", "location"])
 def test_media_gets_a_name_so_that_it_can_be_answered(kind: str) -> None:
-    assert content(message(None) | {kind: {"file_id": "x"}}) == f"[{kind}]"
+    found = {"file_id": "x"}
+    assert content(message(None) | {kind: [found] if kind == "photo" else found}) == f"[{kind}]"
 
 
 def test_a_caption_stands_behind_the_medium() -> None:
     assert content(message(None, photo=[{}], caption="my cat")) == "[photo] my cat"
     assert content(message(None, chat=-7, photo=[{}], caption="my cat")) is None
     assert content(message(None, chat=-7, photo=[{}], caption="@KoreBot look")) == "[photo] look"
+
+
+def test_of_a_photo_the_largest_size_is_taken() -> None:
+    small = {"file_id": "s", "file_unique_id": "us", "width": 90, "height": 60}
+    large = {"file_id": "l", "file_unique_id": "ul", "width": 1280, "height": 800, "file_size": 9}
+    decoded = read(message(None, photo=[small, large, small]))
+    assert decoded is not None
+    (media,) = decoded.media
+    assert (media.kind, media.remote, media.unique, media.size_bytes) == ("photo", "l", "ul", 9)
+
+
+def test_a_reply_brings_the_file_that_it_asks_about() -> None:
+    quoted = message(None, document={"file_id": "d", "file_name": "a.pdf"}, caption="the plan")
+    decoded = read(message("why?", reply_to_message=quoted))
+    assert decoded is not None
+    assert decoded.quoted == "the plan"
+    assert [(one.name, one.quoted) for one in decoded.media] == [("a.pdf", True)]
+
+
+def test_a_moving_sticker_is_its_emoji() -> None:
+    decoded = read(message(None, sticker={"file_id": "s", "emoji": "😀", "is_animated": True}))
+    assert decoded is not None
+    (media,) = decoded.media
+    assert (media.words, media.remote) == ("😀", None)
+
+
+def test_a_part_of_an_album_that_does_not_name_us_only_follows() -> None:
+    decoded = read(message(None, chat=-7, photo=[{"file_id": "x"}], media_group_id="3"))
+    assert decoded is not None
+    assert (decoded.album, decoded.follows) == ("-7:3", True)
+    decoded = read(message(None, photo=[{"file_id": "x"}], media_group_id="3"))
+    assert decoded is not None
+    assert not decoded.follows
 
 
 def test_what_nobody_said_is_ignored() -> None:

@@ -1,0 +1,95 @@
+"""Files that people sent, from the Bot API: by HTTP, or from the disk of a server of one's own.
+
+https://core.telegram.org/bots/api#getfile
+"""
+
+import asyncio
+import os
+from contextlib import aclosing
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+from telegram.error import TelegramError
+
+from agent.language import later
+from gateway.channels.base import NotFetched
+from gateway.channels.telegram.request import AiohttpRequest, Refusal, Unreadable
+from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
+from gateway.messages import Media
+
+# What Telegram's own server gives out at most; one that is run by oneself sets no limit.
+OFFICIAL_LIMIT_BYTES = 20 * 2**20
+_CHUNK_BYTES = 256 * 1024
+_TOO_LARGE = later("it is larger than the {limit} MB that I can take here")
+_UNWILLING = later("Telegram does not give it out ({reason})")
+_BROKEN = later("the connection to Telegram broke again and again")
+_CLOSED = later("the Bot API server has it in a file that I cannot open ({reason})")
+
+
+async def fetch(
+    settings: TelegramSettings, request: AiohttpRequest, media: Media, into: BinaryIO, limit: int
+) -> None:
+    """Write the file's bytes, `limit` of them at most. Raises `NotFetched`, `OSError` of `into`."""
+    if settings.root == OFFICIAL_SERVER:
+        limit = min(limit, OFFICIAL_LIMIT_BYTES)
+    if media.size_bytes is not None and media.size_bytes > limit:
+        raise too_large(limit)
+    try:
+        await _fetch(settings, request, media, into, limit)
+    except Refusal as exc:
+        if "too big" in exc.description:
+            raise too_large(min(limit, OFFICIAL_LIMIT_BYTES)) from exc
+        reason = exc.description
+        raise NotFetched(_UNWILLING, again=exc.code == 429, reason=reason) from exc
+    except TelegramError as exc:
+        raise NotFetched(_BROKEN, again=True) from exc
+
+
+async def _fetch(
+    settings: TelegramSettings, request: AiohttpRequest, media: Media, into: BinaryIO, limit: int
+) -> None:
+    path = await _path_of(settings, request, media)
+    if path.startswith("/") and await asyncio.to_thread(_copy, settings.token, path, into, limit):
+        return
+    url = f"{settings.root}/file/bot{settings.token}/{quote(path.lstrip('/'))}"
+    size = 0
+    async with aclosing(request.download(url)) as chunks:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > limit:
+                raise too_large(limit)
+            into.write(chunk)
+
+
+def too_large(limit_bytes: int) -> NotFetched:
+    return NotFetched(_TOO_LARGE, limit=limit_bytes // 2**20)
+
+
+async def _path_of(settings: TelegramSettings, request: AiohttpRequest, media: Media) -> str:
+    url = f"{settings.root}/bot{settings.token}/getFile"
+    found = await request.call(url, {"file_id": media.remote})
+    path = found.get("file_path") if isinstance(found, dict) else None
+    if not isinstance(path, str) or ".." in Path(path).parts:
+        raise Unreadable("the result of getFile has no path", b"")
+    return path
+
+
+def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
+    """Take a file off the disk that a server with --local has put there, below a folder that is
+    called like the token; False for any other. Raises `NotFetched`, and `OSError` of `into`."""
+    real = Path(os.path.realpath(path))
+    if token not in real.parts:
+        return False
+    try:
+        source = real.open("rb")
+    except OSError as exc:
+        raise NotFetched(_CLOSED, reason=exc.strerror or type(exc).__name__) from exc
+    with source:
+        size = 0
+        while chunk := source.read(_CHUNK_BYTES):
+            size += len(chunk)
+            if size > limit_bytes:
+                raise too_large(limit_bytes)
+            into.write(chunk)
+    return True

@@ -1,0 +1,204 @@
+"""The porter brings what held messages wait for: their files, and the rest of their album."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from agent.language import later, speaking, t
+from gateway.channels.base import Accept, Batch, FetchesMedia, NotFetched
+from gateway.delivery import Delivery
+from gateway.messages import InboundMessage, Media
+from gateway.received import described, has_room, name_of, receive
+from gateway.store import held
+from gateway.store.database import Database, NotNow
+from gateway.store.held import Held
+from gateway.store.outbox import Letter
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+# After a start, the rest of an album has so long to be delivered again.
+AFTER_START_S = 3.0
+_WAITS_S = (1.0, 3.0, 10.0, 30.0)
+_STORE_PAUSE_S = 5.0
+_NOBODY = later("nothing here fetches files from where it was sent")
+_NOT_KEPT = later("it could not be written to the disk ({reason})")
+_FULL = later("the disk is nearly full")
+_BROKE = later("something in me broke over it")
+
+
+class Inboxes(Protocol):
+    """Where files go that come with a message; `Rules` knows."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    def inbox(self, message: InboundMessage) -> Path: ...
+
+
+class Porter:
+    """One task for each row that waits, a few downloads at a time; polls never wait for any.
+
+    What a kill interrupts is begun again at the next start: a row is held until all is there, or a
+    sentence says why not. `limit_bytes` is the largest file that is taken; `hears` writes down what
+    is said in a file, `waits_s` are the rests between tries.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        delivery: Delivery,
+        inboxes: Inboxes,
+        *,
+        limit_bytes: int,
+        hears: Callable[[Media, Path], Awaitable[Media]] | None = None,
+        waits_s: tuple[float, ...] = _WAITS_S,
+    ) -> None:
+        self._database = database
+        self._delivery = delivery
+        self._inboxes = inboxes
+        self._limit_bytes = limit_bytes
+        self._hears = hears
+        self._waits_s = waits_s
+        self._news = asyncio.Event()
+        self._busy: set[int] = set()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    def beside(self, accept: Accept) -> Accept:
+        """`accept`, after which the porter looks for rows that wait."""
+
+        async def accepted(channel: str, account: str, batch: Batch) -> None:
+            await accept(channel, account, batch)
+            if any(one.media or one.album for one in batch.messages):
+                self.look()
+
+        return accepted
+
+    def look(self) -> None:
+        self._news.set()
+
+    async def run(self, wake: Callable[[str], None]) -> None:
+        """Work until cancelled; starts with what an earlier process left. `wake` a lane whose row
+        waits no more."""
+        await self._stored(held.begin_again, time.time() + AFTER_START_S)
+        self.look()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                for seq in await self._stored(held.rows):
+                    if seq not in self._busy:
+                        self._busy.add(seq)
+                        group.create_task(self._bring(seq, wake), name=f"files of {seq}")
+
+    async def _bring(self, seq: int, wake: Callable[[str], None]) -> None:
+        """Until the row needs nothing any more."""
+        try:
+            while (row := await self._stored(held.find, seq)) is not None:
+                if (media := row.awaited) is not None:
+                    await self._settle(row, media)
+                    continue
+                # A clock that was set back must not keep anybody waiting.
+                await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), AFTER_START_S))
+                if lane := await self._stored(held.release, row):
+                    wake(lane)
+        finally:
+            self._busy.discard(seq)
+            self.look()
+
+    async def _settle(self, row: Held, media: Media) -> None:
+        letters = []
+        try:
+            known = await self._fetched(row.message, media)
+        except NotFetched as exc:
+            log.warning("a %s of message %d is left out: %s", media.kind, row.seq, exc)
+            known = replace(media, trouble=str(exc))
+            if not media.quoted:
+                with speaking(self._delivery.languages.of(row.message)):
+                    what = media.name or media.kind
+                    text = t("⚠️ I cannot take {what} in: {why}.", what=what, why=exc.told)
+                    letters.append(self._letter(row.message, media, text))
+        await self._stored(held.settle, row.seq, known, letters, time.time())
+        if letters:
+            self._delivery.wake(letters[0].route.lane)
+
+    async def _fetched(self, message: InboundMessage, media: Media) -> Media:
+        """The file, there. Raises `NotFetched` when it is out of reach."""
+        for wait_s in (*self._waits_s, None):
+            async with self._slots:
+                trying = asyncio.create_task(self._try(message, media))
+                try:
+                    await asyncio.wait({trying})
+                finally:
+                    trying.cancel()
+                    await asyncio.wait({trying})
+            match None if trying.cancelled() else trying.exception():
+                case None:
+                    return trying.result()
+                case NotFetched(again=True) if wait_s is not None:
+                    await asyncio.sleep(wait_s)
+                case NotFetched() as exc:
+                    raise exc
+                case OSError() as exc:
+                    reason = exc.strerror or type(exc).__name__
+                    raise NotFetched(_NOT_KEPT, reason=reason) from exc
+                case bug:
+                    # It costs this file, not the chat.
+                    log.error("a file of %s broke", message.session_key, exc_info=bug)
+                    raise NotFetched(_BROKE) from bug
+        raise AssertionError("the last try ends the loop")
+
+    async def _try(self, message: InboundMessage, media: Media) -> Media:
+        """Raises `NotFetched` and `OSError`."""
+        channel = self._delivery.channel(message.route)
+        if channel is None or not isinstance(channel, FetchesMedia):
+            raise NotFetched(_NOBODY)
+        workspace = self._inboxes.workspace.resolve()
+        folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
+        path = folder / name_of(media, message.account)
+        found = await asyncio.to_thread(_known, media, path, workspace)
+        if found is None:
+            if not has_room(folder, media.size_bytes or self._limit_bytes):
+                raise NotFetched(_FULL)
+            await receive(
+                path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes)
+            )
+            found = await asyncio.to_thread(described, media, path, workspace)
+        return await self._hears(found, path) if self._hears and not media.trouble else found
+
+    async def _stored(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The work's result, however long the database refuses."""
+        while True:
+            try:
+                return await self._database.run(work, *args, **kwargs)
+            except NotNow as exc:
+                log.error("files wait: %s", exc)
+                await asyncio.sleep(_STORE_PAUSE_S)
+
+    def _letter(self, message: InboundMessage, media: Media, text: str) -> Letter:
+        return Letter(
+            delivery_id=f"media:{message.route.lane}:{message.event_id}:{media.unique}",
+            route=message.route,
+            parts=self._delivery.render(message.route, text),
+            kind="notice",
+            event_id=message.event_id,
+        )
+
+
+def _known(media: Media, path: Path, workspace: Path) -> Media | None:
+    """The file, if it came before."""
+    try:
+        found = described(media, path, workspace)
+    except OSError:
+        return None
+    return found if media.size_bytes in (None, found.size_bytes) else None

@@ -1,0 +1,115 @@
+"""Files that people send, in the inbox folders of the workspace."""
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from agent.images import LIMIT_BYTES, media_type_of
+from agent.security.beneath import opened_folder
+from agent.security.marks import mark
+from agent.tools import disk
+from gateway.messages import Media
+
+# What stays free on the disk whatever is sent.
+FREE_BYTES = 100 * 2**20
+_NAME_CHARS = 60
+_UNSAFE = re.compile(r"[^\w.,()+ -]+")
+_ENDINGS = {
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/webp": ".webp",
+    "image/gif": ".gif",
+    "video/mp4": ".mp4",
+    "audio/ogg": ".ogg",
+    "audio/mpeg": ".mp3",
+    "audio/mp4": ".m4a",
+}
+_WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def name_of(media: Media, account: str) -> str:
+    """A plain name, the same whenever the same file comes; two files never share one.
+
+    What follows the first letters of the name tells it from all others.
+    """
+    told = f"{account}:{media.unique or media.remote}:{media.kind}"
+    mark = hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:8]
+    given = _UNSAFE.sub("_", (media.name or "").rpartition("/")[2]).strip(" .-")
+    stem, dot, ending = given.rpartition(".")
+    if not dot or not ending.isalnum() or len(ending) > 10:
+        stem, ending = given, _ENDINGS.get(media.media_type or "", "").lstrip(".")
+    stem = stem[:_NAME_CHARS].strip(" .-") or media.kind
+    return f"{stem}-{mark}.{ending}" if ending else f"{stem}-{mark}"
+
+
+def has_room(folder: Path, size_bytes: int) -> bool:
+    """Whether the disk that the folder is on, or will be, has room for a file of this size."""
+    while not folder.is_dir():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free >= size_bytes + FREE_BYTES
+
+
+async def receive(path: Path, workspace: Path, pour: Callable[[BinaryIO], Awaitable[None]]) -> None:
+    """Make `path` hold what `pour` writes, all or nothing; it is marked as strangers' words.
+
+    Paths are real: a folder that became a link is refused. A kill in between leaves a part behind,
+    which the next try begins anew. Raises `OSError`, and what `pour` raises.
+    """
+    part = path.with_name(f".{path.name}.part")
+    file = await asyncio.to_thread(_opened, part)
+    try:
+        await pour(file)
+        await disk.in_thread(lambda: _keep(file, part, path, workspace))
+    except BaseException:
+        file.close()
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def described(media: Media, path: Path, workspace: Path) -> Media:
+    """The reference to a file that is there; a picture that can be shown has its fingerprint.
+
+    Paths are real: no link is followed. Raises `OSError`.
+    """
+    inside = path.is_relative_to(workspace)
+    where = str(path.relative_to(workspace)) if inside else str(path)
+    with opened_folder(path.parent) as folder:
+        fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with open(fd, "rb") as file:
+            size = os.fstat(fd).st_size
+            head = file.read(16)
+            kind = media_type_of(head)
+            digest = None
+            if kind is not None and size <= LIMIT_BYTES:
+                digest = hashlib.sha256(head + file.read(LIMIT_BYTES)).hexdigest()
+    return replace(
+        media, path=where, size_bytes=size, media_type=kind or media.media_type, digest=digest
+    )
+
+
+def told_size(size_bytes: int) -> str:
+    if size_bytes < 2**10:
+        return f"{size_bytes} bytes"
+    return f"{size_bytes / 2**20:.1f} MB" if size_bytes >= 2**20 else f"{size_bytes / 2**10:.0f} KB"
+
+
+def _opened(part: Path) -> BinaryIO:
+    with opened_folder(part.parent, create=True) as folder:
+        return open(os.open(part.name, _WRITTEN, 0o600, dir_fd=folder), "wb")
+
+
+def _keep(file: BinaryIO, part: Path, path: Path, workspace: Path) -> None:
+    with file:
+        file.flush()
+        os.fsync(file.fileno())
+    mark(part, workspace)
+    with opened_folder(path.parent) as folder:
+        os.rename(part.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)

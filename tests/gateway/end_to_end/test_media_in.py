@@ -1,0 +1,186 @@
+"""Files that people send by Telegram: on disk, shown to the model, and never lost."""
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.faults import hang, reset, status, truncated
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def png(shade: int, extra: int = 0) -> bytes:
+    """A picture of one dot, as small as they are, and `extra` bytes that nobody looks at."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checked = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checked)
+
+    head = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    dot = zlib.compress(bytes([0, shade]))
+    parts = [chunk(b"IHDR", head), chunk(b"IDAT", dot), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts) + b"\0" * extra
+
+
+def asked(gateway: GatewayProcess) -> str:
+    """The newest user message, as the model got it."""
+    return json.dumps(gateway.model.requests[-1].body["messages"][-1], ensure_ascii=False)
+
+
+def inbox(gateway: GatewayProcess, chat: int) -> list[Path]:
+    """The files that came from somebody, the oldest first."""
+    folder = gateway.workspace / "inbox" / "telegram" / str(chat)
+    return sorted(folder.iterdir(), key=os.path.getmtime) if folder.is_dir() else []
+
+
+async def test_a_photo_lies_in_the_inbox_and_is_seen(gateway: GatewayProcess, chat: int) -> None:
+    await gateway.api.user_sends(chat, "photo", png(1), caption="what is this?")
+    await gateway.idle()
+    (file,) = inbox(gateway, chat)
+    assert file.read_bytes() == png(1)
+    assert os.getxattr(file, "user.kore.untrusted") == b"1"
+    assert file.stat().st_mode & 0o077 == 0
+    told = asked(gateway)
+    assert "data:image/png;base64," in told
+    assert "[photo] what is this?" in told
+    assert f"inbox/telegram/{chat}/{file.name}" in told
+
+
+async def test_a_document_keeps_its_name_and_nothing_of_a_path(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    name = "../../../etc/pass wd\u202e.TXT"
+    await gateway.api.user_sends(chat, "document", b"hello", name=name)
+    await gateway.idle()
+    (file,) = inbox(gateway, chat)
+    assert file.name.startswith("pass wd_-")
+    assert file.suffix == ".TXT"
+    assert "image_url" not in asked(gateway)
+
+
+async def test_two_files_of_one_name_lie_side_by_side(gateway: GatewayProcess, chat: int) -> None:
+    for content in (b"one", b"two", b"one"):
+        await gateway.api.user_sends(chat, "document", content, name="a.txt")
+    await gateway.idle()
+    assert sorted(file.read_bytes() for file in inbox(gateway, chat)) == [b"one", b"two"]
+
+
+async def test_places_and_contacts_are_words(gateway: GatewayProcess, chat: int) -> None:
+    await gateway.api.user_sends(chat, "location", field={"latitude": 48.1, "longitude": 11.5})
+    contact = {"first_name": "Ann", "phone_number": "+49123"}
+    await gateway.api.user_sends(chat, "contact", field=contact)
+    options = [{"text": "red", "voter_count": 2}, {"text": "blue", "voter_count": 0}]
+    await gateway.api.user_sends(chat, "poll", field={"question": "Which?", "options": options})
+    await gateway.idle()
+    said = json.dumps(gateway.model.requests[-1].body["messages"], ensure_ascii=False)
+    assert "latitude 48.1, longitude 11.5" in said
+    assert "Ann +49123" in said
+    assert "Which? Options: red (2); blue (0)" in said
+    assert not inbox(gateway, chat)
+
+
+async def test_an_album_is_one_message(gateway: GatewayProcess, chat: int) -> None:
+    await gateway.api.user_sends(chat, "photo", png(1), album="9", caption="my cats")
+    # Not in the same poll as the first.
+    await gateway.until(lambda: not gateway.api.pending_updates)
+    for shade in (2, 3):
+        await gateway.api.user_sends(chat, "photo", png(shade), album="9")
+    await gateway.api.user_says(chat, "and?")
+    await gateway.idle()
+    assert gateway.api.answers(chat) == ["echo: [album of 3] my cats", "echo: and?"]
+    assert len(inbox(gateway, chat)) == 3
+    first = gateway.model.requests[0].body["messages"][-1]
+    assert [part["type"] for part in first["content"]] == ["image_url"] * 3 + ["text"]
+
+
+async def test_an_album_in_a_group_is_ours_when_one_part_names_us(gateway: GatewayProcess) -> None:
+    group = -1009
+    await gateway.api.user_sends(group, "photo", png(1), album="8", user_id=5)
+    await gateway.api.user_sends(group, "photo", png(2), album="8", user_id=5)
+    await gateway.idle()
+    assert not gateway.api.answers(group)
+    caption = "@kore_test_bot look"
+    await gateway.api.user_sends(group, "photo", png(1), album="7", caption=caption, user_id=5)
+    await gateway.api.user_sends(group, "photo", png(2), album="7", user_id=5)
+    await gateway.idle()
+    assert gateway.api.answers(group) == ["echo: [album of 2] look"]
+    assert len(inbox(gateway, group)) == 2
+
+
+async def test_a_question_about_a_photo_brings_the_photo(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    sent = await gateway.api.user_sends(chat, "photo", png(1), caption="my cat")
+    await gateway.idle()
+    await gateway.api.user_says(chat, "how old?", reply_to=sent.message_id)
+    await gateway.idle()
+    told = asked(gateway)
+    assert "in the message replied to: photo in inbox/telegram/" in told
+    assert "data:image/png;base64," in told
+    assert gateway.api.calls.count("file") >= 1
+    assert len(inbox(gateway, chat)) == 1
+
+
+async def test_what_is_too_large_is_said_to_both(gateway: GatewayProcess, chat: int) -> None:
+    size = 21 * 2**20
+    await gateway.api.user_sends(chat, "video", b"x", name="long.mp4", size=size, caption="see?")
+    await gateway.idle()
+    notice, answer = gateway.api.answers(chat)
+    assert notice == (
+        "⚠️ I cannot take long.mp4 in: it is larger than the 20 MB that I can take here."
+    )
+    assert answer == "echo: [video] see?"
+    assert "it cannot be used: it is larger than the 20 MB" in asked(gateway)
+    assert not inbox(gateway, chat)
+
+
+async def test_what_is_larger_than_was_told_is_cut_off(gateway: GatewayProcess, chat: int) -> None:
+    data = bytes(20 * 2**20 + 1)
+    await gateway.api.user_sends(chat, "document", data, name="liar.bin", size=3)
+    await gateway.idle()
+    assert "larger than the 20 MB" in gateway.api.answers(chat)[0]
+    assert not inbox(gateway, chat)
+
+
+@pytest.mark.parametrize("fault", [reset, truncated, status(502)])
+async def test_a_download_that_breaks_is_tried_again(
+    gateway: GatewayProcess, chat: int, fault: object
+) -> None:
+    gateway.api.fail("file", fault)  # type: ignore[arg-type]
+    await gateway.api.user_sends(chat, "photo", png(7), caption="again")
+    await gateway.idle()
+    assert gateway.api.answers(chat) == ["echo: [photo] again"]
+    assert [file.read_bytes() for file in inbox(gateway, chat)] == [png(7)]
+
+
+async def test_a_file_that_hangs_holds_up_no_other_chat(gateway: GatewayProcess, chat: int) -> None:
+    gateway.api.fail("file", hang)
+    await gateway.api.user_sends(chat, "photo", png(1), caption="slow")
+    await gateway.until(lambda: "file" in gateway.api.calls)
+    assert not gateway.api.answers(chat)
+    await gateway.api.user_says(chat + 100_000, "hi")
+    await gateway.until(lambda: gateway.api.answers(chat + 100_000))
+    assert not gateway.api.answers(chat)
+    await gateway.idle()
+    assert gateway.api.answers(chat) == ["echo: [photo] slow"]
+
+
+async def test_one_persons_files_are_not_read_by_another(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    await gateway.api.user_sends(chat, "document", b"CANARY", name="diary.txt")
+    await gateway.idle()
+    (file,) = inbox(gateway, chat)
+    path = f"inbox/telegram/{chat}/{file.name}"
+    for person, sees in ((chat, True), (chat + 100_000, False), (OWNER, True)):
+        gateway.model.script(
+            ReplyScript(tool_calls=(Call("read_file", {"path": path}),)), ReplyScript(text="ok")
+        )
+        await gateway.told(person, "read it")
+        assert ("CANARY" in asked(gateway)) is sees

@@ -1,0 +1,69 @@
+"""Files and a gateway that is killed: nothing is lost, nothing is taken in twice."""
+
+import base64
+
+from tests.fakes.faults import hang, status
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.end_to_end.test_media_in import asked, inbox, png
+
+
+async def test_a_kill_in_the_middle_of_a_download_begins_it_again(alone: GatewayProcess) -> None:
+    await alone.start()
+    alone.api.fail("file", hang)
+    await alone.api.user_sends(7, "photo", png(1), caption="look")
+    await alone.api.user_says(7, "and?")
+    await alone.until(lambda: "file" in alone.api.calls and not alone.api.pending_updates)
+    await alone.kill()
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(7) == ["echo: [photo] look", "echo: and?"]
+    assert [file.read_bytes() for file in inbox(alone, 7)] == [png(1)]
+
+
+async def test_an_album_that_a_kill_cuts_in_two_is_one_message(alone: GatewayProcess) -> None:
+    await alone.start()
+    alone.api.fail("file", hang, 3)
+    await alone.api.user_sends(7, "photo", png(1), album="9", caption="both")
+    await alone.until(lambda: not alone.api.pending_updates)
+    await alone.kill()
+    alone.api.heal()
+    await alone.api.user_sends(7, "photo", png(2), album="9")
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(7) == ["echo: [album of 2] both"]
+    assert len(inbox(alone, 7)) == 2
+
+
+async def test_a_picture_stays_in_its_place_over_a_restart(alone: GatewayProcess) -> None:
+    await alone.start()
+    await alone.api.user_sends(7, "photo", png(1), caption="look")
+    await alone.idle()
+    await alone.stop()
+    await alone.start()
+    await alone.told(7, "again")
+    before, after = (one.raw for one in alone.model.requests[-2:])
+    assert after.startswith(before[: before.rindex(b"]")])
+    (file,) = inbox(alone, 7)
+    file.write_bytes(png(2))
+    await alone.told(7, "and now?")
+    newest = alone.model.requests[-1].raw
+    assert base64.b64encode(png(1)) not in newest
+    assert base64.b64encode(png(2)) not in newest
+    assert b"no longer the one that was sent" in newest
+
+
+async def test_what_cannot_be_had_is_told_once_over_a_kill(alone: GatewayProcess) -> None:
+    await alone.start()
+    refusal = status(400, description="Bad Request: file is temporarily unavailable")
+    alone.api.fail("getFile", refusal)
+    alone.model.latency_s = 30.0
+    await alone.api.user_sends(7, "document", b"x", name="a.bin")
+    await alone.until(lambda: alone.model.requests and alone.api.answers(7))
+    await alone.kill()
+    alone.model.latency_s = 0.0
+    await alone.start()
+    await alone.idle()
+    notice, answer = alone.api.answers(7)
+    assert notice.startswith("⚠️ I cannot take a.bin in: Telegram does not give it out")
+    assert answer == "echo: [document]"
+    assert "it cannot be used: Telegram does not give it out" in asked(alone)

@@ -1,0 +1,78 @@
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from gateway.messages import Media
+from gateway.received import described, name_of, receive
+
+
+def named(name: str | None, **more: str) -> str:
+    return name_of(Media("document", name=name, unique="u1", **more), "bot")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../.ssh/authorized_keys", "a/b", "..", ".", "", None, "x" * 500, "\0", "🐱.png", ".env"],
+)
+def test_a_name_is_one_plain_component(name: str | None) -> None:
+    made = named(name)
+    assert "/" not in made
+    assert not made.startswith(".")
+    assert len(made.encode()) < 255
+    assert made.isprintable()
+
+
+def test_the_same_file_has_the_same_name_and_another_one_another() -> None:
+    assert named("a.txt") == named("a.txt")
+    assert named("a.txt") != name_of(Media("document", name="a.txt", unique="u2"), "bot")
+    assert named("a.txt").startswith("a-")
+    assert named("a.txt").endswith(".txt")
+
+
+def test_what_has_no_name_is_called_by_its_kind() -> None:
+    made = name_of(Media("voice", media_type="audio/ogg", unique="u"), "bot")
+    assert made.startswith("voice-")
+    assert made.endswith(".ogg")
+
+
+async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "inbox" / "a.txt"
+
+    async def broken(file: BinaryIO) -> None:
+        file.write(b"half")
+        raise OSError("the line broke")
+
+    with pytest.raises(OSError, match="line broke"):
+        await receive(path, tmp_path, broken)
+    assert list(path.parent.iterdir()) == []
+
+    async def whole(file: BinaryIO) -> None:
+        file.write(b"all of it")
+
+    await receive(path, tmp_path, whole)
+    assert path.read_bytes() == b"all of it"
+
+
+async def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "inbox").symlink_to(outside)
+
+    async def whole(file: BinaryIO) -> None:
+        file.write(b"x")
+
+    with pytest.raises(OSError, match=r"inbox|link|directory"):
+        await receive(tmp_path / "inbox" / "a.txt", tmp_path, whole)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xff\xd8\xff" + bytes(20))
+    found = described(Media("document", media_type="text/plain"), path, tmp_path)
+    assert (found.path, found.media_type, found.size_bytes) == ("a.txt", "image/jpeg", 23)
+    assert found.digest
+    path.write_bytes(b"GIF but not really" + os.urandom(10))
+    assert described(Media("document"), path, tmp_path).digest is None
