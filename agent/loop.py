@@ -13,6 +13,7 @@ from agent.errors import BadReply, ContextTooLong
 from agent.executor import Executor, Stopped
 from agent.frozen import frozen
 from agent.history import answer_open_calls, open_calls
+from agent.language import t
 from agent.outlet import Outlet
 from agent.progress import Hears, Progress
 from agent.prompts import fill, load
@@ -170,7 +171,7 @@ class Loop:
                             for notice in await self._till.before_retry(rank):
                                 await self._outlet.emit(notice)
                     await self._outlet.emit(event)
-        raise BadReply("the model's stream ended without a reply")
+        raise BadReply(t("the model's stream ended without a reply"))
 
     async def _request(self) -> ModelRequest:
         call = self._call

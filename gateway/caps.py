@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.language import t
 from agent.providers.models import Models
 from agent.providers.prices import tariff_of
 from agent.providers.routing import ModelConfig
@@ -32,7 +33,7 @@ class Day:
         moment = datetime.fromtimestamp(now).astimezone()
         start = datetime(moment.year, moment.month, moment.day)
         end = start + timedelta(days=1)
-        words = f"at midnight ({end.astimezone():%Y-%m-%d %H:%M %Z})"
+        words = t("at midnight ({time:%Y-%m-%d %H:%M %Z})", time=end.astimezone())
         return cls(f"{start:%Y-%m-%d}", start.timestamp(), words)
 
 
@@ -82,21 +83,30 @@ class Cap:
         return used > 0 and used >= self.most
 
     def amount(self, value: int) -> str:
-        return dollars(value) if self.money else f"{value:,} tokens"
+        return dollars(value) if self.money else t("{n:,} tokens", n=value)
 
     def warning(self, used: int) -> str:
-        return (
-            f"{self.amount(used)} of {self.amount(self.most)} {self.what} is used. "
-            f"This limit ends {self.ends}."
+        return t(
+            "{used} of {most} {what} is used. This limit ends {ends}.",
+            used=self.amount(used),
+            most=self.amount(self.most),
+            what=self.what,
+            ends=self.ends,
         )
 
     def refusal(self, used: int, estimate: Charge) -> str:
         need = estimate.nano if self.money else estimate.usage.input + estimate.usage.output
-        next_call = f", and the next call needs at least {self.amount(need)}" if need else ""
-        return (
-            f"I stopped here, before asking the model: the limit of {self.amount(self.most)} "
-            f"{self.what} is reached. {self.amount(used)} is used{next_call}. "
-            f"It ends {self.ends}."
+        return t(
+            "I stopped here, before asking the model: the limit of {most} {what} is reached. "
+            "{used} is used, and the next call needs at least {need}. It ends {ends}."
+            if need
+            else "I stopped here, before asking the model: the limit of {most} {what} is reached. "
+            "{used} is used. It ends {ends}.",
+            most=self.amount(self.most),
+            what=self.what,
+            used=self.amount(used),
+            need=self.amount(need or 0),
+            ends=self.ends,
         )
 
 
@@ -115,8 +125,8 @@ def caps(
             key="cost_per_session_usd",
             most=_nano(limits.cost_per_session_usd),
             scope=payer.session,
-            what="for one conversation",
-            ends="with /new",
+            what=t("for one conversation"),
+            ends=t("with /new"),
             of=lambda totals: totals.session,
         )
     if limits.cost_per_chat_day_usd is not None:
@@ -125,7 +135,7 @@ def caps(
             most=_nano(limits.cost_per_chat_day_usd),
             scope=payer.chat,
             period=day.name,
-            what="for this chat today",
+            what=t("for this chat today"),
             ends=day.ends,
             of=lambda totals: totals.chat,
         )
@@ -134,7 +144,7 @@ def caps(
             key="cost_per_day_usd",
             most=_nano(limits.cost_per_day_usd),
             period=day.name,
-            what="for all chats today",
+            what=t("for all chats today"),
             ends=day.ends,
             of=lambda totals: totals.day,
         )
@@ -145,16 +155,16 @@ def _turn(payer: Payer, most: int) -> Cap:
         key="cost_per_turn_usd",
         most=most,
         scope=str(payer.turn),
-        what="for one message",
-        ends="with your next message",
+        what=t("for one message"),
+        ends=t("with your next message"),
         of=lambda totals: totals.turn,
     )
 
 
 def errand_cap(usd: float) -> Cap:
     """What one sub-agent may cost."""
-    ends = "with this piece of work"
-    return Cap("max_cost_usd", _nano(usd), "for one sub-agent", ends, lambda totals: totals.turn)
+    what, ends = t("for one sub-agent"), t("with this piece of work")
+    return Cap("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)
 
 
 def _nano(usd: float) -> int:
@@ -191,7 +201,8 @@ def unenforceable(limits: LimitsSection, model: ModelConfig) -> str | None:
 
 
 def unpriced(model: str) -> str:
-    return (
-        f"The price of {model} is not known: limits on money cannot hold for it. Set"
-        " price_input_usd and price_output_usd in model_list, or limits.tokens_per_turn."
+    return t(
+        "The price of {model} is not known: limits on money cannot hold for it. Set "
+        "price_input_usd and price_output_usd in model_list, or limits.tokens_per_turn.",
+        model=model,
     )

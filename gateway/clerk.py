@@ -111,10 +111,12 @@ class Clerk:
             principal = self._access.chief or ""
             known = approvals.private_route(connection, principal)
             if known is None:
-                raise KoreError("this needs an approval, and the owner cannot be asked in private")
+                raise KoreError(
+                    t("this needs an approval, and the owner cannot be asked in private")
+                )
             found = known
         if found.channel != CONSOLE and self._delivery.asks(found) is None:
-            raise KoreError("this needs an approval, and nobody can be asked in that chat")
+            raise KoreError(t("this needs an approval, and nobody can be asked in that chat"))
         return found, principal
 
     def _letters(self, question: Question, message: InboundMessage) -> list[Letter]:

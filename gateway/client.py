@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from agent.codec import message_from_json
 from agent.errors import KoreError
-from agent.language import spoken
+from agent.language import spoken, t
 from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage
@@ -59,10 +59,10 @@ class Client:
         except (FileNotFoundError, ConnectionRefusedError):
             return None
         except PermissionError as exc:
-            raise KoreError(f"{path} belongs to another user") from exc
+            raise KoreError(t("{path} belongs to another user", path=path)) from exc
         if hello.get("protocol") != PROTOCOL:
             raise KoreError(
-                "the Kore that is running is of another version", hint="Restart the gateway."
+                t("the Kore that is running is of another version"), hint=t("Restart the gateway.")
             )
         return client
 
@@ -192,7 +192,7 @@ class Client:
         except (FileNotFoundError, ConnectionRefusedError) as exc:
             if name == "hello":
                 raise
-            raise OwnerLost("Kore is no longer running") from exc
+            raise OwnerLost(t("Kore is no longer running")) from exc
 
     @asynccontextmanager
     async def _open(
@@ -201,13 +201,18 @@ class Client:
         """One request; the reader stands at the start of a good answer's body."""
         body = encode_line(arguments)
         if len(body) > REQUEST_LIMIT_BYTES:
-            raise KoreError(f"a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes")
+            raise KoreError(
+                t(
+                    "a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes",
+                    REQUEST_LIMIT_BYTES=REQUEST_LIMIT_BYTES,
+                )
+            )
         with socket_address(self._path) as address:
             async with asyncio.timeout(_CONNECT_S):
                 reader, writer = await asyncio.open_unix_connection(address, limit=LINE_LIMIT_BYTES)
         try:
             if not is_own_user(writer.get_extra_info("socket")):
-                raise KoreError(f"{self._path} is served by another user")
+                raise KoreError(t("{path} is served by another user", path=self._path))
             fields = f"Content-Length: {len(body)}\r\nAccept-Language: {spoken()}"
             head = f"POST /{name} HTTP/1.0\r\n{fields}\r\n\r\n"
             with _as_lost():
@@ -230,7 +235,7 @@ async def _status(reader: asyncio.StreamReader) -> int:
 async def _refusal(reader: asyncio.StreamReader, status: int) -> KoreError:
     body = await reader.read(LINE_LIMIT_BYTES)
     if status >= 500:
-        return KoreError("the running Kore failed at this call", hint="Its log says why.")
+        return KoreError(t("the running Kore failed at this call"), hint=t("Its log says why."))
     return error_from_json(decode_object(body).get("error", {}))
 
 
@@ -249,6 +254,11 @@ def _as_lost() -> Iterator[None]:
     try:
         yield
     except (asyncio.IncompleteReadError, ConnectionError) as exc:
-        raise OwnerLost("Kore stopped while it was being spoken to") from exc
+        raise OwnerLost(t("Kore stopped while it was being spoken to")) from exc
     except asyncio.LimitOverrunError as exc:
-        raise KoreError(f"Kore sent a line of over {LINE_LIMIT_BYTES:,} bytes") from exc
+        raise KoreError(
+            t(
+                "Kore sent a line of over {LINE_LIMIT_BYTES:,} bytes",
+                LINE_LIMIT_BYTES=LINE_LIMIT_BYTES,
+            )
+        ) from exc

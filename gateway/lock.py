@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.language import t
 
 
 class Locked(ConfigError):
@@ -27,8 +28,10 @@ def hold(path: Path, what: str) -> Iterator[bool]:
         except BlockingIOError:
             owner = file.read().strip() or "another kore"
             raise Locked(
-                f"{path.parent} is in use by {owner}",
-                hint="Stop that process first, or give this one a folder of its own (KORE_HOME).",
+                t("{parent} is in use by {owner}", parent=path.parent, owner=owner),
+                hint=t(
+                    "Stop that process first, or give this one a folder of its own (KORE_HOME)."
+                ),
             ) from None
         unclean = bool(file.read())
         _write(file.fileno(), f"{what} (pid {os.getpid()})\n")

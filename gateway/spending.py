@@ -9,6 +9,7 @@ from sqlite3 import Connection
 
 from agent.errors import LimitReached
 from agent.frozen import frozen
+from agent.language import speaking, t
 from agent.spending import Charge, Receipt, Spent
 from gateway.access import CONSOLE, Access
 from gateway.caps import Cap, Day, caps, errand_cap, unpriced
@@ -148,10 +149,17 @@ class Spending:
         route = store.last_private_route(connection, owner) if owner else None
         if route is None:
             return None
-        text = (
-            f"The limit of {cap.amount(cap.most)} {cap.what}{where} is reached: {used} is used. "
-            f"It ends {cap.ends}. `limits.{cap.key}` in the configuration sets it."
-        )
+        with speaking(self.delivery.languages.of_route(route)):
+            text = t(
+                "The limit of {most} {what}{where} is reached: {used} is used. It ends {ends}. "
+                "`limits.{key}` in the configuration sets it.",
+                most=cap.amount(cap.most),
+                what=cap.what,
+                where=where,
+                used=used,
+                ends=cap.ends,
+                key=cap.key,
+            )
         return self._post(connection, cap, "reached", route, text)
 
     def _post(self, connection: Connection, cap: Cap, kind: str, route: Route, text: str) -> str:

@@ -5,8 +5,19 @@ from collections.abc import Mapping
 from agent.context.budget import estimate, estimate_text
 from agent.context.compaction import Conversation
 from agent.context.room import FULL, Room
+from agent.language import later, t
+from agent.width import padded, width
 
 WIDTH = 20
+_NAMES = {
+    "prompt": later("prompt"),
+    "tools": later("tools"),
+    "memory": later("memory"),
+    "summary": later("summary"),
+    "messages": later("messages"),
+    "results": later("results"),
+    "free": later("free"),
+}
 
 
 def parts(room: Room, conversation: Conversation, memory: str) -> dict[str, int]:
@@ -31,11 +42,17 @@ def parts(room: Room, conversation: Conversation, memory: str) -> dict[str, int]
 def picture(room: Room, found: Mapping[str, int]) -> str:
     """A line for each part; a bar is as long as its share of the window."""
     used = sum(tokens for name, tokens in found.items() if name != "free")
-    lines = [f"{used:,} of {room.window:,} tokens ({_percent(used, room.window)})"]
-    lines += [
-        f"{name:<9} {_bar(tokens, room.window)} {tokens:>9,}" for name, tokens in found.items()
+    share = _percent(used, room.window)
+    lines = [
+        t("{used:,} of {window:,} tokens ({share})", used=used, window=room.window, share=share)
     ]
-    lines.append(f"old messages become a summary at {FULL * 100:.0f} %")
+    names = {name: t(_NAMES[name]) for name in found}
+    columns = max(9, *map(width, names.values()))
+    lines += [
+        f"{padded(names[name], columns)} {_bar(tokens, room.window)} {tokens:>9,}"
+        for name, tokens in found.items()
+    ]
+    lines.append(t("old messages become a summary at {n:.0f} %", n=FULL * 100))
     return "\n".join(lines)
 
 
@@ -48,4 +65,4 @@ def _bar(tokens: int, window: int) -> str:
 
 def _percent(tokens: int, window: int) -> str:
     share = tokens / window
-    return "under 1 %" if 0 < share < 0.01 else f"{share * 100:.0f} %"
+    return t("under 1 %") if 0 < share < 0.01 else f"{share * 100:.0f} %"

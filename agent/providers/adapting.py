@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from agent.errors import BadImage, BadThoughts, NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice
+from agent.language import t
 from agent.prompts import load
 from agent.providers.base import ClosingProvider, ModelRequest
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
@@ -93,7 +94,7 @@ class Adapting:
             except BadImage as exc:
                 self._blur(request, exc, every=blurred)
                 blurred = True
-                yield Notice("warning", f"going on without a picture: {exc}")
+                yield Notice("warning", t("going on without a picture: {exc}", exc=exc))
             except Rejected as exc:
                 told = self._done_without(kind, exc)
                 if told:
@@ -108,10 +109,10 @@ class Adapting:
                 return None
             case NoThinking() if kind.thinking and not lacks.thinking:
                 lacks.thinking = True
-                return Notice("info", f"going on without thinking: {exc}")
+                return Notice("info", t("going on without thinking: {exc}", exc=exc))
             case NoImages() if kind.images and not lacks.images:
                 lacks.images = True
-                return Notice("warning", f"going on without pictures: {exc}")
+                return Notice("warning", t("going on without pictures: {exc}", exc=exc))
         raise exc
 
     def _rethought(self, request: ModelRequest, exc: BadThoughts) -> ModelRequest:

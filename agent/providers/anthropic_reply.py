@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.errors import Unavailable
 from agent.events import ModelEvent, Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
+from agent.language import t
 from agent.providers.chunk import count_of, text_of
 from agent.providers.reply import read_call
 from agent.providers.speech import Words
@@ -109,7 +110,7 @@ class AnthropicReply:
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The `Reply`. Raises `Unavailable` for a stream that was cut."""
         if not (self._ended or self.finish_reason):
-            raise Unavailable("the model's reply was cut off before its end")
+            raise Unavailable(t("the model's reply was cut off before its end"))
         blocks = [self._blocks[n] for n in sorted(self._blocks)]
         cut = self.finish_reason == "length"
         calls = tuple(block.call(cut=cut) for block in blocks if block.kind == "tool_use")

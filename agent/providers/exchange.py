@@ -7,6 +7,7 @@ from typing import Protocol
 
 from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.events import ModelEvent
+from agent.language import t
 from agent.providers import faults
 from agent.providers.portion import joined
 from agent.providers.sse import JsonObject
@@ -123,7 +124,13 @@ class Exchange:
             raise self._silent(seconds) from exc
 
     def _silent(self, seconds: float) -> TimedOut:
-        return TimedOut(f"{self._endpoint.vendor} was silent for {seconds:g} seconds")
+        return TimedOut(
+            t(
+                "{vendor} was silent for {seconds:g} seconds",
+                vendor=self._endpoint.vendor,
+                seconds=seconds,
+            )
+        )
 
 
 async def _drain(answer: Answer) -> None:

@@ -3,6 +3,7 @@
 import json
 
 from agent.errors import BadReply
+from agent.language import t
 from agent.providers.sse import JsonObject
 
 _LINE_LIMIT_BYTES = 16 << 20
@@ -29,7 +30,7 @@ class LineReader:
         self._tail.append(first)
         self._tail_size += len(first)
         if self._tail_size > _LINE_LIMIT_BYTES or self._size > _LIMIT_BYTES:
-            raise BadReply("the model's reply is too long to be one")
+            raise BadReply(t("the model's reply is too long to be one"))
         if not lines:
             return []
         lines.insert(0, b"".join(self._tail))
@@ -50,9 +51,9 @@ class LineReader:
             try:
                 value = json.loads(line.decode("utf-8", "replace"))
             except (ValueError, RecursionError) as exc:
-                raise BadReply("the model's server sent what is not JSON") from exc
+                raise BadReply(t("the model's server sent what is not JSON")) from exc
             if not isinstance(value, dict):
-                raise BadReply("the model's server sent JSON that is not an object")
+                raise BadReply(t("the model's server sent JSON that is not an object"))
             self.done = value.get("done") is True
             found.append(value)
         return found

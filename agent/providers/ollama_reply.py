@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.errors import Unavailable
 from agent.events import ModelEvent, Reply, ToolCallDelta
+from agent.language import t
 from agent.providers.chunk import count_of, text_of
 from agent.providers.reply import read_call
 from agent.providers.speech import Speech
@@ -48,9 +49,9 @@ class OllamaReply:
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
         if self.finish_reason is None:
-            raise Unavailable("the model's reply was cut off before its end")
+            raise Unavailable(t("the model's reply was cut off before its end"))
         if self.finish_reason == "load":
-            raise Unavailable("Ollama has loaded the model and said nothing")
+            raise Unavailable(t("Ollama has loaded the model and said nothing"))
         yield from self._speech.pause()
         content: list[Part] = []
         if self._speech.thinking:

@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.errors import BadReply, Unavailable
 from agent.events import ModelEvent, Reply, ToolCallDelta
+from agent.language import t
 from agent.providers.chunk import calls_of, delta_of, first_choice, said, text_of, thought, usage_of
 from agent.providers.details import Details
 from agent.providers.speech import Speech
@@ -68,15 +69,17 @@ class ReplyBuilder:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             if reason in _FAILED:
-                raise Unavailable(f"the model stopped in the middle of its reply ({reason})")
+                raise Unavailable(
+                    t("the model stopped in the middle of its reply ({reason})", reason=reason)
+                )
             self.finish_reason = reason
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
         if self._chunks == 0 and done:
-            raise BadReply("the model's server ended its reply without having begun one")
+            raise BadReply(t("the model's server ended its reply without having begun one"))
         if not (done or self.finish_reason):
-            raise Unavailable("the model's reply was cut off before its end")
+            raise Unavailable(t("the model's reply was cut off before its end"))
         yield from self._speech.pause()
         yield Reply(self._message(), self._usage, self.finish_reason)
 

@@ -11,6 +11,7 @@ from typing import cast
 from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited, Unavailable
 from agent.events import ModelEvent, Notice, Reply, Retry
 from agent.frozen import frozen
+from agent.language import plural, t
 from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.cooldown import Account, Cooldowns
 
@@ -201,7 +202,7 @@ class Retrying:
         if seat.rank == this.rank:
             told: list[ModelEvent] = [self._retry(this, 0.0)] if this.void else []
             if told and isinstance(error, KeyRefused):
-                told.append(Notice("warning", f"{error}; another key is asked"))
+                told.append(Notice("warning", t("{error}; another key is asked", error=error)))
             return told
         before = next(n for n, one in enumerate(self._seats) if one.rank == this.rank)
         reason = str(error) if error else self._cause(this, before)[1]
@@ -210,8 +211,19 @@ class Retrying:
         told = [self._retry(this, 0.0, reason)]
         # Passed over, it is told once in a turn: later requests end with what tools said.
         if error or (this.request.messages and this.request.messages[-1].role == "user"):
-            state = "failed" if error else "rests"
-            told.append(Notice("warning", f"{names[0]} {state}, asking {names[1]}: {reason}"))
+            told.append(
+                Notice(
+                    "warning",
+                    t(
+                        "{model} failed, asking {other}: {reason}"
+                        if error
+                        else "{model} rests, asking {other}: {reason}",
+                        model=names[0],
+                        other=names[1],
+                        reason=reason,
+                    ),
+                )
+            )
         return told
 
     def _retry(self, this: _Round, wait_s: float, reason: str = "") -> Retry:
@@ -232,19 +244,21 @@ class Retrying:
         limits = [n for n in left if left[n] and self._cause(this, n)[0] == "limit"]
         if limits:
             return self._resting(this, min(limits, key=lambda n: left[n]))
-        return this.error or Unavailable("no model could be asked")
+        return this.error or Unavailable(t("no model could be asked"))
 
     def _resting(self, this: _Round, n: int) -> RateLimited:
         left_s = self._left_s(this, n)
         stated_s = self._cooldowns.stated_s(*self._place(this, n))
-        again = f"it is asked again in {spelled(left_s)}"
+        again = t("it is asked again in {spelled}", spelled=spelled(left_s))
         if stated_s > left_s + 1:
-            again = f"for {spelled(stated_s)}; {again}"
+            again = t("for {spelled}; {again}", spelled=spelled(stated_s), again=again)
         return RateLimited(
-            f"{self._cause(this, n)[1]} ({again})",
+            t("{cause} ({again})", cause=self._cause(this, n)[1], again=again),
             retry_after_s=left_s,
-            hint="Write again then, or choose another model: /model in a conversation, --model for "
-            "one run.",
+            hint=t(
+                "Write again then, or choose another model: /model in a conversation, --model "
+                "for one run."
+            ),
         )
 
     def _backoff_s(self, failures: int) -> float:
@@ -272,7 +286,7 @@ class Retrying:
 def spelled(seconds: float) -> str:
     """A time as people say it, rounded up: what is promised must not be early."""
     if seconds <= 90:
-        return f"{math.ceil(seconds)} second{'s' * (seconds > 1)}"
+        return plural(math.ceil(seconds), "{n} second", "{n} seconds")
     if seconds <= 90 * 60:
-        return f"{math.ceil(seconds / 60)} minutes"
-    return f"{math.ceil(seconds / 3600)} hours"
+        return t("{ceil} minutes", ceil=math.ceil(seconds / 60))
+    return t("{ceil} hours", ceil=math.ceil(seconds / 3600))

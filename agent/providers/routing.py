@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.language import t
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.transport import Deadlines
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
@@ -202,14 +203,22 @@ def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> tu
         keys = tuple(environ[name] for name in vendor.key_variables if environ.get(name))[:1]
     if not keys and vendor.key_variables and not config.api_base:
         raise ConfigError(
-            f"model {config.name!r} needs a key for {vendor.name}: set the environment variable "
-            f"{vendor.key_variables[0]}, or api_key in model_list"
+            t(
+                "model {config!r} needs a key for {vendor}: set the environment variable "
+                "{key_variables}, or api_key in model_list",
+                config=config.name,
+                vendor=vendor.name,
+                key_variables=vendor.key_variables[0],
+            )
         )
     keys = tuple(key.strip() for key in keys)
     if not all(map(_KEY.fullmatch, filter(None, keys))):
         raise ConfigError(
-            f"model {config.name!r}: its key holds blanks, line ends or letters outside of ASCII; "
-            "copy it again"
+            t(
+                "model {config!r}: its key holds blanks, line ends or letters outside of "
+                "ASCII; copy it again",
+                config=config.name,
+            )
         )
     return tuple(filter(None, keys))
 
@@ -227,8 +236,12 @@ def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
     found = environ.get(reference[1])
     if not found:
         raise ConfigError(
-            f"model {config.name!r}: its key names the environment variable {reference[1]}, "
-            "which is not set"
+            t(
+                "model {config!r}: its key names the environment variable {reference}, which "
+                "is not set",
+                config=config.name,
+                reference=reference[1],
+            )
         )
     return found
 
@@ -237,8 +250,13 @@ def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
     names = [entry.name for entry in known]
     guess = _near(name, [*names, *PROFILES])
     return ConfigError(
-        f"there is no model {name!r}: expected a model_name of model_list "
-        f"({', '.join(names) or 'which is empty'}) or vendor/model, such as openai/gpt-5{guess}"
+        t(
+            "there is no model {name!r}: expected a model_name of model_list ({known}) or "
+            "vendor/model, such as openai/gpt-5{guess}",
+            name=name,
+            known=", ".join(names) or t("which is empty"),
+            guess=guess,
+        )
     )
 
 
@@ -246,10 +264,14 @@ def _unknown_vendor(config: ModelConfig) -> ConfigError:
     names = [*VENDORS, *ALIASES, *_registered, "offline"]
     guess = _near(config.vendor, names, "/" + config.model_id)
     if config.vendor == "offline":
-        guess = f"; did you mean {OFFLINE!r}?"
+        guess = t("; did you mean {found!r}?", found=OFFLINE)
     return ConfigError(
-        f"model {config.model!r}: there is no such vendor or model; known vendors are "
-        f"{', '.join([*VENDORS, *_registered, 'offline'])}{guess}"
+        t(
+            "model {name!r}: there is no such vendor or model; known vendors are {known}{guess}",
+            name=config.model,
+            known=", ".join([*VENDORS, *_registered, "offline"]),
+            guess=guess,
+        )
     )
 
 
@@ -257,4 +279,4 @@ def _near(name: str, names: Sequence[str], rest: str = "") -> str:
     from difflib import get_close_matches
 
     found = get_close_matches(name, names, 1)
-    return f"; did you mean {found[0] + rest!r}?" if found else ""
+    return t("; did you mean {found!r}?", found=found[0] + rest) if found else ""

@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from agent.errors import ProviderError, TimedOut, Unavailable
+from agent.language import t
 from agent.providers.transport import Answer, Deadlines, Endpoint, connection_failure
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ class SdkTransport:
             if isinstance(cause, aiohttp.ClientError):
                 return connection_failure(cause, self._endpoint)
             if isinstance(cause, httpx2.TimeoutException) and cause.__cause__ is None:
-                return TimedOut(f"no answer from {self._endpoint.vendor} within the time allowed")
+                return TimedOut(
+                    t(
+                        "no answer from {vendor} within the time allowed",
+                        vendor=self._endpoint.vendor,
+                    )
+                )
             cause = cause.__cause__
-        return Unavailable(f"the connection to {self._endpoint.vendor} broke")
+        return Unavailable(t("the connection to {vendor} broke", vendor=self._endpoint.vendor))

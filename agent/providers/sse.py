@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from agent.errors import BadReply
+from agent.language import t
 
 JsonObject = dict[str, Any]
 
@@ -38,7 +39,7 @@ class EventReader:
         """The objects that this portion completed."""
         self._size += len(chunk)
         if self._size > self._limit:
-            raise BadReply(f"the model's reply is over {self._limit} bytes long")
+            raise BadReply(t("the model's reply is over {limit} bytes long", limit=self._limit))
         if self._plain is None:
             chunk = self._sniff(chunk)
         if self._plain is None or self._plain or b"\n" not in chunk:
@@ -75,7 +76,12 @@ class EventReader:
     def _keep(self, piece: bytes) -> None:
         self._tail_size += len(piece)
         if self._tail_size > self._line_limit:
-            raise BadReply(f"a line of the model's reply is over {self._line_limit} bytes long")
+            raise BadReply(
+                t(
+                    "a line of the model's reply is over {line_limit} bytes long",
+                    line_limit=self._line_limit,
+                )
+            )
         self._tail.append(piece)
 
     def _line(self, raw: bytes) -> JsonObject | None:
@@ -119,10 +125,10 @@ def _parse(text: str) -> JsonObject:
     try:
         return _object(json.loads(text))
     except (ValueError, RecursionError) as exc:
-        raise BadReply("the model's server sent what is not JSON") from exc
+        raise BadReply(t("the model's server sent what is not JSON")) from exc
 
 
 def _object(value: object) -> JsonObject:
     if not isinstance(value, dict):
-        raise BadReply("the model's server sent JSON that is not an object")
+        raise BadReply(t("the model's server sent JSON that is not an object"))
     return value

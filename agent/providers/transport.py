@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailable
 from agent.frozen import frozen
+from agent.language import t
 from agent.version import VERSION
 
 if TYPE_CHECKING:
@@ -155,22 +156,28 @@ def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> Provid
     """Our error for one of aiohttp's; none of their texts can hold a key."""
     import aiohttp
 
-    place = f"{endpoint.vendor} at {endpoint.api_base}"
+    place = t("{vendor} at {api_base}", vendor=endpoint.vendor, api_base=endpoint.api_base)
     match exc:
         case aiohttp.ServerTimeoutError():
-            return TimedOut(f"no connection to {place} within the time allowed")
+            return TimedOut(t("no connection to {place} within the time allowed", place=place))
         case aiohttp.ClientSSLError():
             return Rejected(
-                f"the TLS certificate of {place} was not accepted",
-                hint="Install the system's CA certificates, or correct api_base.",
+                t("the TLS certificate of {place} was not accepted", place=place),
+                hint=t("Install the system's CA certificates, or correct api_base."),
             )
         case aiohttp.InvalidURL():
-            return Rejected(f"{endpoint.api_base!r} is not an address; correct api_base")
+            return Rejected(
+                t("{api_base!r} is not an address; correct api_base", api_base=endpoint.api_base)
+            )
         case aiohttp.ClientConnectorDNSError():
-            return Unavailable(f"the name of {place} was not found; check the network or api_base")
+            return Unavailable(
+                t("the name of {place} was not found; check the network or api_base", place=place)
+            )
         case aiohttp.ClientConnectorError():
-            return Unavailable(f"nothing answers for {place}", hint="Is the server running?")
+            return Unavailable(
+                t("nothing answers for {place}", place=place), hint=t("Is the server running?")
+            )
         case aiohttp.ClientResponseError():
-            return BadReply(f"{place} does not speak HTTP as expected")
+            return BadReply(t("{place} does not speak HTTP as expected", place=place))
         case _:
-            return Unavailable(f"the connection to {place} broke")
+            return Unavailable(t("the connection to {place} broke", place=place))

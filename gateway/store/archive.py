@@ -8,6 +8,7 @@ from typing import Literal
 from agent.codec import message_from_json
 from agent.errors import KoreError
 from agent.frozen import frozen
+from agent.language import t
 from gateway.service import Glimpse, Said
 from gateway.store import sessions
 from gateway.store.inbox import LIVE
@@ -77,7 +78,13 @@ def rename(connection: Connection, session: str, name: str) -> str:
     """Returns the name as it is kept: one line; '' gives the session its automatic name back."""
     line = " ".join(name.split())
     if len(line) > NAME_CHARS:
-        raise KoreError(f"a name has at most {NAME_CHARS} characters, found {len(line)}")
+        raise KoreError(
+            t(
+                "a name has at most {NAME_CHARS} characters, found {line}",
+                NAME_CHARS=NAME_CHARS,
+                line=len(line),
+            )
+        )
     connection.execute(
         "UPDATE session SET name = seal(?, 'session.name', id) WHERE id = ?", (line, session)
     )

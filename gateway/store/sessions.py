@@ -8,6 +8,7 @@ from typing import get_args
 
 from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
+from agent.language import t
 from agent.types import Message, Taint
 from gateway.messages import ONCE
 from gateway.service import QueueMode, SessionInfo, SessionState
@@ -226,9 +227,14 @@ def find(connection: Connection, session: str) -> str:
         {"name": session},
     ).fetchall()
     if not rows or not session:
-        raise KoreError(f"no session {session!r}", hint="`kore sessions list` shows them.")
+        raise KoreError(
+            t("no session {session!r}", session=session), hint=t("`kore sessions list` shows them.")
+        )
     if len(rows) > 1 and rows[0][0] != session:
-        raise KoreError(f"several sessions begin with {session!r}", hint="Give more of the id.")
+        raise KoreError(
+            t("several sessions begin with {session!r}", session=session),
+            hint=t("Give more of the id."),
+        )
     return str(rows[0][0])
 
 

@@ -25,9 +25,10 @@ def test_a_translation_has_the_fields_of_its_text(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_a_catalogue_is_sorted_and_names_each_text_once(language: str) -> None:
-    keys = [english for english, _ in read(language)]
-    assert keys == sorted(set(keys)), "`make catalogue` sorts"
+def test_a_catalogue_says_each_text_one_way(language: str) -> None:
+    """Two branches may have added the same line; `make catalogue` leaves one of them."""
+    entries = read(language)
+    assert sorted(set(entries)) == sorted(dict(entries).items())
 
 
 def test_no_text_is_put_together_before_it_is_looked_up() -> None:
