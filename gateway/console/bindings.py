@@ -1,5 +1,7 @@
 """What the keys do while a line is typed, beside what every line editor does."""
 
+from collections.abc import Callable
+
 from prompt_toolkit.filters import has_completions, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -7,7 +9,7 @@ from prompt_toolkit.keys import Keys
 from gateway.console.pastes import Pastes
 
 
-def bindings(pastes: Pastes) -> KeyBindings:
+def bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
     found = KeyBindings()
 
     @found.add("enter", filter=~is_searching)
@@ -43,6 +45,10 @@ def bindings(pastes: Pastes) -> KeyBindings:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt())
+
+    @found.add("c-o", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        unfold()
 
     @found.add(Keys.BracketedPaste, filter=~is_searching)
     def _(event: KeyPressEvent) -> None:

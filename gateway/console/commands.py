@@ -29,6 +29,7 @@ CONSOLE_COMMANDS = (
     ("/sessions", "list the sessions"),
     ("/resume", "go on with a session: /resume ID, or choose from the list"),
     ("/export", "write this session to a file: /export FILE (.md: for reading)"),
+    ("/output", "show the last result whole, then the one before (also Ctrl-O)"),
     ("/review", "have the model look over what is not committed: /review, or /review WHAT"),
     ("/init", "have the model write AGENTS.md for the folder; you see it first"),
     ("/exit", "leave; the session stays"),
@@ -48,6 +49,8 @@ CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMA
 KEYS_HELP = (
     ("Enter", "send"),
     ("Alt-Enter, Ctrl-J", "new line"),
+    ("Ctrl-O", "show the last result whole"),
+    ("Ctrl-R", "search in what was typed"),
     ("Ctrl-C", "stop the turn, or clear the line"),
     ("Ctrl-D", "leave"),
 )

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-Key = Literal["text", "enter", "newline", "backspace", "word", "line", "escape", "interrupt"]
+Key = Literal[
+    "text", "enter", "newline", "backspace", "word", "line", "escape", "interrupt", "unfold"
+]
 OnKey = Callable[[Key, str], None]
 _LIMIT_CHARS = 100_000
 
@@ -18,6 +20,7 @@ class KeyTaker(Protocol):
     def take_back(self) -> str: ...
     def send(self, text: str) -> None: ...
     def interrupt(self) -> None: ...
+    def unfold(self) -> None: ...
     def typed(self, text: str) -> None: ...
 
 
@@ -34,6 +37,9 @@ class TypeAhead:
     def press(self, key: Key, text: str) -> None:
         if key == "interrupt":
             self._taker.interrupt()
+            return
+        if key == "unfold":
+            self._taker.unfold()
             return
         if key not in ("enter", "escape"):
             self.text += self._taker.take_back()

@@ -28,6 +28,7 @@ _KEYS: dict[str, Key] = {
     Keys.ControlW: "word",
     Keys.ControlU: "line",
     Keys.ControlC: "interrupt",
+    Keys.ControlO: "unfold",
     Keys.Escape: "escape",
 }
 _ESCAPE_S = 0.1
@@ -39,10 +40,13 @@ class Prompt:
     """Reads lines while nothing runs, and bare keys while something does.
 
     `draft` is what the next line begins with, `folder` where the conversation works. In lines and
-    drafts a placeholder may stand for what was pasted, see `pastes`.
+    drafts a placeholder may stand for what was pasted, see `pastes`. `mark` stands before a line.
     """
 
-    def __init__(self, history: Path, folder: str, completions: Completions) -> None:
+    def __init__(
+        self, history: Path, folder: str, completions: Completions, mark: str = "› "
+    ) -> None:
+        self._mark = mark
         self._input = create_input(always_prefer_tty=True)
         self._leaving = False
         self.draft = ""
@@ -52,7 +56,7 @@ class Prompt:
             history=ConsoleHistory(history, folder, pastes.fold, pastes.whole),
             completer=completions,
             complete_while_typing=True,
-            key_bindings=bindings(pastes),
+            key_bindings=bindings(pastes, self._unfold),
             multiline=True,
             prompt_continuation="  ",
             input=self._input,
@@ -70,13 +74,16 @@ class Prompt:
             store_typeahead(self._input, [_as_enter(key) for key in early])
             yield
 
-    async def read(self, question: str = "› ") -> str | None:
+    async def read(self, question: str = "") -> str | None:
         """A message; None after `leave`. Raises `EOFError` (Ctrl-D), `KeyboardInterrupt`."""
         draft, self.draft = self.draft, ""
         self._session.app.erase_when_done = False
         try:
             return await self._session.prompt_async(
-                question, default=draft, handle_sigint=False, pre_run=self._leave_at_once
+                question or self._mark,
+                default=draft,
+                handle_sigint=False,
+                pre_run=self._leave_at_once,
             )
         finally:
             self._leaving = False
@@ -99,6 +106,12 @@ class Prompt:
     def interrupt(self) -> None:
         if self._session.app.is_running and not self._session.app.is_done:
             self._session.app.exit(exception=KeyboardInterrupt())
+
+    def _unfold(self) -> None:
+        """As if somebody had typed it on a line of its own."""
+        self.draft = self._session.default_buffer.text
+        self._session.app.erase_when_done = True
+        self._session.app.exit(result="/output")
 
     def _make_room(self) -> None:
         """Rows for the menu only while there is one."""

@@ -24,6 +24,7 @@ from gateway.console.commands import (
     help_table,
 )
 from gateway.console.completion import Completions
+from gateway.console.letters import speaks_utf8
 from gateway.console.lines import complaint, visible
 from gateway.console.place import Place
 from gateway.console.plain import PlainPrompt
@@ -71,6 +72,7 @@ async def converse(connect: Connect, start: Start, folder: Path) -> None:
             folder / "console_history",
             str(start.options.get("cwd", "")),
             Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.place),
+            "› " if speaks_utf8(sys.stdout) else "> ",
         )
         if screen.live
         else PlainPrompt(sys.stdin, sys.stdout)
@@ -264,6 +266,8 @@ class Repl:
                 self._screen.print()
             elif (told := self._stage.misspelt(text)) is not None:
                 self._screen.print(Text(told, "yellow"))
+            elif word == "/output":
+                self._stage.unfold()
             elif word == "/export":
                 await self._sessions.export(self._stage.lane, rest.strip())
             else:

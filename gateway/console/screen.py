@@ -12,6 +12,7 @@ from typing import TextIO
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from gateway.console.letters import make_plain, speaks_utf8
 from gateway.console.lines import without_ansi
 
 _SYNC_BEGIN, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
@@ -20,6 +21,8 @@ _MARGIN_ROWS = 2
 
 class Screen:
     def __init__(self, out: TextIO) -> None:
+        if not speaks_utf8(out):
+            make_plain(out)
         self._out = out
         self.console = Console(file=out, highlight=False, markup=False, emoji=False)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal

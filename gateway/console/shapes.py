@@ -11,18 +11,11 @@ from rich.text import Text
 
 from agent import events
 from gateway.console.approvals import subject
+from gateway.console.diffs import diff
 from gateway.console.lines import call_line, outcome, visible
 
-_DIFF_LINES = 60
 _THOUGHT_LINES = 8
 _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
-_DIFF_STYLES = (
-    ("+++", "bold"),
-    ("---", "bold"),
-    ("@@", "cyan"),
-    ("+", "green"),
-    ("-", "red"),
-)
 
 
 class _LeftHeading(Heading):
@@ -78,19 +71,6 @@ def markdown(text: str) -> RenderableType:
     return _Markdown(visible(_PROMISE.sub("", text)))
 
 
-def diff(text: str, limit_lines: int | None = _DIFF_LINES) -> Text:
-    """A unified diff in colours; `limit_lines` None shows all of it."""
-    lines = visible(text).rstrip("\n").split("\n")
-    shown = Text()
-    for line in lines[:limit_lines]:
-        style = next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "")
-        shown.append(f"  {line}\n", style)
-    if limit_lines is not None and len(lines) > limit_lines:
-        shown.append(f"  … {len(lines) - limit_lines:,} more lines\n", "dim")
-    shown.right_crop(1)
-    return shown
-
-
 def tool_call(name: str, arguments: str) -> Text:
     return Text.assemble(("⏺ ", "cyan"), (name, "bold"), f" {arguments}" if arguments else "")
 
@@ -100,12 +80,16 @@ def unfinished_call(started: events.ToolStart) -> RenderableType:
     return Group(tool_call(started.name, line), Text("  ⎿ stopped", "yellow"))
 
 
-def tool_outcome(started: events.ToolStart | None, result: events.ToolResulted) -> RenderableType:
+def tool_outcome(
+    started: events.ToolStart | None, result: events.ToolResulted, hint: str = ""
+) -> RenderableType:
+    """`hint` stands behind what says that lines were left out."""
     line = call_line(result.name, started.arguments if started else {})
     head = tool_call(result.name, line.removeprefix(result.name).strip())
     if result.is_error:
         head.stylize("red", 0, 1)
-    body = _Outcome(outcome(result), "red" if result.is_error else "dim")
+    lines = [line + hint * line.startswith("… ") for line in outcome(result)]
+    body = _Outcome(lines, "red" if result.is_error else "dim")
     return Group(head, body, diff(result.diff)) if result.diff else Group(head, body)
 
 

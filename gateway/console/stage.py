@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent import events
 from agent.errors import KoreError
+from agent.language import t
 from agent.security.policy import Answer
 from gateway.commands.near import command_in
 from gateway.console.commands import CONSOLE_WORDS, by_hand, misspelt
@@ -166,6 +167,10 @@ class Stage:
 
     def _on_interrupt(self) -> None:
         (self if self._on_stage else self._prompt).interrupt()
+
+    def unfold(self) -> None:
+        if not self._view.unfold():
+            self._view.say(t("nothing more is folded"))
 
     def interrupt(self) -> None:
         if self._command is not None:

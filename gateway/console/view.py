@@ -15,6 +15,7 @@ from gateway.console.approvals import CHOICES, verdict
 from gateway.console.blocks import Blocks
 from gateway.console.crew import Crew
 from gateway.console.feed import Feed
+from gateway.console.folded import HINT, Folded
 from gateway.console.lines import call_line, seconds, side_line, visible
 from gateway.console.screen import Screen
 from gateway.service import Delivered, WatchEvent
@@ -42,6 +43,7 @@ class View:
         self._said_before = ""
         self._errors: deque[str] = deque(maxlen=_TURNS_KEPT)
         self._crew = Crew()
+        self._folded = Folded()
         self._reset()
 
     def _reset(self) -> None:
@@ -66,6 +68,16 @@ class View:
     def say(self, text: str, style: str = "dim") -> None:
         """A line of the console itself."""
         self._screen.print(Text(text), style)
+
+    def unfold(self) -> bool:
+        """Show whole what was shown in a few lines: the newest, then the one before. False when
+        there is nothing more."""
+        whole = self._folded.unfold()
+        if whole is not None:
+            self._flush()
+            self._screen.print(whole)
+            self._screen.print()
+        return whole is not None
 
     def take(self, event: WatchEvent) -> None:
         match event:
@@ -129,6 +141,7 @@ class View:
         self._thinking = ""
         if event.thinking.strip():
             self._flush()
+            self._folded.keep_thought(event.thinking)
             self._screen.print(shapes.thought(event.thinking))
 
     def _take_tool(self, event: events.ToolStart | events.ToolOutput | events.ToolResulted) -> None:
@@ -145,7 +158,10 @@ class View:
                     self._screen.print()
                 if event.diff == self._shown_diff:
                     event = replace(event, diff=None)
-                self._screen.print(shapes.tool_outcome(self._tools.pop(event.id, None), event))
+                started = self._tools.pop(event.id, None)
+                self._folded.keep(started, event)
+                hint = HINT if self._screen.live else ""
+                self._screen.print(shapes.tool_outcome(started, event, hint))
                 self._last = "tool"
 
     def _beside(self, event: events.Event) -> None:

@@ -428,6 +428,39 @@ async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
     assert "\x1b[36m" not in terminal.raw
 
 
+async def test_a_terminal_without_utf_8_gets_plain_signs(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"PYTHONIOENCODING": "ascii"}) as terminal:
+        await terminal.see("Kore ")
+        await terminal.see("leaves.")
+        await terminal.see(">")
+        terminal.type("tool\r")
+        await terminal.see("* read_file notes.md")
+        await terminal.see("| 4 lines")
+    assert all(ord(letter) < 128 for letter in terminal.raw)
+    assert "\\u" not in terminal.raw
+
+
+async def test_what_stood_in_a_line_is_shown_whole_by_a_key_and_by_a_command(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("tool\r")
+        await terminal.see("4 lines")
+        await terminal.see(PROMPT)
+        terminal.type("half a li\x0f")
+        await terminal.see("read_file notes.md")
+        await terminal.see("  a")
+        await terminal.see("  d")
+        await terminal.see("half a li")
+        terminal.type("ne\r")
+        await terminal.see("echo: half a line")
+        await terminal.see(PROMPT)
+        terminal.type("/output\r")
+        await terminal.see("nothing more is folded")
+    assert await submitted(owner, 2) == ["tool", "half a line"]
+
+
 async def test_losing_the_owner_for_good_is_an_error(home: Path) -> None:
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(MemoryService())

@@ -1,0 +1,31 @@
+"""Signs for terminals that do not speak UTF-8: what they cannot show gets a plain stand-in."""
+
+import codecs
+from typing import TextIO
+
+_PLAIN = {
+    **{"›": ">", "⏺": "*", "⎿": "|", "·": "-", "…": "...", "•": "*", "▌": "|", "✗": "x", "■": "#"},
+    **{"↻": "~", "↪": ">", "✻": "*", "⏷": "v", "⏹": "#", "─": "-", "━": "-", "│": "|", "┃": "|"},
+    **{"–": "-", "—": "-", "‘": "'", "’": "'", "“": '"', "”": '"', "→": "->", "█": "#", "░": "."},
+    **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
+}
+_NAME = "kore.plain"
+
+
+def speaks_utf8(out: TextIO) -> bool:
+    return "utf" in (out.encoding or "").replace("-", "").casefold()
+
+
+def make_plain(out: TextIO) -> None:
+    """From now on what `out` cannot encode becomes a plain sign, or a question mark."""
+    codecs.register_error(_NAME, _stand_in)
+    reconfigure = getattr(out, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors=_NAME)
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(letter, "?") for letter in found), error.end
