@@ -16,7 +16,7 @@ from agent.security.policy import BLOCKED_COMMANDS
 from agent.security.policy_file import TOOLS, PolicyFile, decode_policy, read_raw
 from agent.security.policy_node import guess
 from agent.security.roles import Grants, Role, built_in_roles
-from agent.tools.toolbox import NAMES
+from agent.tools.aliases import NAMES
 
 if TYPE_CHECKING:
     from gateway.settings import Settings

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agent.tools.aliases import NAMES
 from agent.tools.base import Tool
-from agent.tools.toolbox import NAMES
 from gateway.policies import Policies
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from agent import frontmatter
 from agent.frozen import frozen
 from agent.security.modes import Mode, tightest
-from agent.tools.toolbox import NAMES
+from agent.tools.aliases import NAMES
 
 BUILT_IN = "built in"
 _NAME_CHARS = 64

@@ -5,7 +5,7 @@ import pytest
 
 from agent.subagents.catalogue import Catalogue, Places, built_in
 from agent.subagents.definition import BUILT_IN, Definition
-from agent.tools.toolbox import NAMES
+from agent.tools.aliases import NAMES
 
 
 def write(folder: Path, name: str, said: str) -> Path:

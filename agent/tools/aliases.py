@@ -1,0 +1,129 @@
+"""What models call tools and arguments by that were trained with other ones."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.tools.base import Tool
+
+# What models that were trained with other tools write. Case, "_" and "-" do not matter.
+NAMES = {
+    "read": "read_file",
+    "fileread": "read_file",
+    "view": "read_file",
+    "cat": "read_file",
+    "write": "write_file",
+    "filewrite": "write_file",
+    "createfile": "write_file",
+    "edit": "edit_file",
+    "fileedit": "edit_file",
+    "multiedit": "edit_file",
+    "append": "append_file",
+    "ls": "list_dir",
+    "listfiles": "list_dir",
+    "listdirectory": "list_dir",
+    "bash": "exec",
+    "shell": "exec",
+    "runcommand": "exec",
+    "runshellcommand": "exec",
+    "globfiles": "glob",
+    "findfiles": "glob",
+    "search": "grep",
+    "ripgrep": "grep",
+    "rg": "grep",
+    "searchfiles": "grep",
+    "processes": "process",
+    "fetch": "web_fetch",
+    "agent": "task",
+    "delegate": "task",
+    "spawnagent": "task",
+    "searchmemory": "memory_search",
+    "recall": "memory_search",
+    "todowrite": "todo",
+    "updateplan": "todo",
+    "updatetodos": "todo",
+    "askuserquestion": "ask_user",
+    "askfollowupquestion": "ask_user",
+}
+_PATH = {"file_path": "path", "filepath": "path", "file": "path", "filename": "path"}
+_FOLDER = {"dir": "path", "directory": "path", "folder": "path"}
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "read_file": {**_PATH, "start_line": "line_start", "end_line": "line_end"},
+    "write_file": {**_PATH, "text": "content", "contents": "content"},
+    "append_file": {**_PATH, "text": "content", "contents": "content"},
+    "edit_file": {
+        **_PATH,
+        "old_text": "old_string",
+        "new_text": "new_string",
+        "old_str": "old_string",
+        "new_str": "new_string",
+    },
+    "list_dir": {**_PATH, **_FOLDER},
+    "glob": {**_FOLDER, "query": "pattern", "glob": "pattern"},
+    "grep": {
+        **_PATH,
+        **_FOLDER,
+        "query": "pattern",
+        "regex": "pattern",
+        "include": "glob",
+        "file_pattern": "glob",
+        "-i": "ignore_case",
+        "-C": "context",
+        "-A": "context",
+        "-B": "context",
+        "max_results": "head_limit",
+    },
+    "exec": {
+        "cmd": "command",
+        "timeout": "timeout_s",
+        "cwd": "workdir",
+        "run_in_background": "background",
+    },
+    "process": {"input": "text", "data": "text", "process_id": "id", "timeout_s": "wait_s"},
+    "web_search": {"q": "query", "max_results": "count", "num_results": "count"},
+    "web_fetch": {"uri": "url", "link": "url"},
+    "todo": {"todos": "items", "plan": "items"},
+    "task": {"agent": "subagent_type", "run_in_background": "background", "title": "description"},
+    "remember": {"fact": "text", "content": "text", "memory": "text"},
+}
+# Said by models about their call; no tool does anything with it.
+IGNORED = {
+    "exec": {"description"},
+    "web_fetch": {"prompt"},
+    "grep": {"output_mode", "-n", "multiline"},
+}
+
+
+def folded(name: str) -> str:
+    """One spelling for all that models write for a tool's name."""
+    return name.casefold().replace("_", "").replace("-", "")
+
+
+def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments under the tool's own names for them."""
+    known = tool.parameters.get("properties", {})
+    aliases = ARGUMENTS.get(tool.name, {})
+    ignored = IGNORED.get(tool.name, set())
+    renamed = {name: value for name, value in args.items() if name in known}
+    for name, value in args.items():
+        if name in known or name in ignored:
+            continue
+        target = aliases.get(name, name)
+        renamed.setdefault(target if target in known else name, value)
+    return _window(renamed) if "line_start" in known else renamed
+
+
+def _window(args: dict[str, Any]) -> dict[str, Any]:
+    """`offset` (1-based) and `limit` as a range of lines."""
+    offset, limit = args.pop("offset", None), args.pop("limit", None)
+    if offset is not None:
+        args.setdefault("line_start", offset)
+    start = args.get("line_start")
+    if _count(limit) and (start is None or _count(start)):
+        args.setdefault("line_end", max(1, start or 1) + max(1, limit) - 1)
+    elif limit is not None:
+        args.setdefault("line_end", limit)
+    return args
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
