@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.frozen import frozen
+from agent.language import t
 from agent.security.policy import Answer, Answered, ApprovalRequest
 from gateway.channels.base import SendError
 from gateway.clerk import Asking, Clerk, Pressed, Settled
@@ -64,7 +65,7 @@ class Approvals:
             for lane in {found.lane, found.route.lane}:
                 self.delivery.wake(lane)
             self._news.set()
-            raise Waiting(f"question {found.number} is open")
+            raise Waiting(f"question {found.number} is open", t("Waiting for an answer"))
         return found
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:

@@ -16,6 +16,7 @@ from sqlite3 import Connection
 
 from agent.agent import Agent
 from agent.frozen import frozen
+from agent.language import t
 from agent.prompts import fill
 from agent.security.taint import Exposure
 from agent.settings import SubagentLimits
@@ -118,7 +119,8 @@ class Errands:
         models = self._agent.models
         _, note = outfit.model_for(models, wanted.model, known.definition, order.model)
         if known.state == "running" and not known.background:
-            raise Waiting(f"sub-agent {known.agent} ({known.id}) works")
+            sentence = t("Waiting for a helper: {what}", what=f"`{known.agent}`")
+            raise Waiting(f"sub-agent {known.agent} ({known.id}) works", sentence)
         failed = known.state in ("failed", "stopped")
         if known.state == "running":
             text = fill("subagent_begun", agent=known.agent, number=known.id)

@@ -19,7 +19,12 @@ class Suspended(Exception):
 
 
 class Waiting(Unanswered):
-    """A person has to answer first: the turn rests and holds nothing; the answer wakes its lane."""
+    """A person has to answer first, or a helper: the turn rests and holds nothing; the answer wakes
+    its lane. `sentence` says so to whoever waits."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(reason)
+        self.sentence = sentence
 
 
 class Journal:

@@ -1,4 +1,8 @@
-"""Shows an answer while it grows: first typing, then one message that is edited."""
+"""Shows an answer while it grows: first typing, then one message that is edited.
+
+Below it stands a line of what is being done. Before there is any text that line is shown only
+where it vanishes by itself: a message that holds nothing else might be left behind.
+"""
 
 import asyncio
 import logging
@@ -10,7 +14,8 @@ from typing import Protocol, runtime_checkable
 from agent import events
 from agent.events import Event
 from agent.frozen import frozen
-from gateway.channels.base import Ambiguous, SendError, Streams, Types
+from gateway.channels.base import Ambiguous, Growing, SendError, Sketches, Streams, Types
+from gateway.doing import Doing
 from gateway.store import outbox
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Letter
@@ -24,6 +29,12 @@ TYPING_AFTER_S = 0.3
 TYPING_EVERY_S = 4.5
 PRIVATE_EVERY_S = 1.0
 GROUP_EVERY_S = 3.5
+# A turn without a word by then is told about.
+LINE_AFTER_S = 2.5
+# How often it is looked whether the line has something new to say.
+LOOK_EVERY_S = 2.0
+# What vanishes by itself, after half a minute, is shown again in time.
+SKETCH_AGAIN_S = 20.0
 
 
 @runtime_checkable
@@ -33,12 +44,14 @@ class Shows(Streams, Types, Protocol):
 
 @frozen
 class Pace:
-    """Seconds before the first text is shown, and between two edits; `clean` is what a text goes
-    through before."""
+    """Seconds from the first text until it is shown, between two edits, before a line without any
+    text is shown, and between two looks; `clean` is what a text goes through before."""
 
     first_after_s: float
     every_s: float
     clean: Callable[[str], str] = str
+    line_after_s: float = LINE_AFTER_S
+    look_every_s: float = LOOK_EVERY_S
 
 
 class Preview:
@@ -67,10 +80,19 @@ class Preview:
         self._text = ""
         # The model's list of what is to be done: shown while it works, not part of the answer.
         self._list = ""
+        self._doing = Doing()
+        self._began_at = time.monotonic()
+        self._first_at: float | None = None
+        self._provider_msg: str | None = None
+        # What was shown last, in the message and apart from it, and when.
+        self._shown = ("", "")
+        self._sketched, self._sketched_at = "", 0.0
+        self._waits = False
         self._changed = asyncio.Event()
         self._closed = asyncio.Event()
 
     def feed(self, event: Event) -> None:
+        self._doing.feed(event)
         match event:
             case events.IterationStart():
                 if self._text.strip():
@@ -84,6 +106,17 @@ class Preview:
             case events.ToolResulted(name="todo", content=content, is_error=False):
                 self._list = content
                 self._changed.set()
+            case events.ToolStart():
+                self._changed.set()
+        if not self._said():
+            self._first_at = None
+        elif self._first_at is None:
+            self._first_at = time.monotonic()
+
+    def rest(self, sentence: str) -> None:
+        """The turn is put down until something has happened: what stands there says so."""
+        self._doing.rest(sentence)
+        self._waits = True
 
     def close(self) -> None:
         """No further updates; one that is under way ends by itself (see `run`)."""
@@ -96,7 +129,8 @@ class Preview:
         async with asyncio.TaskGroup() as group:
             typing = group.create_task(self._type())
             try:
-                await self._show()
+                if await self._show() and self._waits and self._provider_msg is not None:
+                    await self._grow()
             except StoreError as exc:
                 # What is not on disk could not be edited after a crash: nothing more is shown.
                 log.warning("preview of %s ends: %s", self._letter.delivery_id, exc)
@@ -110,49 +144,87 @@ class Preview:
                 await self._channel.typing(self._letter.route)
             await asyncio.sleep(TYPING_EVERY_S)
 
-    async def _show(self) -> None:
-        """Send the first text once the turn has lasted a while, then edit it at the pace."""
-        provider_msg: str | None = None
-        shown = ""
+    async def _show(self) -> bool:
+        """Send the first text once the turn has lasted a while, then edit it at the pace. False
+        when a message may stand there that nobody knows the id of: no other may follow it."""
         pause_s = self._pace.first_after_s
         while await self._open_after(pause_s):
             pause_s = self._pace.every_s
-            parts = [*self._done_texts, self._text.strip(), self._list]
-            text = "\n\n".join(filter(None, parts))
-            if not text or text == shown:
+            way = self._channel.streaming(self._letter.route)
+            if way == "off":
                 continue
-            try:
-                if not shown:
-                    begun = await self._begin()
-                    if begun.lost:
-                        return  # A message of a run that was cut off may stand there already.
-                    provider_msg = begun.provider_msg
-                provider_msg = await self._update(text, provider_msg)
-            except Ambiguous:
-                if provider_msg is None:
-                    # It may be there or not, and no id tells: the answer goes out anew, marked.
-                    await self._database.run(outbox.set_preview_lost, self._letter.delivery_id)
-                    return
-            except SendError as exc:
-                log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
-            else:
-                shown = text
+            if self._provider_msg is None and (rest_s := self._too_early_s()) > 0:
+                pause_s = rest_s
+                self._changed.set()
+                continue
+            if self._provider_msg is None and (way == "drafts" or not self._said()):
+                await self._sketch()
+            elif not await self._grow():
+                return False
+        return True
+
+    def _too_early_s(self) -> float:
+        """An answer that is whole soon after its first word is one message, sent once."""
+        if self._first_at is None:
+            return 0.0
+        return self._first_at + self._pace.first_after_s - time.monotonic()
+
+    def _said(self) -> str:
+        return "\n\n".join(filter(None, [*self._done_texts, self._text.strip(), self._list]))
+
+    async def _sketch(self) -> None:
+        """Show it where it vanishes by itself, if the platform has such a place."""
+        text = "\n\n".join(filter(None, [self._said(), self._doing.line]))
+        now = time.monotonic()
+        due = self._said() or now - self._began_at >= self._pace.line_after_s
+        fresh = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
+        if due and text and not fresh and isinstance(self._channel, Sketches):
+            with suppress(SendError):
+                clean = self._pace.clean(text)
+                await self._channel.sketch(self._letter.route, clean, self._turn)
+            self._sketched, self._sketched_at = text, now
+
+    async def _grow(self) -> bool:
+        """Send or edit the message, if there is news."""
+        now = (self._said(), self._doing.line)
+        if not now[0] or now == self._shown:
+            return True
+        try:
+            if not self._shown[0]:
+                begun = await self._begin()
+                if begun.lost:
+                    return False  # A message of a run that was cut off may stand there already.
+                self._provider_msg = begun.provider_msg
+            await self._update(*now)
+        except Ambiguous:
+            if self._provider_msg is None:
+                # It may be there or not, and no id tells: the answer goes out anew, marked.
+                await self._database.run(outbox.set_preview_lost, self._letter.delivery_id)
+                return False
+        except SendError as exc:
+            log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
+        else:
+            self._shown = now
+        return True
 
     async def _begin(self) -> outbox.Preview:
         return await self._database.run(outbox.begin_stream, self._turn, self._letter, time.time())
 
-    async def _update(self, text: str, provider_msg: str | None) -> str:
-        letter, text = self._letter, self._pace.clean(text)
-        shown = await self._channel.preview(letter.route, text, provider_msg, letter.reply_to)
-        if shown != provider_msg:
+    async def _update(self, text: str, line: str) -> None:
+        letter, clean = self._letter, self._pace.clean
+        growing = Growing(clean(text), clean(line), letter.reply_to)
+        shown = await self._channel.preview(letter.route, growing, self._provider_msg)
+        if shown != self._provider_msg:
             await self._database.run(outbox.set_preview, letter.delivery_id, shown)
-        return shown
+        self._provider_msg = shown
 
     async def _open_after(self, seconds: float) -> bool:
-        """Wait so long, and for text; False as soon as the preview is closed."""
+        """Wait so long, and for news; False as soon as the preview is closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
-        await self._changed.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pace.look_every_s):
+                await self._changed.wait()
         self._changed.clear()
         return not self._closed.is_set()

@@ -25,11 +25,12 @@ from gateway.delivery import Delivery
 from gateway.ending import FROM_AGENT, Ending
 from gateway.errands import Errands
 from gateway.histories import Histories
-from gateway.journal import Journal
+from gateway.journal import Journal, Waiting
 from gateway.messages import ONCE, InboundMessage
-from gateway.preview import FIRST_AFTER_S, GROUP_EVERY_S, PRIVATE_EVERY_S, Pace, Preview, Shows
+from gateway.preview import Preview
 from gateway.recall import Recall
 from gateway.rules import Rules
+from gateway.showing import preview_of
 from gateway.spending import Spending
 from gateway.steering import Steering
 from gateway.store import sessions, tasks, turns
@@ -183,7 +184,8 @@ class Turns:
 
     async def _watch(self, task: Task, claim: Claim) -> Ending:
         """Run the agent, and show its events to whoever watches."""
-        preview = self._preview(claim, task)
+        said = ending.said_before(task.messages, claim.stored - 1)
+        preview = preview_of(self._database, self._delivery, claim, task, said)
         if preview is None:
             return await self._drain(task, claim, None)
         try:
@@ -191,6 +193,9 @@ class Turns:
                 group.create_task(preview.run(), name=f"preview of {claim.session}")
                 try:
                     return await self._drain(task, claim, preview)
+                except Waiting as exc:
+                    preview.rest(exc.sentence)
+                    raise
                 finally:
                     # The group waits for an update under way: the final must know its message.
                     preview.close()
@@ -227,19 +232,6 @@ class Turns:
                     if not claim.thinking.hides(event):
                         self._watchers.publish(lane, event)
         return found
-
-    def _preview(self, claim: Claim, task: Task) -> Preview | None:
-        message = claim.messages[-1]
-        channel = self._delivery.channel(message.route)
-        if channel is None or not isinstance(channel, Shows):
-            return None
-        every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
-        letter = Letter(
-            f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id
-        )
-        pace = Pace(FIRST_AFTER_S, every_s, lambda text: ending.harmless(text, task.exposure))
-        said = ending.said_before(task.messages, claim.stored - 1)
-        return Preview(self._database, channel, claim.turn, letter, pace, said)
 
     async def _commit(
         self,

@@ -130,17 +130,40 @@ class Channel(Protocol):
         ...
 
 
+# How an answer is shown while it grows: one message is edited, something that vanishes by itself
+# stands in for it, or nothing is shown.
+Streaming = Literal["edits", "drafts", "off"]
+
+
+@frozen
+class Growing:
+    """What is there of an answer (markdown, any length) and a line below it, perhaps empty; a new
+    message of it answers the message `reply_to`."""
+
+    text: str
+    line: str = ""
+    reply_to: str | None = None
+
+
 @runtime_checkable
 class Streams(Protocol):
     """Optional: the platform can show an answer while it grows."""
 
-    async def preview(
-        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
-    ) -> str:
-        """Show `text` (markdown, any length) as a new message or an edit; returns its id.
+    def streaming(self, route: Route) -> Streaming: ...
 
-        A new one answers the message `reply_to`.
-        """
+    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
+        """Show it as a new message or as an edit; returns the message's id."""
+        ...
+
+
+@runtime_checkable
+class Sketches(Protocol):
+    """Optional: the platform can show something that vanishes by itself, soon or with the next
+    message."""
+
+    async def sketch(self, route: Route, text: str, number: int) -> None:
+        """Show `text` (markdown) in place of what the same number showed; nothing where that
+        cannot be. Raises `SendError`."""
         ...
 
 

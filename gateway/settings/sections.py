@@ -108,6 +108,7 @@ class TelegramSection(Section):
     webhook_url: Url | None = None
     webhook_secret: SecretStr | None = None
     rate_limits: Literal["telegram", "none"] = "telegram"
+    streaming: Literal["edits", "drafts", "off"] = "edits"
     accounts: tuple[TelegramAccount, ...] = ()
     chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)
 

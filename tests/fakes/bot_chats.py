@@ -60,6 +60,8 @@ class Chats:
         self.blocked: set[int] = set()
         self.missing: set[int] = set()
         self.upgraded: dict[int, int] = {}
+        # What a private chat shows of a message that is being written, until it comes.
+        self.drafts: dict[int, str] = {}
         self.closed_threads: set[tuple[int, int]] = set()
         self._shown: dict[int, dict[int, Shown]] = defaultdict(dict)
         self._last_id: dict[int, int] = defaultdict(int)
@@ -72,6 +74,8 @@ class Chats:
 
     def put(self, shown: Shown) -> Shown:
         """Show a message; id 0 takes the chat's next."""
+        if shown.from_bot:
+            self.drafts.pop(shown.chat_id, None)
         if not shown.message_id:
             shown.message_id = self._last_id[shown.chat_id] + 1
         self._last_id[shown.chat_id] = max(self._last_id[shown.chat_id], shown.message_id)

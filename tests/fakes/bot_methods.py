@@ -55,6 +55,7 @@ class BotMethods:
             "getme": self._get_me,
             "sendmessage": self._send_message,
             "editmessagetext": self._edit_message_text,
+            "sendmessagedraft": self._send_message_draft,
             "deletemessage": self._delete_message,
             "sendchataction": self._send_chat_action,
             "setmycommands": self._set_my_commands,
@@ -184,6 +185,20 @@ class BotMethods:
         shown = self._chats.edit(chat_id, message_id, new)
         self._record_shown("editMessageText", shown, params)
         return self._chats.message_json(shown)
+
+    def _send_message_draft(self, params: Params) -> bool:
+        text = params.get("text") or ""
+        entities = check_entities(check_text(text), params.get("entities")) if text else []
+        chat_id = self._admit(params)
+        if chat_id < 0:
+            raise bad_request("TEXTDRAFT_PEER_INVALID")
+        if not integer(params, "draft_id"):
+            raise bad_request("draft_id must be non-zero")
+        self._chats.drafts[chat_id] = text
+        self._record(
+            Effect("sendMessageDraft", chat_id, text=text, entities=entities, params=dict(params))
+        )
+        return True
 
     def _record_shown(self, method: str, shown: Shown, params: Params) -> None:
         self._record(

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gateway.channels.base import Accept, Gone, SendError
+from gateway.channels.base import Accept, Gone, Growing, SendError, Streaming
 from gateway.messages import Entity, OutboundMessage, OutboundPart, Route
 
 LIMIT = 1000
@@ -121,15 +121,20 @@ class Platform:
 
 
 class StreamingPlatform(Platform):
-    """A `Platform` that can also show an answer while it grows."""
+    """A `Platform` that can also show an answer while it grows, and (`sketched`, by chat) what
+    vanishes with the next message."""
 
-    def __init__(self, account: str = "bot") -> None:
+    def __init__(self, account: str = "bot", way: Streaming = "edits") -> None:
         super().__init__(account)
+        self.way: Streaming = way
         self.preview_faults: deque[Fault] = deque()
+        self.sketched: dict[str, str] = {}
 
-    async def preview(
-        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
-    ) -> str:
+    def streaming(self, route: Route) -> Streaming:
+        return self.way
+
+    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
+        text = "\n".join(filter(None, (growing.text, growing.line)))
         self.calls.append(("preview", route.chat_id, text))
         fault = self.preview_faults.popleft() if self.preview_faults else None
         if fault is None or fault.arrives:
@@ -138,6 +143,11 @@ class StreamingPlatform(Platform):
         if fault is not None:
             raise fault.error
         return shown
+
+    async def sketch(self, route: Route, text: str, number: int) -> None:
+        self.calls.append(("sketch", route.chat_id, text))
+        self.sketched[route.chat_id] = text
+        self._tell()
 
     async def typing(self, route: Route) -> None:
         self.calls.append(("typing", route.chat_id, ""))

@@ -9,6 +9,7 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Gone,
+    Growing,
     NotSent,
     RateLimited,
     Refused,
@@ -364,7 +365,7 @@ async def test_unclear_edits_do_not_count_against_the_message_that_follows_them(
 
 async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping) -> None:
     platform = StreamingPlatform()
-    await platform.preview(route(), "fin", None)
+    await platform.preview(route(), Growing("fin"), None)
     async with opened(tmp_path, Gated()) as parts:
         await _streaming(parts, "1")
         (due,) = await parts.rows("SELECT seq FROM outbox")

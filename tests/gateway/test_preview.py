@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import IterationStart, Retry, TextDelta, ToolResulted
+from agent.events import IterationStart, Retry, TextDelta, ToolResulted, ToolStart
 from gateway.channels.base import Ambiguous, NotSent
 from gateway.messages import Route
 from gateway.preview import Pace, Preview
@@ -15,6 +15,7 @@ from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
 from tests.gateway.parts import Parts, opened, settled
 
+QUICK = Pace(0, 0, line_after_s=0)
 LETTER = Letter("t1", Route("chat", "bot", "1"), ())
 
 
@@ -36,7 +37,7 @@ async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Pa
 async def shown(parts: Parts) -> AsyncIterator[Preview]:
     """A preview without waits, at work; closed and ended behind the block."""
     assert isinstance(parts.platform, StreamingPlatform)
-    preview = Preview(parts.database, parts.platform, 1, LETTER, Pace(0, 0))
+    preview = Preview(parts.database, parts.platform, 1, LETTER, QUICK)
     async with asyncio.TaskGroup() as group:
         group.create_task(preview.run())
         try:
@@ -161,9 +162,68 @@ async def test_the_list_of_what_is_to_be_done_stands_under_what_was_said(
 ) -> None:
     async with shown(parts) as preview:
         preview.feed(ToolResulted("1", "todo", "☐ land", False, 0.0))
-        await platform.until(lambda: ("preview", "1", "☐ land") in platform.calls)
+        await platform.until(lambda: ("preview", "1", "☐ land\n⏳ Thinking") in platform.calls)
         preview.feed(ToolResulted("2", "todo", "wrong", True, 0.0))
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("preview", "1", "one\n\n☐ land") in platform.calls)
         preview.feed(ToolResulted("3", "todo", "☑ land", False, 0.0))
-        await platform.until(lambda: ("preview", "1", "one\n\n☑ land") in platform.calls)
+        await platform.until(
+            lambda: ("preview", "1", "one\n\n☑ land\n⏳ Thinking") in platform.calls
+        )
+
+
+READ = ToolStart("1", "read_file", {"path": "x.py"})
+
+
+async def test_what_is_being_done_stands_below_the_text_until_it_goes_on(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        preview.feed(READ)
+        await platform.until(lambda: platform.texts("1") == ["one\n⏳ Reading `x.py`"])
+        preview.feed(ToolResulted("1", "read_file", "", False, 0.0))
+        preview.feed(TextDelta(" two"))
+        await platform.until(lambda: platform.texts("1") == ["one two"])
+
+
+async def test_without_a_word_it_is_shown_only_where_it_vanishes(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(READ)
+        await platform.until(lambda: platform.sketched == {"1": "⏳ Reading `x.py`"})
+    assert platform.texts("1") == []
+    assert await row(parts) == ()
+
+
+async def test_drafts_leave_nothing_behind_and_no_row(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.way = "drafts"
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        preview.feed(READ)
+        await platform.until(lambda: platform.sketched == {"1": "one\n\n⏳ Reading `x.py`"})
+    assert platform.texts("1") == []
+    assert await row(parts) == ()
+
+
+async def test_switched_off_it_shows_that_somebody_types_and_nothing_else(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.way = "off"
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.calls)
+    assert {call[0] for call in platform.calls} == {"typing"}
+
+
+async def test_a_turn_that_is_put_down_says_so_below_its_text(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.texts("1") == ["one"])
+        preview.rest("Waiting for an answer")
+    assert platform.texts("1") == ["one\n⏳ Waiting for an answer"]

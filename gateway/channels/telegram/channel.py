@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from gateway.channels.base import Accept, ChannelStatus
+from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
 from gateway.channels.telegram.question import show
@@ -18,7 +18,8 @@ from gateway.question import Question
 
 
 class TelegramChannel:
-    """One bot: a `Channel` that also `Streams`, `Types`, `Asks`, `Probes`, `Reports`,
+    """One bot: a `Channel` that also `Streams`, `Sketches`, `Types`, `Asks`, `Probes`, `Reports`,
+    is `Paced`.
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
@@ -87,12 +88,20 @@ class TelegramChannel:
         """Raises `NotSent` when the server does not answer."""
         await self._sender.probe()
 
-    async def preview(
-        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
-    ) -> str:
-        """Shows the first message's worth of `text`. Raises `SendError`; after `Ambiguous`
-        on a new message a stray one may stand in the chat."""
-        return await self._sender.preview(route, text, provider_msg, reply_to)
+    def streaming(self, route: Route) -> Streaming:
+        """As it was chosen; drafts only where there are any."""
+        chosen = self._settings.streaming
+        return "edits" if chosen == "drafts" and not self._sender.sketches(route) else chosen
+
+    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
+        """Shows the first message's worth of it. Raises `SendError`; after `Ambiguous` on a new
+        message a stray one may stand in the chat."""
+        return await self._sender.preview(route, growing, provider_msg)
+
+    async def sketch(self, route: Route, text: str, number: int) -> None:
+        """Shows `text` for half a minute, in private chats. Raises `SendError`."""
+        if self._sender.sketches(route):
+            await self._sender.sketch(route, text, number)
 
     def show(self, question: Question, decided: str | None = None) -> OutboundPart:
         """The question with what would happen in a code block, cut to one message."""

@@ -23,7 +23,13 @@ _PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
 # As much source as can show up in one message; the rest of a long answer is not parsed again
 # and again while it streams.
 _PREVIEW_CHARS = 3 * LIMIT_UNITS
-_LOOSE_END = re.compile(r"(?:!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}|[*_~|]{1,3}|(?<!\S)`{1,3})\Z")
+# Below a message that has no room for all that is there already.
+_MORE = "…"
+_LOOSE_END = re.compile(
+    r"(?:!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}|(?<!\S)(?:[*_~|]{1,3}|`{1,3})|!?\[)\Z"
+)
+_HALF_MARK = re.compile(r"(?<!\*)\*\Z")
+_FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
 # Letters begin each line and nothing in it could be a mark: no parser needs to be loaded for that.
 _SAID = r"[^\W\d_](?:[^\n`*_~|<>&\\\[\]$#!]*[^\s`*_~|<>&\\\[\]$#!])?"
 _PLAIN = re.compile(rf"{_SAID}(?:\n{{1,2}}{_SAID})*")
@@ -39,15 +45,37 @@ def render(markdown: str) -> tuple[OutboundPart, ...]:
     return split(text, entities, _PART_UNITS) or (OutboundPart(t(EMPTY_ANSWER)),)
 
 
-def render_preview(markdown: str) -> OutboundPart | None:
-    """The start of an answer that is still growing, as one message; None while it is blank.
+def render_preview(markdown: str, line: str = "") -> OutboundPart | None:
+    """The start of an answer that is still growing, as one message, with `line` below; None while
+    it is blank.
 
     Marks that were opened at the very end and a link that is half there are left out.
     """
     begun = in_words(markdown[:_PREVIEW_CHARS], growing=True)
-    source = _LOOSE_END.sub(r"\1", clean(begun))
-    text, entities = _convert(source)
-    return first_part(text, entities, _PART_UNITS)
+    text, entities = _convert(_closed(clean(begun)))
+    below, formatted = _convert(clean(line) or _MORE)
+    part = first_part(text, entities, _PART_UNITS - units(below) - 2)
+    if part is None or not (line or len(part.text) < len(text.strip())):
+        return part
+    shift = units(part.text) + 2
+    moved = tuple(replace(entity, offset=entity.offset + shift) for entity in formatted)
+    return OutboundPart(f"{part.text}\n\n{below}", part.entities + moved)
+
+
+def _closed(markdown: str) -> str:
+    """Without marks that were opened at the very end; what is open before is closed there."""
+    source = _LOOSE_END.sub(r"\1", markdown)
+    if len(_FENCE.findall(source)) % 2:
+        return source
+    last = source[source.rfind("\n\n") + 1 :]
+    if last.count("`") % 2:
+        return f"{source}`"
+    if last.count("**") % 2:
+        if source.endswith("**"):
+            return source[:-2]
+        # One star of the closing two may be there already.
+        return _HALF_MARK.sub("", source).rstrip() + "**"
+    return source
 
 
 def mark_repeat(part: OutboundPart) -> OutboundPart:

@@ -19,6 +19,7 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Gone,
+    Growing,
     Moved,
     NotSent,
     RateLimited,
@@ -57,6 +58,7 @@ class Sender:
         self._bot = client.bot
         self._gate = gate
         self._moves = moves or Moves()
+        self._knows_drafts = True
         self._admitted: Counter[str] = Counter()
 
     async def admit(self, route: Route) -> None:
@@ -86,12 +88,10 @@ class Sender:
         except (TelegramError, LookupError, TypeError, ValueError) as exc:
             raise NotSent(f"Telegram does not answer: {exc}") from exc
 
-    async def preview(
-        self, route: Route, text: str, provider_msg: str | None, reply_to: str | None = None
-    ) -> str:
+    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
         """Show what is there of an answer. When the gate is busy a shown one stays as it is, and
         a new one raises `RateLimited`."""
-        part = render_preview(text)
+        part = render_preview(growing.text, growing.line)
         group = _is_group(route)
         if part is None or not self._gate.try_acquire(route.chat_id, group=group):
             if provider_msg is not None:
@@ -101,7 +101,33 @@ class Sender:
             raise RateLimited(self._gate.wait_s(route.chat_id, group=group))
         if provider_msg is not None:
             return await self._edit(route, part, provider_msg)
-        return await self._new(route, part, reply_to)
+        return await self._new(route, part, growing.reply_to)
+
+    def sketches(self, route: Route) -> bool:
+        """Whether drafts can be shown there: in private chats, by servers that know them."""
+        return self._knows_drafts and not _is_group(route)
+
+    async def sketch(self, route: Route, text: str, number: int) -> None:
+        """Shows a draft, which the next message or half a minute takes away.
+
+        https://core.telegram.org/bots/api#sendmessagedraft
+        """
+        part = render_preview(text)
+        if part is None or not self._gate.try_acquire(route.chat_id, group=False):
+            return
+        draft = self._bot.send_message_draft(
+            chat_of(route, self._moves),
+            number,
+            mend(part.text),
+            message_thread_id=thread_of(route),
+            entities=_entities(part),
+        )
+        try:
+            await self._outcome(route, draft)
+        except (Refused, NotSent) as exc:
+            # An older server, or a bot that may not: nobody misses what was never promised.
+            unknown = getattr(exc.__cause__, "code", None) in (400, 404)
+            self._knows_drafts = not unknown
 
     async def typing(self, route: Route) -> None:
         """Raises `SendError`; a busy gate is no error, nothing is shown then."""

@@ -5,6 +5,7 @@ from dataclasses import field
 from urllib.parse import quote, urlsplit
 
 from agent.frozen import frozen
+from gateway.channels.base import Streaming
 
 OFFICIAL_SERVER = "https://api.telegram.org"
 
@@ -16,7 +17,8 @@ class TelegramSettings:
     `name` tells several bots apart; without one the bot's id does. `poll_s` is how long a poll
     may wait for news, `answer_s` how long the server may take for anything else, and on top of a
     poll. After a 409 another poller is left alone for `conflict_s`, longer than its poll lasts.
-    Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`.
+    Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`. `streaming` is
+    how private chats see an answer grow.
 
     With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls us instead.
     It is told to come again when storing takes longer than `hook_answer_s`, and asked every
@@ -37,6 +39,7 @@ class TelegramSettings:
     webhook_secret: str | None = field(default=None, repr=False)
     hook_answer_s: float = 10.0
     hook_look_s: float = 60.0
+    streaming: Streaming = "edits"
 
     @property
     def account(self) -> str:

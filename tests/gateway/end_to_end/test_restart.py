@@ -22,6 +22,20 @@ async def test_a_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess)
     assert len(alone.api.sends) == 1
 
 
+async def test_what_was_being_done_at_a_kill_does_not_stay_there(alone: GatewayProcess) -> None:
+    await alone.start()
+    look = (Call("list_dir", {"path": "."}),)
+    alone.model.script(ReplyScript(text="I look.", tool_calls=look, pieces=2, chunk_delay_s=1.0))
+    alone.model.script(ReplyScript(text="late", latency_s=60.0))
+    await alone.api.user_says(7, "go")
+    await alone.until(lambda: any("⏳" in answer for answer in alone.api.answers(7)))
+    await alone.kill()
+    alone.model.script("Found.")
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(7) == ["I look.\n\nFound."]
+
+
 async def test_a_clean_restart_ends_what_runs_and_changes_no_byte_of_the_past(
     alone: GatewayProcess,
 ) -> None:

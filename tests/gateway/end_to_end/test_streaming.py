@@ -10,8 +10,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEXT = "One two three four five six seven eight nine ten eleven twelve."
 
 
-def slow(text: str = TEXT, **more: object) -> ReplyScript:
-    return ReplyScript(text=text, pieces=4, chunk_delay_s=0.3, **more)  # type: ignore[arg-type]
+def slow(text: str = TEXT, every_s: float = 0.3, **more: object) -> ReplyScript:
+    return ReplyScript(text=text, pieces=4, chunk_delay_s=every_s, **more)  # type: ignore[arg-type]
 
 
 async def test_a_slow_answer_grows_in_one_message(gateway: GatewayProcess, chat: int) -> None:
@@ -48,7 +48,9 @@ async def test_a_tool_turn_grows_in_the_same_message(gateway: GatewayProcess, ch
 
 
 async def test_a_retry_voids_what_was_shown(gateway: GatewayProcess, chat: int) -> None:
-    gateway.model.script(slow("Words that nobody should keep.", breaks=Break("reset", after=4)))
+    gateway.model.script(
+        slow("Words that nobody should keep.", 1.0, breaks=Break("reset", after=4))
+    )
     gateway.model.script(slow())
     assert await gateway.told(chat, "go") == [TEXT]
     assert len(gateway.model.requests) == 2
@@ -85,3 +87,27 @@ async def test_a_group_is_told_in_reply(gateway: GatewayProcess) -> None:
     assert gateway.api.answers(group) == [TEXT]
     (shown,) = [message for message in gateway.api.chat(group) if message.from_bot]
     assert shown.reply_to == asked.message_id
+
+
+async def test_what_is_being_done_is_shown_and_gives_way_to_the_answer(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    look = (Call("list_dir", {"path": "notes"}),)
+    gateway.model.script(slow("Let me look at the folder first, please wait.", tool_calls=look))
+    gateway.model.script(ReplyScript(text="Nothing there.", latency_s=3.0))
+    (answer,) = await gateway.told(chat, "go")
+    assert answer == "Let me look at the folder first, please wait.\n\nNothing there."
+    assert any((effect.text or "").endswith("⏳ Thinking") for effect in gateway.effects(chat))
+
+
+async def test_a_silent_turn_shows_a_draft_and_then_one_message(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    gateway.model.script(ReplyScript(text="late", latency_s=4.0))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.api.chats.drafts.get(chat))
+    assert gateway.api.chats.drafts[chat] == "⏳ Thinking"
+    await gateway.idle()
+    assert gateway.methods(chat) == ["sendMessageDraft", "sendMessage"]
+    assert gateway.api.answers(chat) == ["late"]
+    assert chat not in gateway.api.chats.drafts

@@ -160,6 +160,27 @@ def test_the_unfinished_end_of_a_stream_shows_no_marks() -> None:
     assert link.text == "see the docs"
 
 
+@pytest.mark.parametrize(
+    ("begun", "shown"),
+    [
+        ("a **bo", [("bold", "bo")]),
+        ("a **bold*", [("bold", "bold")]),
+        ("a **bold**", [("bold", "bold")]),
+        ("a **bold **", [("bold", "bold")]),
+        ("a bold**", []),
+        ("a `co", [("code", "co")]),
+        ("a\n\n```py\nx = '`'", [("pre", "x = '`'")]),
+    ],
+)
+def test_what_is_open_at_the_end_of_a_stream_is_formatted_already(
+    begun: str, shown: list[tuple[str, str]]
+) -> None:
+    part = render_preview(begun)
+    assert part is not None
+    assert [(e.type, part.text[e.offset :][: e.length]) for e in part.entities] == shown
+    assert "*" not in part.text
+
+
 def test_a_repeat_is_marked_and_its_entities_move() -> None:
     (part,) = render("**bold** text")
     marked = mark_repeat(part)

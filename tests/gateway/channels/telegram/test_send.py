@@ -9,6 +9,7 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Gone,
+    Growing,
     NotSent,
     RateLimited,
     Refused,
@@ -177,11 +178,11 @@ async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
 
 
 async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: TelegramChannel) -> None:
-    shown = await channel.preview(ROUTE, "The **ans", None)
-    assert await channel.preview(ROUTE, "The **answer** is", shown) == shown
-    assert await channel.preview(ROUTE, "The **answer** is", shown) == shown
+    shown = await channel.preview(ROUTE, Growing("The **ans"), None)
+    assert await channel.preview(ROUTE, Growing("The **answer** is"), shown) == shown
+    assert await channel.preview(ROUTE, Growing("The **answer** is"), shown) == shown
     assert bot_api.answers(7) == ["The answer is"]
-    assert await channel.preview(ROUTE, "long " * 4000, shown) == shown
+    assert await channel.preview(ROUTE, Growing("long " * 4000), shown) == shown
     final = channel.render("long " * 4000)
     await channel.send(replace(message(), content=final[0], provider_msg=shown))
     assert bot_api.answers(7) == [final[0].text]
@@ -189,11 +190,11 @@ async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: Telegra
 
 async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate())
-    shown = await channel.preview(ROUTE, "0", None)
+    shown = await channel.preview(ROUTE, Growing("0"), None)
     for n in range(1, 10):
-        assert await channel.preview(ROUTE, str(n), shown) == shown
+        assert await channel.preview(ROUTE, Growing(str(n)), shown) == shown
     with pytest.raises(RateLimited):
-        await channel.preview(ROUTE, "new", None)
+        await channel.preview(ROUTE, Growing("new"), None)
     await channel.send(replace(message("final"), provider_msg=shown))
     await channel.aclose()
     assert len(bot_api.calls) == 5
@@ -203,3 +204,44 @@ async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
 async def test_typing_is_shown(bot_api: BotApi, channel: TelegramChannel) -> None:
     await channel.typing(Route("telegram", "123456", "-7", "3"))
     assert bot_api.calls == ["sendChatAction"]
+
+
+async def test_what_is_being_done_stands_below_a_growing_answer(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.preview(ROUTE, Growing("**One**", "⏳ Reading `x.py`"), None)
+    (effect,) = bot_api.sends
+    assert effect.text == "One\n\n⏳ Reading x.py"
+    marked = [effect.text[e["offset"] :][: e["length"]] for e in effect.params["entities"]]
+    assert marked == ["One", "x.py"]
+    long = "word " * 3000
+    await channel.preview(ROUTE, Growing(long, "⏳ Thinking"), None)
+    assert bot_api.answers(7)[1].endswith("word\n\n⏳ Thinking")
+    await channel.preview(ROUTE, Growing(long), None)
+    assert bot_api.answers(7)[2].endswith("word\n\n…")
+
+
+async def test_a_draft_is_no_message(bot_api: BotApi, channel: TelegramChannel) -> None:
+    await channel.sketch(ROUTE, "⏳ Reading `x.py`", 5)
+    assert bot_api.chats.drafts == {7: "⏳ Reading x.py"}
+    assert bot_api.answers(7) == []
+    await channel.send(message("done"))
+    assert bot_api.chats.drafts == {}
+
+
+async def test_groups_see_no_drafts(bot_api: BotApi, channel: TelegramChannel) -> None:
+    await channel.sketch(Route("telegram", "123456", "-7"), "⏳ Thinking", 5)
+    assert bot_api.calls == []
+
+
+@pytest.mark.parametrize("code", [400, 404])
+async def test_a_server_without_drafts_is_not_asked_again(bot_api: BotApi, code: int) -> None:
+    settings = replace(QUICK, base_url=bot_api.url, streaming="drafts")
+    channel = TelegramChannel(settings, gate=Gate("none"))
+    assert channel.streaming(ROUTE) == "drafts"
+    bot_api.fail("sendMessageDraft", faults.status(code, description="Not Found: method not found"))
+    for _ in range(2):
+        await channel.sketch(ROUTE, "⏳ Thinking", 5)
+    assert bot_api.calls == ["sendMessageDraft"]
+    assert channel.streaming(ROUTE) == "edits"
+    await channel.aclose()
