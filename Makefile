@@ -10,9 +10,10 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test check format constraints schema catalogue bench crash fuzz image-test clean
+.PHONY: help setup chat test check format constraints schema catalogue bench crash fuzz image-test clean
 
 help:
+	@echo "make setup        install, then the first questions: model, name, Telegram"
 	@echo "make chat         talk to Kore in this terminal"
 	@echo "make test         run the whole suite"
 	@echo "make check        lint, types, layering, house tests"
@@ -28,6 +29,9 @@ help:
 
 # The terminal belongs to Kore alone (job control gives it a process group of its own), so that
 # Ctrl-C stops a turn and never make.
+setup: $(VENV)/.runtime
+	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore init
+
 chat: $(VENV)/.runtime
 	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore agent
 

@@ -13,9 +13,13 @@ def ensure_workspace(path: Path) -> bool:
     try:
         if path.is_dir():
             return False
+        from tempfile import mkdtemp
+
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-        _copy(starter(), path)
+        # Whole or not at all: what is half there would be taken for the user's own.
+        fresh = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        _copy(starter(), fresh)
+        fresh.rename(path)
     except OSError as exc:
         raise ConfigError(
             f"agent.workspace: {path} cannot be made: {exc.strerror}",

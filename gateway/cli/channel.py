@@ -125,12 +125,12 @@ def _write(args: argparse.Namespace, token: "Token") -> None:
 
 def _apply(change: "Change", path: Path, home: "Home") -> None:
     """The secret first: a reference that leads nowhere would stop the gateway."""
-    from gateway.settings.rewrite import change_config, keep_secrets
+    from gateway.settings.rewrite import change_config, change_secrets
 
     new = {name: value for name, value in change.secrets.items() if value is not None}
-    keep_secrets(home.secrets, new)
+    change_secrets(home.secrets, new)
     change_config(path, change.config)
-    keep_secrets(home.secrets, {name: None for name in change.secrets if name not in new})
+    change_secrets(home.secrets, {name: None for name in change.secrets if name not in new})
 
 
 def _meet(args: argparse.Namespace, token: "Token", talk: "Dialogue", *, then_serve: bool) -> int:

@@ -1,19 +1,22 @@
-"""`kore init`: a first configuration and workspace; what exists is never overwritten."""
+"""`kore init`: a first configuration and workspace; what exists is kept."""
 
 import argparse
 import asyncio
 import json
 import os
-import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import ConfigError
+from agent.language import t
 from agent.providers.routing import OFFLINE, default_model
 from agent.providers.vendors import VENDORS
-from gateway.cli.basis import home_of
+from agent.version import VERSION
+from gateway.cli.basis import home_of, settings_of
 from gateway.home import Home, write_private
 
-_TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - the name of a variable
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,25 +27,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from gateway.cli.channel import config_path
+    from gateway.setup.dialogue import somebody_is_there
+
     home = home_of(args)
-    path = args.config or home.config
-    asking = not args.yes and not path.exists()
-    if asking and not sys.stdin.isatty():
-        raise ConfigError("kore init asks questions, and nobody is there", hint="kore init --yes")
+    path = config_path(args, home)
+    if not args.yes:
+        if not somebody_is_there():
+            raise ConfigError(
+                t("kore init asks questions, and nobody is there"), hint="kore init --yes"
+            )
+        return _converse(args, home, path)
     home.ensure()
     if path.exists():
-        print(f"{path}: exists already, left as it is (move it away to begin anew)")
+        print(t("{path}: exists already, left as it is", path=path))
     else:
-        content = _ask(home) if asking else starter_config(_found_model(), telegram=False)
+        content = starter_config(_found_model())
         try:
             write_private(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         except OSError as exc:
             raise ConfigError(f"{path}: cannot be written: {exc.strerror}") from None
-        print(f"{path}: written")
+        print(t("{path}: written", path=path))
     return _finish(args)
 
 
-def starter_config(model: str | None, *, telegram: bool) -> dict[str, Any]:
+def _converse(args: argparse.Namespace, home: Home, path: Path) -> int:
+    """Ask, then write, then offer Telegram."""
+    from gateway.settings.document import read_object
+    from gateway.setup.dialogue import Dialogue
+    from gateway.setup.wizard import Place, connect_telegram, converse
+
+    args.live = False
+    # A file that is named but not there is about to be made.
+    settings = settings_of(args) if path.exists() else _without_a_file(args)
+    talk = Dialogue()
+    talk.say(t("Kore {version}: a few questions, most of them answered by Enter.", version=VERSION))
+    try:
+        plan = converse(talk, Place(home, settings, read_object(path) or {}))
+    except KeyboardInterrupt:
+        talk.say("\n" + t("Nothing was written."))
+        raise
+    plan.write(home, path, settings.agent.workspace)
+    talk.say()
+    talk.say(t("Written: {path} and {workspace}", path=path, workspace=settings.agent.workspace))
+    return connect_telegram(talk, args)
+
+
+def _without_a_file(args: argparse.Namespace) -> "Settings":
+    named, args.config = args.config, None
+    try:
+        return settings_of(args)
+    finally:
+        args.config = named
+
+
+def starter_config(model: str | None) -> dict[str, Any]:
     """A small config.json; a key is a reference to the vendor's variable, never the key itself."""
     entries = []
     if model is not None:
@@ -51,15 +90,7 @@ def starter_config(model: str | None, *, telegram: bool) -> dict[str, Any]:
         if variables:
             entry["api_key"] = f"${{{variables[0]}}}"
         entries.append(entry)
-    return {
-        "agent": {"model": "default"},
-        "model_list": entries,
-        "telegram": {
-            "enabled": telegram,
-            "token": f"${{{_TOKEN}}}" if telegram else "",
-            "allow_from": [],
-        },
-    }
+    return {"agent": {"model": "default"}, "model_list": entries}
 
 
 def _found_model() -> str | None:
@@ -69,7 +100,6 @@ def _found_model() -> str | None:
 
 
 def _finish(args: argparse.Namespace) -> int:
-    from gateway.cli.basis import settings_of
     from gateway.settings.models import chosen_model, model_list
     from gateway.workspace import ensure_workspace
 
@@ -86,57 +116,3 @@ def _finish(args: argparse.Namespace) -> int:
         print(asyncio.run(try_model(resolve(chosen, model_list(settings), os.environ))))
     print("next: kore agent")
     return 0
-
-
-def _ask(home: Home) -> dict[str, Any]:
-    vendors = [vendor for vendor in VENDORS.values() if vendor.default_model]
-    print("Which provider? " + ", ".join(vendor.name for vendor in vendors))
-    found = _found_model()
-    wanted = _line(f"provider [{found or 'none for now'}]: ")
-    model = found
-    if wanted:
-        vendor = VENDORS.get(wanted.partition("/")[0])
-        if vendor is None:
-            raise ConfigError(f"{wanted!r} is not a provider that Kore knows")
-        model = wanted if "/" in wanted else f"{wanted}/{vendor.default_model or ''}"
-        if not model.partition("/")[2]:
-            raise ConfigError(f"{wanted} has no default model", hint=f"type {wanted}/MODEL")
-        _keep_key(home, vendor.key_variables[:1])
-    token = _secret("Telegram bot token (empty: no Telegram): ")
-    if token:
-        _keep(home, {_TOKEN: token})
-    return starter_config(model, telegram=bool(token))
-
-
-def _keep_key(home: Home, variables: tuple[str, ...]) -> None:
-    for name in variables:
-        if os.environ.get(name):
-            print(f"the key is in the environment variable {name}")
-        elif key := _secret(f"key (kept in {home.secrets}; empty: set {name} yourself): "):
-            _keep(home, {name: key})
-
-
-def _keep(home: Home, more: dict[str, str]) -> None:
-    """Add to secrets.json, by a new file in its place."""
-    from gateway.settings.references import read_secrets
-
-    fresh = home.secrets.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    write_private(fresh, json.dumps({**read_secrets(home.secrets), **more}, indent=2) + "\n")
-    fresh.replace(home.secrets)
-
-
-def _line(prompt: str) -> str:
-    try:
-        return input(prompt).strip()
-    except EOFError:
-        raise KoreError("the input ended before everything was answered") from None
-
-
-def _secret(prompt: str) -> str:
-    from getpass import getpass
-
-    try:
-        return getpass(prompt).strip()
-    except EOFError:
-        raise KoreError("the input ended before everything was answered") from None

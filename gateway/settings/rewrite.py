@@ -1,19 +1,19 @@
-"""Writing to config.json and secrets.json: whole files, so that no crash leaves half of one.
+"""Several keys of config.json, and several secrets, set in one go by a program that asked for them.
 
-What is not changed stays, unknown keys and their order too; JSON has no comments to keep.
+The rest of the file stays as it was written, unknown keys too, and no crash leaves half of one.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
 
 from agent.errors import ConfigError
-from gateway.settings.document import kind_of, read_object
-from gateway.settings.place import Key, dotted
+from gateway.settings.change import content_of, text_of
+from gateway.settings.place import Key
 from gateway.settings.references import read_secrets
+from gateway.settings.splice import put
+from gateway.settings.writing import keep_secrets, one_writer, replace
 
 
 def change_config(path: Path, changes: Mapping[Key, Any]) -> None:
@@ -21,49 +21,22 @@ def change_config(path: Path, changes: Mapping[Key, Any]) -> None:
 
     Raises `ConfigError` for a file that is no JSON object, and one that cannot be written.
     """
-    content = read_object(path) or {}
-    for key, value in changes.items():
-        if len(key) == 1:
-            content[key[0]] = value
-            continue
-        section = content.setdefault(key[0], {})
-        if not isinstance(section, dict):
-            raise ConfigError(
-                f"{path}: {dotted(key[:1])}: found {kind_of(section)}, expected an object"
-            )
-        section[key[1]] = value
-    _write_json(path, content)
+    with one_writer(path):
+        text = text_of(path)
+        content_of(path, text)
+        for key, value in changes.items():
+            try:
+                text = put(text, key, value)
+            except ValueError as exc:
+                raise ConfigError(f"{path}: {exc}") from None
+        replace(path, text)
 
 
-def keep_secrets(path: Path, more: Mapping[str, str | None]) -> None:
+def change_secrets(path: Path, changes: Mapping[str, str | None]) -> None:
     """Set names in secrets.json; None takes one out. Raises `ConfigError`."""
-    if not more:
-        return
-    held = {**read_secrets(path), **more}
-    _write_json(path, {name: value for name, value in held.items() if value is not None})
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Put a file in place of another, for its owner only (0600), or leave that as it is.
-
-    A link stays one: what it leads to is replaced. Raises `OSError`.
-    """
-    path = path.resolve()
-    descriptor, fresh = mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    except OSError as exc:
-        raise ConfigError(f"{path}: cannot be written: {exc.strerror}") from None
+    with one_writer(path):
+        keep_secrets(path, {name: text for name, text in changes.items() if text is not None})
+        held = read_secrets(path)
+        left = {name: text for name, text in held.items() if changes.get(name, text) is not None}
+        if left != held:
+            replace(path, json.dumps(left, indent=2, ensure_ascii=False) + "\n")

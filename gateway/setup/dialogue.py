@@ -21,7 +21,13 @@ class Skip(Exception):
 
 
 class Dialogue:
-    """Asks on stdin and stdout; every question may raise `Back`, `Skip` or `KeyboardInterrupt`."""
+    """Asks on stdin and stdout; every question may raise `Back`, `Skip` or `KeyboardInterrupt`.
+
+    `answered` counts the questions that got an answer.
+    """
+
+    def __init__(self) -> None:
+        self.answered = 0
 
     def say(self, text: str = "") -> None:
         print(text, flush=True)
@@ -75,6 +81,7 @@ class Dialogue:
             raise Back
         if answer == SKIP:
             raise Skip
+        self.answered += 1
         # What is pasted may hold what no file should: half of a pair, or a control character.
         return "".join(c for c in answer if c.isprintable())
 

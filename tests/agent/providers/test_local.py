@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.providers.local import ollama_models
+from agent.providers.local import LocalServer, local_servers, ollama_models
 
 HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
@@ -51,3 +51,17 @@ async def test_anything_else_is_no_list(answer: bytes) -> None:
 async def test_what_never_ends_is_left() -> None:
     async with answering(HEAD, endless=True) as port, asyncio.timeout(10):
         assert await ollama_models(port=port) == []
+
+
+async def test_servers_are_known_by_what_they_answer_and_embeddings_do_not_count() -> None:
+    listed = b'{"data": [{"id": "qwen3"}, {"id": "text-embedding-nomic"}]}'
+    async with (
+        answering(HEAD + b'{"models": []}') as ollama,
+        answering(HEAD + listed) as studio,
+        answering(b"SSH-2.0-OpenSSH_9\r\n") as other,
+    ):
+        usual = (("ollama", ollama), ("lmstudio", studio), ("vllm", other))
+        assert await local_servers(usual) == [
+            LocalServer("ollama", ollama, ()),
+            LocalServer("lmstudio", studio, ("qwen3",)),
+        ]

@@ -6,29 +6,26 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from gateway.settings.rewrite import change_config, keep_secrets
+from gateway.settings.rewrite import change_config, change_secrets
 
 
-def test_what_is_not_changed_stays_with_its_order_and_its_unknown_keys(tmp_path: Path) -> None:
+def test_what_is_not_changed_stays_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_text('{"z": 1, "telegram": {"odd": [1], "token": "x"}, "agent": {"model": "m"}}')
+    path.write_text('{\n  "z": 1,   "telegram": {"odd": [1], "token": "x"}\n}\n')
     change_config(path, {("telegram", "token"): "y", ("http", "port"): 1, ("model_list",): []})
-    assert (
-        path.read_text()
-        == json.dumps(
-            {
-                "z": 1,
-                "telegram": {"odd": [1], "token": "y"},
-                "agent": {"model": "m"},
-                "http": {"port": 1},
-                "model_list": [],
-            },
-            indent=2,
-        )
-        + "\n"
-    )
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text().startswith('{\n  "z": 1,   "telegram": {"odd": [1], "token": "y"}')
+    assert json.loads(path.read_text()) == {
+        "z": 1,
+        "telegram": {"odd": [1], "token": "y"},
+        "http": {"port": 1},
+        "model_list": [],
+    }
     assert [each.name for each in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_new_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    change_config(tmp_path / "config.json", {("http", "port"): 1})
+    assert (tmp_path / "config.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -52,7 +49,7 @@ def test_what_cannot_be_changed_is_named_and_left(content: str, tmp_path: Path) 
 
 def test_secrets_are_added_replaced_and_taken_out(tmp_path: Path) -> None:
     path = tmp_path / "h" / "secrets.json"
-    keep_secrets(path, {"A": "1", "B": "2"})
-    keep_secrets(path, {"A": "3", "B": None, "C": None})
+    change_secrets(path, {"A": "1", "B": "2"})
+    change_secrets(path, {"A": "3", "B": None, "C": None})
     assert json.loads(path.read_text()) == {"A": "3"}
     assert path.stat().st_mode & 0o777 == 0o600

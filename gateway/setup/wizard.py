@@ -1,0 +1,121 @@
+"""`kore init` as a conversation: steps to go back to and to leave out, one writing at the end."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.frozen import frozen
+from agent.language import LANGUAGES, language_of_terminal, speak, spoken, t
+from gateway.home import Home
+from gateway.settings import Settings
+from gateway.setup.dialogue import BACK, SKIP, Back, Dialogue, Skip
+from gateway.setup.persona import ask_persona
+from gateway.setup.plan import Plan, with_model
+from gateway.setup.provider import ask_provider
+
+_LANGUAGES = ("English", "简体中文", "繁體中文")
+
+
+@frozen
+class Place:
+    """Where the answers go: the folder, and the configuration as it stands (`raw`, as JSON)."""
+
+    home: Home
+    settings: Settings
+    raw: Mapping[str, Any]
+
+
+Step = Callable[[Dialogue, Plan, Place], None]
+
+
+def converse(talk: Dialogue, place: Place) -> Plan:
+    """Ask everything; nothing is written yet. Raises `KeyboardInterrupt`, `KoreError`."""
+    plan, at = Plan(), 0
+    while at < len(_STEPS):
+        began = talk.answered
+        try:
+            _STEPS[at](talk, plan, place)
+        except Back:
+            # From the middle of a step to its beginning, from there to the step before.
+            at -= 1 if talk.answered == began else 0
+            at = max(at, 0)
+        except Skip:
+            talk.say(t("Left as it is."))
+            at += 1
+        else:
+            at += 1
+    return plan
+
+
+def _language(talk: Dialogue, plan: Plan, place: Place) -> None:
+    talk.say()
+    chosen = talk.choose("Language / 语言 / 語言", _LANGUAGES, LANGUAGES.index(spoken()))
+    language = LANGUAGES[chosen]
+    speak(language)
+    plan.persona.language = _LANGUAGES[chosen]
+    configured = place.settings.agent.language
+    if configured != language and (
+        configured != "auto" or language_of_terminal(os.environ) != language
+    ):
+        plan.config["agent", "language"] = language
+    talk.say(
+        t(
+            "Enter takes what stands in [brackets]; {back} goes back, {skip} leaves a step out,"
+            " Ctrl-C leaves without writing anything.",
+            back=BACK,
+            skip=SKIP,
+        )
+    )
+
+
+def _model(talk: Dialogue, plan: Plan, place: Place) -> None:
+    from gateway.settings.models import model_list
+
+    talk.say()
+    names = {one.name: one.model for one in model_list(place.settings)}
+    keeps = names.get(place.settings.agent.model)
+    for key in (("agent", "model"), ("model_list",)):
+        plan.config.pop(key, None)
+    plan.secrets.clear()
+    chosen = ask_provider(talk, os.environ, keeps)
+    if chosen is not None:
+        plan.secrets.update(chosen.secrets)
+        if chosen.entry is not None:
+            plan.config.update(with_model(place.raw, chosen.entry))
+        elif keeps:
+            plan.config["agent", "model"] = "offline/echo"
+
+
+def _persona(talk: Dialogue, plan: Plan, place: Place) -> None:
+    talk.say()
+    ask_persona(talk, plan.persona, place.settings.agent.workspace)
+
+
+def _sandbox(talk: Dialogue, _: Plan, place: Place) -> None:
+    """Nothing to ask: what holds commands here, and what would."""
+    from gateway.doctor import check_sandbox
+
+    talk.say()
+    talk.say(t("Trying what commands can be held in …"))
+    check = check_sandbox(place.settings, place.home)
+    talk.say(f"  {check.detail}" + (f"; {check.fix}" if check.fix else ""))
+
+
+_STEPS: tuple[Step, ...] = (_language, _model, _persona, _sandbox)
+
+
+def connect_telegram(talk: Dialogue, args: argparse.Namespace) -> int:
+    """Offer a bot, and to start the service."""
+    from gateway.cli import channel
+
+    talk.say()
+    try:
+        wanted = talk.confirm(t("Connect a Telegram bot now?"))
+    except (Back, Skip):
+        wanted = False
+    if not wanted:
+        talk.say(t("Next: `kore agent` talks here; `kore channel add telegram` connects a bot."))
+        return 0
+    args.token_env, args.name, args.no_wait = None, None, False
+    return channel.add(args, then_serve=True)

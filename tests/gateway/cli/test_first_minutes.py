@@ -1,0 +1,154 @@
+"""The first five minutes, typed into a real terminal, against a stand-in model and Bot API."""
+
+import json
+import signal
+from pathlib import Path
+
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.fakes.model import ModelServer
+from tests.gateway.cli.test_channel import code_in, config, surroundings
+from tests.gateway.console.terminal import Terminal, kore_there
+
+KEY = "sk-typed-canary-77"
+OTHER = "another server with an OpenAI-compatible address"
+
+
+async def choose(terminal: Terminal, label: str, question: str) -> None:
+    """Type the number that a list gives to an entry."""
+    began = len(terminal.text)
+    await terminal.see(question)
+    lines = terminal.text[max(0, began - 1500) :].splitlines()
+    numbers = [line.split()[0] for line in lines if label in line and line.split()[0].isdecimal()]
+    terminal.type(f"{numbers[-1]}\r")
+
+
+async def answer(terminal: Terminal, question: str, text: str = "") -> None:
+    await terminal.see(question)
+    terminal.type(f"{text}\r")
+
+
+async def name_a_server(terminal: Terminal, address: str) -> None:
+    await choose(terminal, OTHER, "Which model provider?")
+    await answer(terminal, "Its address", address)
+    await answer(terminal, "Which model?", "fake")
+    await answer(terminal, "Key for openai", KEY)
+
+
+async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_api: BotApi) -> None:
+    home = tmp_path / "h"
+    async with (
+        ModelServer(api_key=KEY) as model,
+        kore_there(home, "init", environ={"KORE_TELEGRAM_BASE_URL": bot_api.url}) as terminal,
+    ):
+        await answer(terminal, "Language / ")
+        await name_a_server(terminal, model.url)
+        await terminal.see("It answers.")
+        await answer(terminal, "What shall I be called?", "Jarvis")
+        await answer(terminal, "manner", "2")
+        await answer(terminal, "what shall I call you?", "Ada")
+        await answer(terminal, "Your time zone", "berlin")
+        await answer(terminal, "did you mean Europe/Berlin?", "Europe/Berlin")
+        assert not (home / "config.json").exists()
+        await answer(terminal, "Connect a Telegram bot now?")
+        await answer(terminal, "Token (not shown", TOKEN)
+        await bot_api.user_says(77, f"/start {await code_in(terminal)}")
+        await terminal.see("Person 77 (telegram:77) is the owner.")
+        await answer(terminal, "Start it here now?")
+        await terminal.see("is running")
+        await bot_api.user_says(77, "hello")
+        await bot_api.wait_for(lambda: "echo: hello" in bot_api.answers(77), timeout_s=30)
+        terminal.process.send_signal(signal.SIGINT)
+        assert await terminal.ended() == 0
+        assert KEY not in terminal.text
+        assert TOKEN not in terminal.text
+        system = json.dumps(model.requests[-1].body["messages"][0])
+    assert "You are Jarvis, a personal assistant." in system
+    assert "Brief and factual" in system
+    assert "how to address them: Ada" in system
+    assert "zone: Europe/Berlin" in system
+    assert config(home)["model_list"] == [
+        {
+            "model_name": "default",
+            "model": "openai/fake",
+            "api_base": f"{model.url}/v1",
+            "api_key": "${KORE_SECRET_MODEL_LIST_DEFAULT_API_KEY}",
+        }
+    ]
+
+
+async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    home = tmp_path / "h"
+    async with (
+        ModelServer(api_key="sk-the-right-one") as model,
+        kore_there(home, "init", environ=surroundings(bot_api)) as terminal,
+    ):
+        await answer(terminal, "Language / ")
+        await answer(terminal, "Which model provider?", "<")
+        await answer(terminal, "Language / ")
+        await name_a_server(terminal, "http://127.0.0.1:9")
+        await terminal.see("nothing answers for openai")
+        await answer(terminal, "What now?", "<")
+        await name_a_server(terminal, model.url)
+        await terminal.see("did not accept the key")
+        await answer(terminal, "What now?", "1")
+        await answer(terminal, "Key for openai", "sk-the-right-one")
+        await terminal.see("It answers.")
+        await answer(terminal, "What shall I be called?", "-")
+        await terminal.see("Left as it is.")
+        await answer(terminal, "Connect a Telegram bot now?", "n")
+        assert await terminal.ended() == 0
+    assert json.loads((home / "secrets.json").read_text()) == {
+        "KORE_SECRET_MODEL_LIST_DEFAULT_API_KEY": "sk-the-right-one"
+    }
+    assert "You are Kore" in (home / "workspace" / "IDENTITY.md").read_text()
+
+
+async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, bot_api: BotApi) -> None:
+    home = tmp_path / "h"
+    async with kore_there(home, "init", environ=surroundings(bot_api)) as terminal:
+        await answer(terminal, "Language / ")
+        await answer(terminal, "Which model provider?", "-")
+        await terminal.see("What shall I be called?")
+        terminal.process.send_signal(signal.SIGINT)
+        await terminal.see("Nothing was written.")
+        assert await terminal.ended() == 130
+    assert not home.exists()
+
+
+async def test_a_second_run_keeps_what_is_there(tmp_path: Path, bot_api: BotApi) -> None:
+    home, workspace = tmp_path / "h", tmp_path / "h" / "workspace"
+    home.mkdir(mode=0o700)
+    before = '{\n  "model_list": [ {"model_name": "default", "model": "openai/x"} ]\n}\n'
+    (home / "config.json").write_text(before)
+    workspace.mkdir()
+    (workspace / "SOUL.md").write_text("My own voice.\n")
+    (workspace / "USER.md").write_text("- Name, and how to address them: Ada\n")
+    async with kore_there(
+        home, "init", environ={"KORE_TELEGRAM_BASE_URL": bot_api.url}
+    ) as terminal:
+        await answer(terminal, "Language / ")
+        await choose(terminal, "keep openai/x", "Which model provider?")
+        await answer(terminal, "What shall I be called?")
+        await answer(terminal, "manner")
+        await answer(terminal, "what shall I call you? [Ada]")
+        await answer(terminal, "Your time zone")
+        await answer(terminal, "Connect a Telegram bot now?", "n")
+        assert await terminal.ended() == 0
+    assert (home / "config.json").read_text() == before
+    assert not (home / "secrets.json").exists()
+    assert (workspace / "SOUL.md").read_text() == "My own voice.\n"
+    assert "how to address them: Ada\n" in (workspace / "USER.md").read_text()
+
+
+async def test_the_language_that_is_chosen_is_spoken_at_once(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    async with kore_there(tmp_path / "h", "init", environ=surroundings(bot_api)) as terminal:
+        await answer(terminal, "Language / ", "2")
+        await answer(terminal, "使用哪个模型提供商？", "-")
+        await answer(terminal, "我该叫什么名字？", "-")
+        await answer(terminal, "Telegram", "n")
+        assert await terminal.ended() == 0
+    assert config(tmp_path / "h") == {"agent": {"language": "zh-Hans"}}
