@@ -373,6 +373,6 @@ async def test_cancelling_the_task_ends_the_request(
 
 
 async def abandoned(server: ModelServer) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not server.abandoned:
             await server.news(1)

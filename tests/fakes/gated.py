@@ -33,7 +33,7 @@ class Gated:
         self._tell()
 
     async def was_asked(self, text: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while text not in self.asked:
                 await self._wait()
 

@@ -64,7 +64,7 @@ class LoopbackServer:
         except TimeoutError:
             return
 
-    async def wait_for(self, predicate: Callable[[], object], timeout_s: float = 10.0) -> None:
+    async def wait_for(self, predicate: Callable[[], object], timeout_s: float = 30.0) -> None:
         """Return once `predicate()` is true; raise AssertionError with the journal if it never is.
 
         It is asked at every change here, and every 20 ms for what changes elsewhere.

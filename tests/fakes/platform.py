@@ -63,7 +63,7 @@ class Platform:
     def texts(self, chat: str) -> list[str]:
         return [shown.text for shown in self.chats[chat]]
 
-    async def until(self, condition: Callable[[], object], deadline_s: float = 10) -> None:
+    async def until(self, condition: Callable[[], object], deadline_s: float = 30) -> None:
         """Returns once the condition holds; it is looked at whenever something happens here."""
         async with asyncio.timeout(deadline_s):
             while not condition():

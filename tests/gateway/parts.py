@@ -82,7 +82,7 @@ class Parts:
     async def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return await self.database.run(lambda c: c.execute(sql, values).fetchall())
 
-    async def until(self, sql: str, *values: object, deadline_s: float = 10) -> tuple[Any, ...]:
+    async def until(self, sql: str, *values: object, deadline_s: float = 30) -> tuple[Any, ...]:
         """The first row, once there is one."""
         async with asyncio.timeout(deadline_s):
             while not (rows := await self.rows(sql, *values)):
@@ -186,7 +186,7 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
                 task.cancel()
 
 
-async def settled(condition: Callable[[], object], deadline_s: float = 10) -> None:
+async def settled(condition: Callable[[], object], deadline_s: float = 30) -> None:
     """Returns once the condition holds."""
     async with asyncio.timeout(deadline_s):
         while not condition():

@@ -69,7 +69,7 @@ def seed(folder: Path) -> Path:
 
 async def until(events: AsyncIterator[WatchEvent], kind: type) -> list[WatchEvent]:
     seen: list[WatchEvent] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for event in events:
             seen.append(event)
             if isinstance(event, kind):

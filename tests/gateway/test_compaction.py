@@ -184,7 +184,7 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
         await settled(lambda: not parts.turns.compactions._under_way)
         session = await session_of(parts)
         await parts.bus.submit(said("/compact"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await model.asked_now.wait()
         joined = asyncio.ensure_future(parts.turns.compactions.join(session))
         model.go.set()
@@ -217,7 +217,7 @@ async def test_a_kill_before_the_summary_leaves_the_old_state_and_after_it_the_n
     model = Gated(["They asked a lot."])
     async with running(tmp_path, small(model)) as parts:
         await fill(parts, 7)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await model.asked_now.wait()
         session = await session_of(parts)
     async with opened(tmp_path, small(Speaks([]))) as parts:

@@ -85,7 +85,7 @@ async def sent(
         for one in letters:
             await parts.delivery.post(one)
         async with at_work(parts):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while await parts.database.run(outbox.lanes_with_mail):
                     await asyncio.sleep(0.001)
         return await parts.rows(
@@ -310,7 +310,7 @@ async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: P
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
         await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await parts.delivery.flush()
         assert await parts.rows("SELECT state FROM outbox") == [("pending",)]
 
@@ -335,7 +335,7 @@ async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -
         await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
         await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
         await parts.rows("UPDATE outbox SET next_at = next_at + 3600")
-        async with asyncio.timeout(10), parts.desk.watch(lane) as events:
+        async with asyncio.timeout(30), parts.desk.watch(lane) as events:
             delivered = await anext(events)
         assert getattr(delivered, "text", None) == "x"
 

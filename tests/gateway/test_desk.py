@@ -19,7 +19,7 @@ from tests.gateway.parts import Parts, running, said, typed
 
 
 async def delivered(events: AsyncIterator[WatchEvent]) -> Delivered:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for event in events:
             if isinstance(event, Delivered):
                 return event
@@ -69,7 +69,7 @@ async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_p
     message = typed("go", options={"auto": True})
     async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
         lane = message.session_key
-        async with asyncio.timeout(10), parts.desk.watch(lane) as first:
+        async with asyncio.timeout(30), parts.desk.watch(lane) as first:
             await parts.desk.submit(message)
             while not isinstance(started := await anext(first), ToolStart):
                 pass

@@ -50,14 +50,14 @@ async def answers(parts: Parts, session: str | None = None) -> list[str]:
 
 
 async def answered(parts: Parts, count: int = 1) -> list[str]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(found := await answers(parts)) < count:
             await asyncio.sleep(0.005)
     return found
 
 
 async def until_delivered(watcher: Watcher) -> AsyncIterator[WatchEvent]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for event in watcher:
             yield event
             if isinstance(event, Delivered):
@@ -97,7 +97,7 @@ class Meeting:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         if request.messages[-1].text == "meet":
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await self._met.wait()
             yield Reply(assistant("met"), Usage(1, 1), "stop")
             return
@@ -640,7 +640,7 @@ async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
         await answered(parts)
         with parts.watchers.watch("cli:local:main-2") as seen:
             await parts.bus.submit(typed("/stop 1", chat="main-2"))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 async for event in seen:
                     if isinstance(event, Delivered):
                         break
@@ -693,7 +693,7 @@ async def test_tools_are_those_of_the_agent_that_the_terminal_speaks_with(tmp_pa
     async with running(tmp_path, Echo()) as parts:
         with parts.watchers.watch(LANE) as seen:
             await parts.bus.submit(typed("/tools", options={"agent": asdict(poet)}))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 async for event in seen:
                     if isinstance(event, Delivered):
                         break

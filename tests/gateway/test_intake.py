@@ -37,7 +37,7 @@ async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Pa
         assert not third.done()
         assert await parts.rows("SELECT next_offset FROM cursor") == [(2,)]
         await parts.rows("UPDATE inbox SET dead_reason = 'done' WHERE seq = 1")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert (await third).lanes == {"chat:bot:1"}
         assert await parts.rows("SELECT next_offset FROM cursor") == [(3,)]
 

@@ -123,7 +123,7 @@ async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
     assert isinstance(parts.platform, StreamingPlatform)
     preview = Preview(parts.database, parts.platform, 1, LETTER, Pace(0, 0))
     preview.feed(TextDelta("one"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await preview.run()
     assert platform.texts("1") == []
     assert await row(parts) == ("streaming", None, 1)

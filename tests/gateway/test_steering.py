@@ -36,7 +36,7 @@ class Paced:
             self._let_go.release()
 
     async def was_asked(self, times: int) -> None:
-        async with asyncio.timeout(10), self._news:
+        async with asyncio.timeout(30), self._news:
             await self._news.wait_for(lambda: len(self.requests) >= times)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -80,7 +80,7 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
         async with parts.desk.watch("chat:bot:1") as events:
             await take(parts, said("rather in green"))
             model.let_go(2)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 async for event in events:
                     if isinstance(event, Steered):
                         break

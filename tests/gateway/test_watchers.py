@@ -32,7 +32,7 @@ from gateway.wire import OwnerLost
 async def read(watcher: Watcher) -> list[WatchEvent]:
     """Everything, once it was closed."""
     watcher.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return [event async for event in watcher]
 
 
@@ -44,7 +44,7 @@ async def let_go(watcher: Watcher) -> list[WatchEvent]:
         async for event in watcher:
             seen.append(event)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(OwnerLost, match=LET_GO):
             await to_the_end()
     return seen
@@ -157,7 +157,7 @@ async def test_a_reader_that_waits_is_woken() -> None:
         reading = asyncio.create_task(anext(aiter(watcher)))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         watchers.publish("x", mark(1))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert await reading == mark(1)
 
 

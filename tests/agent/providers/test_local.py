@@ -49,7 +49,7 @@ async def test_anything_else_is_no_list(answer: bytes) -> None:
 
 
 async def test_what_never_ends_is_left() -> None:
-    async with answering(HEAD, endless=True) as port, asyncio.timeout(10):
+    async with answering(HEAD, endless=True) as port, asyncio.timeout(30):
         assert await ollama_models(port=port) == []
 
 

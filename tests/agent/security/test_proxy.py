@@ -297,6 +297,6 @@ def test_of_two_lists_the_narrower_names_remain() -> None:
 
 
 async def until(true: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not true():
             await asyncio.sleep(0.01)

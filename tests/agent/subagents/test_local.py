@@ -38,7 +38,7 @@ async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -
     args = {"description": "a line", "prompt": "about rain", "subagent_type": "poet"}
     call = ToolCall("1", "task", args, json.dumps(args))
     model = Scripted([assistant("", (call,)), "It rains.", "The poet says: it rains."])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         result = await Agent(model, workspace=tmp_path, subagents=[POET]).run("a line")
     assert result.text == "The poet says: it rains."
     asked = model.requests[1]
@@ -129,7 +129,7 @@ class Slow:
 async def test_it_ends_with_its_caller(tmp_path: Path) -> None:
     model = Slow()
     running = asyncio.create_task(Agent(model, workspace=tmp_path).run(task("wait", "general")))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await model.begun.wait()
         running.cancel()
         await asyncio.wait({running})

@@ -33,7 +33,7 @@ from agent.tools.process import Process
 from agent.tools.processes import PER_SESSION, Processes
 from agent.tools.shell import Exec
 from agent.types import ToolCall, ToolResult
-from tests.processes import processes
+from tests.processes import gone, lasting, runs
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,7 +57,7 @@ class Shell:
     async def hear(self, wanted: str, **args: Any) -> str:
         """What it says until this is among it."""
         said = ""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while wanted not in said:
                 said += (await self("output", wait_s=5, **args)).for_model
         return said
@@ -86,15 +86,6 @@ async def held(
     found = Shell(call, request.param())
     yield found, request.param
     await found.exec.aclose()
-
-
-async def left(word: str) -> list[int]:
-    """Who is still there after a while."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(10):
-            while processes(word):
-                await asyncio.sleep(0.02)
-    return processes(word)
 
 
 async def test_it_runs_on_and_what_is_new_is_told_once(
@@ -132,11 +123,12 @@ async def test_it_reads_what_it_is_given(held: tuple[Shell, Callable[[], Sandbox
 
 async def test_a_kill_ends_all_that_it_started(held: tuple[Shell, Callable[[], Sandbox]]) -> None:
     shell, _ = held
-    await shell.start("sleep 7801 & sleep 7801")
-    assert processes("7801")
+    command = lasting()
+    await shell.start(f"{command} & {command}")
+    assert await runs(command)
     result = await shell("kill", id=1)
     assert result.for_model == "[process 1: killed]"
-    assert not await left("7801")
+    assert await gone(command)
 
 
 @pytest.mark.parametrize("way", ["end", "close"])
@@ -144,23 +136,25 @@ async def test_none_outlives_its_session_or_the_tool(
     held: tuple[Shell, Callable[[], Sandbox]], way: str
 ) -> None:
     shell, _ = held
-    await shell.start("sleep 7802")
+    command = lasting()
+    await shell.start(command)
     await (shell.exec.end("s1") if way == "end" else shell.exec.aclose())
-    assert not await left("7802")
+    assert await gone(command)
     if way == "end":
         assert "no background processes" in (await shell("list")).for_model
 
 
 async def test_a_call_that_is_cancelled_leaves_nothing(shell: Shell, workspace: Path) -> None:
-    call = asyncio.create_task(shell.start("touch began; sleep 7803"))
-    async with asyncio.timeout(10):
+    command = lasting()
+    call = asyncio.create_task(shell.start(f"touch began; {command}"))
+    async with asyncio.timeout(30):
         while not (workspace / "began").exists():
             await asyncio.sleep(0.01)
     call.cancel()
     with suppress(asyncio.CancelledError):
         await call
     if call.cancelled():  # else it was just told
-        assert not await left("7803")
+        assert await gone(command)
 
 
 KORE = """
@@ -174,7 +168,7 @@ folder = Path(sys.argv[1])
 call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "M", print, owner=True)
 async def main():
     shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
-    await shell.start("sleep 7804 & sleep 7804")
+    await shell.start(f"{sys.argv[4]} & {sys.argv[4]}")
     (folder / "began").touch()
     await asyncio.sleep(500)
 asyncio.run(main())
@@ -183,17 +177,18 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("name", ["none", "bwrap"])
 async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> None:
-    words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT)]
+    command = lasting()
+    words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
     kore = subprocess.Popen(words, cwd=ROOT)
     try:
         async with asyncio.timeout(20):
             while not (workspace / "began").exists():
                 await asyncio.sleep(0.01)
-        assert processes("sleep\0007804")
+        assert await runs(command)
     finally:
         kore.kill()
         kore.wait()
-    assert not await left("sleep\0007804")
+    assert await gone(command)
 
 
 async def test_a_conversation_sees_its_own_only(shell: Shell) -> None:
@@ -216,7 +211,7 @@ async def test_there_is_a_limit_and_what_has_ended_gives_way(shell: Shell) -> No
 async def test_only_the_newest_output_is_kept(shell: Shell, workspace: Path) -> None:
     await shell.start("until [ -e go ]; do sleep 0.02; done; seq 1 100000; sleep 60")
     (workspace / "go").touch()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while shell.processes.of("s1")[0].unread_bytes < 580_000:
             await asyncio.sleep(0.01)
     said = (await shell("output")).for_model
@@ -250,7 +245,7 @@ async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
     shell.exec.told("s1")
     assert "running" in shell.exec.facts("s1")[0]
     (workspace / "go").touch()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while shell.processes.running:
             await asyncio.sleep(0.01)
     # A turn that could not begin has told nothing.
@@ -285,7 +280,7 @@ async def test_strangers_words_taint_what_is_read_while_it_lives_and_what_it_wro
     assert not shell.exec.lingering(workspace)
     shell.call = replace(shell.call, taint=UNTRUSTED)
     await shell("input", text="evil\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while shell.processes.running:
             await asyncio.sleep(0.01)
     assert is_marked(workspace / "file")

@@ -27,7 +27,7 @@ from agent.tools.shell import Exec
 from agent.tools.toolbox import Toolbox
 from agent.types import ToolCall
 from tests.fakes.web import WebSite
-from tests.processes import processes
+from tests.processes import gone, lasting, runs
 
 ROOT = Path(__file__).parents[3]
 
@@ -190,7 +190,7 @@ async def test_nothing_is_left_open(box: Bubblewrap, site: WebSite, call: CallCo
     for _ in range(3):
         line = f"curl -sS http://localhost:{port}/slow & curl -sS -m 1 http://localhost:{port}/a"
         await said(exec_, call, line)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         # The site notices a little later.
         while len(os.listdir("/proc/self/fd")) > before:
             await asyncio.sleep(0.01)
@@ -204,11 +204,11 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell import Exec
 from agent.types import ToolCall
-folder, port = Path(sys.argv[1]), int(sys.argv[2])
+folder, port, lasts = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "m", print)
 settings = ToolSettings(sandbox=Bubblewrap("bwrap", frozenset()), exec_hosts=("localhost",))
 tool = Exec(settings, {"ports": (port,), "allow": lambda address: True})
-command = f": 7717; setsid curl -s http://localhost:{port}/slow & touch began; sleep 600"
+command = f"setsid curl -s http://localhost:{port}/slow & {lasts}"
 asyncio.run(tool.run({"command": command, "timeout_s": 500}, call))
 """
 
@@ -218,15 +218,16 @@ async def test_all_dies_when_kore_is_killed(
 ) -> None:
     site.slow("/slow")
     port = site.url.rpartition(":")[2]
-    kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace), port], cwd=ROOT)
+    command, visit = lasting(), f"http://localhost:{port}/slow"
+    kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace), port, command], cwd=ROOT)
     try:
         async with asyncio.timeout(20):
             while not site.visits:
                 await asyncio.sleep(0.01)
-        assert processes("7717")
+        assert await runs(command)
+        assert await runs(visit)
     finally:
         kore.kill()
         kore.wait()
-    async with asyncio.timeout(10):
-        while processes("7717"):
-            await asyncio.sleep(0.01)
+    assert await gone(command)
+    assert await gone(visit)

@@ -30,13 +30,13 @@ def alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while alive(pid):
             await asyncio.sleep(0.01)
 
 
 async def pid_in(path: Path) -> int:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (path.exists() and path.read_text().endswith("\n")):
             await asyncio.sleep(0.01)
     return int(path.read_text())
@@ -95,11 +95,11 @@ async def test_timeout_kills_the_whole_group_and_keeps_what_was_said(
     call: CallContext, workspace: Path
 ) -> None:
     script = "echo before; sh -c 'echo $$ > pid; sleep 600' | cat; echo never"
-    task = asyncio.create_task(run(call, script, timeout_s=0.7))
+    task = asyncio.create_task(run(call, script, timeout_s=3))
     pid = await pid_in(workspace / "pid")
     result = await task
     assert result.is_error
-    ended = "before\n[stopped: it took longer than 0.7 s. With background: true a command runs on"
+    ended = "before\n[stopped: it took longer than 3 s. With background: true a command runs on"
     assert result.for_model == f"{ended} beside the conversation.]"
     await gone(pid)
 
@@ -217,7 +217,7 @@ async def test_everything_dies_when_kore_is_killed(workspace: Path) -> None:
         pid = await pid_in(workspace / "pid")
         group = os.getpgid(pid)
         members: list[int] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(members) < 4:  # both sides of the pipe, their shell and the watcher
                 await asyncio.sleep(0.01)
                 members = [p for p in _pids() if _group(p) == group]

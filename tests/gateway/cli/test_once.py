@@ -13,7 +13,7 @@ from gateway.cli.once import OneTurn, Order
 from gateway.console.speaker import Speaker
 from tests.fakes.memory_service import MemoryService
 
-DEADLINE_S = 10
+DEADLINE_S = 30
 
 
 @pytest.fixture

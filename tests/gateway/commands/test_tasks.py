@@ -12,7 +12,7 @@ from agent.types import Message, ToolCall, assistant
 from gateway.messages import Sender
 from gateway.service import Delivered, WatchEvent
 from tests.gateway.parts import Parts, running, typed
-from tests.processes import lasting, processes
+from tests.processes import gone, lasting, runs
 
 LANE = "cli:local:main"
 
@@ -32,7 +32,7 @@ class Console:
     async def __call__(self, text: str, sender: str = "7", chat: str = "main") -> str:
         message = typed(text, chat, sender=Sender(sender), options={"auto": True})
         await self._parts.bus.submit(message)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             async for event in self._watched:
                 if isinstance(event, Delivered) and event.event_id == message.event_id:
                     return event.text
@@ -57,9 +57,7 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
         assert f"- `1` {command}: running for" in await say("/tasks")
         assert "is called `2`" in await say("/tasks kill 2")
         assert "`1` is being ended" in await say("/tasks kill 1")
-        async with asyncio.timeout(10):
-            while processes(command):
-                await asyncio.sleep(0.01)
+        assert await gone(command)
         assert await say("and now?") == "gone"
         # What was said before stays as it was, byte for byte.
         *before, last = model.requests[-1].messages
@@ -72,9 +70,9 @@ async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -
     model = Scripted([start(command), "it runs", "fresh"])
     async with console(tmp_path, model) as say:
         await say("start it")
-        assert processes(command)
+        assert await runs(command)
         assert f"was ended: `{command}`." in await say("/new")
-        assert not processes(command)
+        assert await gone(command)
         await say("hello")
         assert "background" not in str(model.requests[-1].messages[-1].content)
 
@@ -88,9 +86,7 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
         assert await parts.desk.background(session.id) == [command]
         told = await parts.desk.set_status(session.id, "closed")
         assert told.endswith(f"What ran in the background was ended: {command}.")
-        async with asyncio.timeout(10):
-            while processes(command):
-                await asyncio.sleep(0.01)
+        assert await gone(command)
         assert await parts.desk.background(session.id) == []
 
 
@@ -101,14 +97,13 @@ async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Pat
     async with running(tmp_path, model) as parts, parts.desk.watch(said.session_key) as watched:
         await parts.bus.submit(said)
         told = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             async for event in watched:
                 told.append(event)
                 if isinstance(event, Delivered):
                     break
-            assert Notice("info", f"What ran in the background was ended: {command}.") in told
-            while processes(command):
-                await asyncio.sleep(0.01)
+        assert Notice("info", f"What ran in the background was ended: {command}.") in told
+        assert await gone(command)
 
 
 async def test_what_a_sub_agent_left_running_ends_when_it_breaks(tmp_path: Path) -> None:
@@ -119,6 +114,4 @@ async def test_what_a_sub_agent_left_running_ends_when_it_breaks(tmp_path: Path)
     async with console(tmp_path, model) as say:
         assert await say("have it started") == "it broke"
         assert model.requests[2].messages[-1].text.endswith(" s]")
-        async with asyncio.timeout(10):
-            while processes(command):
-                await asyncio.sleep(0.05)
+        assert await gone(command)

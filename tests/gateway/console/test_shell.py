@@ -12,7 +12,7 @@ from gateway.console.commands import by_hand
 from gateway.console.shell import Command, Shell
 from tests.processes import lasting, processes
 
-DEADLINE_S = 15
+DEADLINE_S = 30
 
 
 def begun(

@@ -51,7 +51,7 @@ async def test_a_stop_that_cannot_be_stored_is_told_and_the_conversation_goes_on
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
-        async with Full() as service, asyncio.timeout(10):
+        async with Full() as service, asyncio.timeout(30):
             stage = Stage(service, Speaker("main"), Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):
                 stage.interrupt()
@@ -66,7 +66,7 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
-        async with Summing() as service, asyncio.timeout(10):
+        async with Summing() as service, asyncio.timeout(30):
             stage = Stage(service, Speaker("main"), Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):
                 await stage.submit("/compact")
@@ -86,7 +86,7 @@ async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_pat
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
-        async with Refusing() as service, asyncio.timeout(10):
+        async with Refusing() as service, asyncio.timeout(30):
             stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):
                 with pytest.raises(KoreError):
@@ -104,7 +104,7 @@ async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
-        async with Refusing() as service, asyncio.timeout(10):
+        async with Refusing() as service, asyncio.timeout(30):
             speaker = Speaker("main", {"mode": "ask"})
             stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):

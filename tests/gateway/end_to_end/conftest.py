@@ -1,6 +1,6 @@
 """Gateways to test: one for a whole module, or one for a test that kills or breaks it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from itertools import count
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from tests.fakes.model_mind import echo
 from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
 
 _chats = count(1001)
+_FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture
@@ -31,15 +32,34 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gate
         yield gateway
 
 
-@pytest.fixture
-def gateway(shared: GatewayProcess) -> Iterator[GatewayProcess]:
-    """The module's gateway, running; without the faults and scripts of the test before."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fixtures are told whether their test has failed."""
+    report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    return report
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def gateway(
+    shared: GatewayProcess, request: pytest.FixtureRequest
+) -> AsyncIterator[GatewayProcess]:
+    """The module's gateway, running; without the faults and scripts of the test before.
+
+    A test that fails may leave it busy or dead: the next one finds it begun anew.
+    """
     shared.model.requests.clear()
     yield shared
     shared.api.heal()
     shared.model.forget_script()
     shared.model.mind = echo
     shared.model.latency_s = 0.0
+    if request.node.stash.get(_FAILED, False):
+        if shared.runs:
+            await shared.kill()
+        await shared.start()
     shared.check_clean()
 
 

@@ -30,7 +30,7 @@ BATCH = 20
 AT_ONCE = 3
 LINE_S, BATCH_S = 3, 100
 # How long what was killed may take to be gone.
-LINGER_S = 3
+LINGER_S = 10
 LIMITS = Limits(processes=80, file_bytes=20_000_000, memory_bytes=600_000_000)
 
 

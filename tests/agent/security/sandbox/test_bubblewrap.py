@@ -17,7 +17,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell import Exec
 from agent.types import ToolCall
-from tests.processes import processes
+from tests.processes import gone, lasting, runs
 
 ROOT = Path(__file__).parents[4]
 
@@ -126,9 +126,10 @@ async def test_a_guest_sees_no_memory(
 
 
 async def test_a_fork_bomb_is_held_and_dies(bwrap: Bubblewrap, call: CallContext) -> None:
-    bomb = "bash -c ': 7712; f() { f | f & }; f; sleep 0.5' 2>/dev/null; echo alive"
+    mark = lasting().split()[1]
+    bomb = f"bash -c ': {mark}; f() {{ f | f & }}; f; sleep 0.5' 2>/dev/null; echo alive"
     assert "alive" in await run(bwrap, call, bomb)
-    assert not await left("7712")
+    assert await gone(mark)
     # What reads the file must need no process of its own.
     crowd = '(for i in $(seq 200); do sleep 2 & done) 2>said; read -r line <said; echo "$line"'
     assert "fork" in await run(bwrap, call, crowd)
@@ -146,20 +147,21 @@ async def test_files_and_memory_are_bounded(
 async def test_nothing_survives_the_end_the_deadline_or_a_cancel(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
-    await run(bwrap, call, "setsid sh -c ': 7713; sleep 600' >/dev/null 2>&1 & echo started")
-    assert not await left("7713")
+    mark = lasting().split()[1]
+    await run(bwrap, call, f"setsid sh -c ': {mark}; sleep 600' >/dev/null 2>&1 & echo started")
+    assert await gone(mark)
     tool = Exec(ToolSettings(sandbox=bwrap))
-    result = await tool.run({"command": "setsid sleep 7714 & sleep 7714", "timeout_s": 0.5}, call)
+    command = lasting()
+    result = await tool.run({"command": f"setsid {command} & {command}", "timeout_s": 0.5}, call)
     assert "stopped" in result.for_model
-    assert not await left("7714")
-    task = asyncio.create_task(tool.run({"command": "touch began; sleep 7715"}, call))
-    async with asyncio.timeout(10):
-        while not (workspace / "began").exists():
-            await asyncio.sleep(0.01)
+    assert await gone(command)
+    command = lasting()
+    task = asyncio.create_task(tool.run({"command": command}, call))
+    assert await runs(command)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    assert not await left("7715")
+    assert await gone(command)
 
 
 KORE = """
@@ -170,34 +172,24 @@ from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.tools.group import run
 box, folder = Bubblewrap(shutil.which("bwrap"), frozenset()), Path(sys.argv[1])
 async def main():
-    with box.prepare(Job("setsid sleep 7716 & touch began; sleep 7716", folder, folder)) as spawn:
+    line = f"setsid {sys.argv[2]} & {sys.argv[2]}"
+    with box.prepare(Job(line, folder, folder)) as spawn:
         await run(spawn, 500, print)
 asyncio.run(main())
 """
 
 
 async def test_all_dies_when_kore_is_killed(bwrap: Bubblewrap, workspace: Path) -> None:
-    kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace)], cwd=ROOT)
+    command = lasting()
+    kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace), command], cwd=ROOT)
     try:
-        async with asyncio.timeout(20):
-            while not (workspace / "began").exists():
-                await asyncio.sleep(0.01)
-        assert processes("7716")
+        assert await runs(command)
     finally:
         kore.kill()
         kore.wait()
-    assert not await left("7716")
+    assert await gone(command)
 
 
 async def test_the_root_is_no_workspace(bwrap: Bubblewrap, call: CallContext) -> None:
     with pytest.raises(ToolError, match=r"whole file system"):
         await run(bwrap, replace(call, workspace=Path("/")), "true")
-
-
-async def left(word: str) -> list[int]:
-    """Who is still there after a while."""
-    for _ in range(200):
-        if not processes(word):
-            return []
-        await asyncio.sleep(0.01)
-    return processes(word)

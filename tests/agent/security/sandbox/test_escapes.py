@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from agent.security.sandbox.landlock import kernel_abi
+from tests.processes import lasting
 
 ROOT = Path(__file__).parents[4]
 CORPUS = Path(__file__).parents[1] / "evasions.toml"
@@ -141,12 +142,12 @@ timed-out
 def test_landlock_ends_all_that_was_started(place: Path) -> None:
     if kernel_abi() < 1:
         pytest.skip("this kernel has no Landlock")
-    mark = "sleep 7731.5"
+    mark = lasting()
     tree = f"setsid sh -c '{mark} & ({mark} &) ; exec {mark}' & sh -c 'trap \"\" TERM; {mark}' &"
     order: dict[str, Any] = {"name": "landlock", "listen": True, "mark": mark.replace(" ", "\0")}
     ended = drive(place, USERS[-1], **order, lines=[f"{tree} echo begun"])
     assert ended == [0, "begun\n", []]
-    late = drive(place, USERS[-1], **order, lines=[f"{tree} echo begun; {mark}"], timeout_s=0.5)
+    late = drive(place, USERS[-1], **order, lines=[f"{tree} echo begun; {mark}"], timeout_s=3)
     assert late == [None, "begun\n", []]
     killed = drive(place, USERS[-1], **order, lines=["kill -TERM $$"])
     assert killed[0] == -15

@@ -171,7 +171,7 @@ async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
     await channel.admit(ROUTE)
     gate.penalise("7", 3600)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await channel.send(message())
     await channel.aclose()
     assert bot_api.answers(7) == ["hello"]
