@@ -92,7 +92,7 @@ class Access:
         if self.is_owner_alone(message):
             return folder / "MEMORY.md"
         whose = message.sender.id if message.private else message.chat_id
-        return folder / message.channel / _folder_name(whose) / "MEMORY.md"
+        return folder / message.channel / folder_name(whose) / "MEMORY.md"
 
     def inbox(self, workspace: Path, message: InboundMessage) -> Path:
         """The folder for files that come with this message; who sees the memory sees them."""
@@ -113,7 +113,7 @@ class Access:
         )
 
 
-def _folder_name(id_: str) -> str:
+def folder_name(id_: str) -> str:
     """A plain name for a platform's id; two ids never share one."""
     name = _UNSAFE.sub(lambda found: f"%{ord(found[0]):x}.", id_)
     if 0 < len(name) <= _NAME_CHARS:

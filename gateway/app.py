@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from sqlite3 import Connection
 
@@ -26,6 +26,7 @@ from gateway.clerk import Clerk
 from gateway.commands.call import Commands, Office
 from gateway.compaction import Compactions
 from gateway.confinement import choose_sandbox
+from gateway.custodian import Custodian
 from gateway.delivery import Delivery
 from gateway.desk import Desk
 from gateway.door import Door
@@ -70,6 +71,7 @@ class App:
     adjustable: Adjustable
     database: Database
     porter: Porter
+    forget: Callable[[str], None]
 
     @classmethod
     @asynccontextmanager
@@ -105,6 +107,7 @@ class App:
             audit = await _record(policies, home, redactor, stack)
             safety = Safety(policies, audit, redactor, str(choice), places)
             app = _assemble(settings, database, agent, watchers, ways, safety)
+            app.desk.custodian = _custodian(settings, home, app)
             await database.run(app.bus.door.pairing.load)
             await database.run(app.delivery.languages.load)
             await app.bus.notes.carry()
@@ -178,8 +181,15 @@ def _assemble(
     seen = (delivery, clerk, ways, safety.redactor, bus)
     adjustable = Adjustable(agent, policies, access, spending, *seen)
     porter = Porter(database, delivery, rules, limit_bytes=settings.media.max_file_mb * 2**20)
-    compact = work.compactions
-    return App(desk, bus, delivery, reception, compact, adjustable, database, porter)
+    rest = (work.compactions, adjustable, database, porter, work.histories.forget)
+    return App(desk, bus, delivery, reception, *rest)
+
+
+def _custodian(settings: Settings, home: Home, app: App) -> Custodian:
+    """Who keeps what is kept of people."""
+    access, load = app.adjustable.access, app.bus.door.pairing.load
+    parts = (app.database, home, settings.agent.workspace, access, app.forget)
+    return Custodian(*parts, load, app.bus.notes.carry)
 
 
 @asynccontextmanager

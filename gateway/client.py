@@ -153,6 +153,23 @@ class Client:
         found: Mapping[str, Any] = await self._call("reload")
         return found
 
+    async def person(self, principal: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._call("person", principal=principal)
+        return found
+
+    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
+        file = os.path.join(os.getcwd(), target)
+        found: Mapping[str, Any] = await self._call(
+            "export_person", principal=principal, target=file
+        )
+        return found
+
+    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._call(
+            "delete_person", principal=principal, copies=copies
+        )
+        return found
+
     async def backup(self, target: Path) -> int:
         return int(await self._call("backup", target=os.path.join(os.getcwd(), target)))
 

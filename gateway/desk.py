@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import chain, count
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Concatenate, ParamSpec, Protocol
+from typing import Any, Concatenate, ParamSpec
 
 from agent.errors import KoreError
 from agent.language import t
@@ -28,6 +28,7 @@ from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, Watc
 from gateway.store import archive, grants, inbox, outbox, sessions, spending, turns
 from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
+from gateway.upkeep import Upkept
 from gateway.watchers import Watchers
 
 P = ParamSpec("P")
@@ -36,15 +37,7 @@ _RESERVED_S = 30.0
 _LOCAL, _MAIN = "local", "main"
 
 
-class Reloads(Protocol):
-    """Reads the configuration again."""
-
-    async def reload(self) -> Mapping[str, Any]: ...
-
-    def facts(self) -> dict[str, Any]: ...
-
-
-class Desk:
+class Desk(Upkept):
     """Implements `gateway.service.Service` on the parts of this process."""
 
     def __init__(
@@ -65,8 +58,6 @@ class Desk:
         self._facts = facts
         self._archivist = Archivist(database, bus.wake, watchers.publish, background)
         self._reserved: dict[str, float] = {}
-        # What reads the configuration again; a terminal of its own has none.
-        self.reloader: Reloads | None = None
 
     async def submit(self, message: InboundMessage) -> None:
         await self._bus.submit(message)
@@ -195,14 +186,6 @@ class Desk:
 
     async def backup(self, target: Path) -> int:
         return await self._database.backup(target)
-
-    async def reload(self) -> Mapping[str, Any]:
-        if self.reloader is None:
-            raise KoreError(
-                "what runs here is a conversation in a terminal",
-                hint="It reads the configuration when it starts.",
-            )
-        return await self.reloader.reload()
 
     async def people(self) -> Mapping[str, Any]:
         return await self._database.run(self._bus.door.people, time.time())

@@ -222,6 +222,23 @@ class Upkeep(Protocol):
         ...
 
 
+class Keeping(Protocol):
+    """What is kept of one person."""
+
+    async def person(self, principal: str) -> Mapping[str, Any]:
+        """How much there is. Raises `KoreError` for what is nobody's id."""
+        ...
+
+    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
+        """All of it in a new zip file: `file`, `size_bytes`. Raises `KoreError`."""
+        ...
+
+    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
+        """Do away with it, with `copies` also with those of upgrades; what there was, and which
+        copies remain. Raises `KoreError`."""
+        ...
+
+
 class Doorkeeping(Protocol):
     """Who may write to Kore."""
 
@@ -256,5 +273,5 @@ class Consents(Protocol):
         ...
 
 
-class Service(Talk, Records, Archive, Exchange, Upkeep, Doorkeeping, Consents, Protocol):
+class Service(Talk, Records, Archive, Exchange, Upkeep, Keeping, Doorkeeping, Consents, Protocol):
     """All of it."""

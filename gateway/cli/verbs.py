@@ -109,6 +109,15 @@ VERBS = (
         ),
         unknown="a command with options goes in quotes: kore policy check 'ls -la'",
     ),
+    Verb(
+        "user",
+        "give out all that is kept of one person, or delete it",
+        (
+            "kore user show telegram:123",
+            "kore user export telegram:123 -o theirs.zip",
+            "kore user delete telegram:123",
+        ),
+    ),
     Verb("replay", "queue a message again that was given up on", ("kore replay 42",)),
     Verb(
         "store",

@@ -53,8 +53,8 @@ class _Job:
 class Database:
     """`run` functions against it; `close` it in the end."""
 
-    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        self.file, self.folder = file, file.parent
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
@@ -70,7 +70,7 @@ class Database:
         `check` verifies the whole file first: for after an unclean exit. `cipher` has the key
         that stored texts are sealed with.
         """
-        return cls(connect(path, check=check, cipher=cipher), path.parent)
+        return cls(connect(path, check=check, cipher=cipher), path)
 
     async def run(
         self,
@@ -96,6 +96,11 @@ class Database:
         """
         job = self._hand_in(lambda connection: self._copy(connection, target), alone=True)
         return await to_its_end(job)
+
+    async def rewrite(self) -> None:
+        """Write the whole file anew, so that nothing that was deleted is left in it; nothing else
+        runs meanwhile. Raises `StoreError`: it needs as much room again."""
+        await to_its_end(self._hand_in(_rewrite, alone=True))
 
     async def close(self) -> None:
         """Finish what was handed in, then close the file."""
@@ -193,6 +198,20 @@ class Database:
             target.unlink()
             raise StoreError(f"the backup {target} did not verify ({verdict}) and was removed")
         return target.stat().st_size
+
+
+def _rewrite(connection: sqlite3.Connection) -> None:
+    # Not on the disk, where the temporary file would keep what this is to do away with.
+    connection.execute("PRAGMA temp_store=MEMORY")
+    connection.execute("PRAGMA secure_delete=ON")
+    try:
+        connection.execute("VACUUM")
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute("PRAGMA secure_delete=OFF")
+        connection.execute("PRAGMA temp_store=DEFAULT")
+    if busy:
+        raise StoreError("the log beside the database could not be emptied")
 
 
 async def to_its_end(work: Awaitable[T]) -> T:

@@ -1,0 +1,108 @@
+"""`kore user`: give out all that is kept of one person, or do away with it."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.errors import KoreError
+from gateway.cli.basis import home_of, settings_of
+from gateway.cli.link import open_service
+from gateway.cli.table import print_json, size
+from gateway.service import Service
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    showing = actions.add_parser("show", help="how much is kept of somebody")
+    exporting = actions.add_parser("export", help="all of it in a zip file")
+    deleting = actions.add_parser("delete", help="do away with all of it")
+    for part in (showing, exporting, deleting):
+        part.add_argument("who", metavar="ID", help="such as telegram:123, as `kore pair list`")
+        part.add_argument("--json", action="store_true", help="print JSON")
+    exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip file")
+    deleting.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    deleting.add_argument(
+        "--with-copies", action="store_true", help="delete the copies of upgrades, too"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    async with open_service(settings_of(args), home_of(args)) as service:
+        found = await service.person(args.who)
+        if not found["found"] and not found["files"]:
+            raise KoreError(f"nothing is kept of {args.who}", hint="kore pair list")
+        if args.action == "export":
+            return await _export(args, service)
+        if args.action == "delete":
+            return await _delete(args, service, found)
+    _say(args, found)
+    return 0
+
+
+async def _export(args: argparse.Namespace, service: Service) -> int:
+    name = args.output or Path(f"kore-{args.who.replace(':', '-')}.zip")
+    target = (Path.cwd() / name.expanduser()).resolve()
+    made = await service.export_person(args.who, target)
+    if args.json:
+        print_json(made)
+    else:
+        print(f"{made['file']}: {size(made['size_bytes'])}")
+    return 0
+
+
+async def _delete(args: argparse.Namespace, service: Service, found: Mapping[str, Any]) -> int:
+    if not args.yes:
+        _say(args, found, to=sys.stderr)
+        if not sys.stdin.isatty():
+            raise KoreError("nothing was deleted", hint="--yes does it without a question")
+        print("Delete all of this for good? Type yes: ", end="", file=sys.stderr, flush=True)
+        if (await asyncio.to_thread(sys.stdin.readline)).strip() != "yes":
+            raise KoreError("nothing was deleted")
+    gone = await service.delete_person(args.who, args.with_copies)
+    if args.json:
+        print_json({"deleted": args.who, **gone})
+        return 0
+    print(f"Deleted: {_told(gone)}.")
+    for line in _remains(args.who, gone):
+        print(line)
+    return 0
+
+
+def _say(args: argparse.Namespace, found: Mapping[str, Any], to: Any = None) -> None:
+    if args.json and to is None:
+        print_json(found)
+        return
+    print(f"{args.who}: {_told(found)}.", file=to)
+    for line in _remains(args.who, found):
+        print(line, file=to)
+
+
+def _told(found: Mapping[str, Any]) -> str:
+    return (
+        f"{found['sessions']} conversations, {found['messages']} messages in them"
+        f" ({found['shared_turns']} turns in groups), {found['inbox']} received,"
+        f" {found['outbox']} sent, {found['calls']} model calls,"
+        f" {found['files']} files ({size(found['file_bytes'])})"
+    )
+
+
+def _remains(who: str, found: Mapping[str, Any]) -> list[str]:
+    """What a deletion does not reach."""
+    lines = [
+        "Not reached: the audit log (who was allowed to do what; kore audit search), your own"
+        " backups, what others said of them, the platform's own copy. What was spent stays as"
+        " sums without a name, and numbers of messages, so that none comes back."
+    ]
+    if found["copies"]:
+        copies = ", ".join(found["copies"])
+        lines.append(f"Copies from before upgrades hold it still: {copies} (--with-copies)")
+    if found["allowed"]:
+        lines.append(f"{who} stands in the configuration (allow_from) and may write again.")
+    return lines

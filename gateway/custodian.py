@@ -1,0 +1,175 @@
+"""The custodian: gives out all that is kept of one person, and does away with it."""
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from agent.errors import KoreError
+from agent.frozen import frozen
+from agent.security.inbox import INBOX_FOLDER, MEMORY_FOLDER
+from gateway.access import Access, folder_name
+from gateway.home import Home
+from gateway.store import upgrade
+from gateway.store.database import Database
+
+# Folders that are no file of the owner's, but other people's.
+_CHANNELS = ("telegram",)
+_BLOB = re.compile(r"\b[0-9a-f]{40}\b")
+_ABOUT = """All that this Kore keeps of {who}.
+
+sessions/                        conversations, a message a line (the first line: facts)
+messages_received.jsonl          what arrived, as it arrived
+messages_sent.jsonl              what was sent
+conversations_with_others.jsonl  of groups: the turns that answered this person
+spending.jsonl                   what was used; cost in billionths of a dollar
+approvals.jsonl, standing_permissions.jsonl, access.jsonl
+memory/, inbox/                  what was remembered, files that were sent
+
+Times are Unix seconds. Not in here: the audit log, which tells who was allowed to do what.
+"""
+
+
+@frozen
+class Custodian:
+    """For the owner of the machine. `forget` lets go of a session that is in memory."""
+
+    database: Database
+    home: Home
+    workspace: Path
+    access: Access
+    forget: Callable[[str], None]
+    reload_doors: Callable[[Connection], None]
+    carry_notes: Callable[[], Awaitable[None]]
+
+    async def look(self, principal: str) -> Mapping[str, Any]:
+        """What is kept, in numbers. Raises `KoreError` for what is nobody's id."""
+        from gateway.store import person
+
+        _check(principal)
+        found = await self.database.run(person.traces, principal)
+        files = await asyncio.to_thread(lambda: list(self._files(principal)))
+        return {
+            **asdict(found),
+            "found": found.found,
+            "files": len(files),
+            "file_bytes": sum(path.stat().st_size for path, _ in files),
+            "copies": [str(path) for path in upgrade.copies(self.database.file)],
+            "owner": principal == self.access.chief,
+            "allowed": any(_sender(principal) in allowed for allowed in self.access.allow.values()),
+        }
+
+    async def export(self, principal: str, target: Path) -> Mapping[str, Any]:
+        """A zip file with all of it, for its owner only. Raises `KoreError`."""
+        from gateway.store import portrait
+
+        _check(principal)
+        texts = await self.database.run(portrait.files, principal)
+        return await asyncio.to_thread(self._pack, principal, texts, target)
+
+    async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]:
+        """Do away with it; what remains is told. Raises `KoreError` while it is at work."""
+        before = await self.look(principal)
+        if before["busy"]:
+            raise KoreError(
+                f"an answer to {principal} is under way",
+                hint="Wait for it, or end it: /stop in their chat; then ask again.",
+            )
+        changed = await self.database.run(_erase, principal, time.time())
+        for session in changed:
+            self.forget(session)
+        await self.database.run(self.reload_doors)
+        await self.carry_notes()
+        await self.database.rewrite()
+        needed = await self.database.run(_needed)
+        await asyncio.to_thread(self._unlink, principal, needed)
+        if copies:
+            for path in upgrade.copies(self.database.file):
+                path.unlink(missing_ok=True)
+        return {**before, "copies": [str(path) for path in upgrade.copies(self.database.file)]}
+
+    def _pack(self, principal: str, texts: Mapping[str, str], target: Path) -> Mapping[str, Any]:
+        import zipfile
+
+        try:
+            fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            raise KoreError(f"{target} exists already", hint="name a file that does not") from None
+        except OSError as exc:
+            raise KoreError(f"{target}: cannot be written: {exc.strerror}") from exc
+        with open(fd, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.writestr("README.txt", _ABOUT.format(who=principal))
+            for name, text in texts.items():
+                packed.writestr(name, text)
+            for path, name in self._files(principal):
+                packed.write(path, name)
+        return {"file": str(target), "size_bytes": target.stat().st_size, "parts": len(texts)}
+
+    def _unlink(self, principal: str, needed: frozenset[str]) -> None:
+        for path, _ in self._files(principal):
+            path.unlink(missing_ok=True)
+        for folder in self._folders(principal):
+            for inner in sorted(folder.rglob("*"), reverse=True):
+                if inner.is_dir() and not inner.is_symlink() and not any(inner.iterdir()):
+                    inner.rmdir()
+        from agent.changes.blobs import Blobs
+
+        blobs = Blobs(self.home.undo)
+        for name in blobs.names() - needed:
+            (self.home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)
+        for memo in self.home.undo.glob("memos/*"):
+            memo.unlink(missing_ok=True)
+
+    def _folders(self, principal: str) -> Sequence[Path]:
+        """Where their memory and what they sent lies."""
+        whole = [self.workspace / name for name in (MEMORY_FOLDER, INBOX_FOLDER)]
+        if principal == self.access.chief or principal.startswith("cli:"):
+            return whole
+        channel = principal.partition(":")[0]
+        return [folder / channel / folder_name(_sender(principal)) for folder in whole]
+
+    def _files(self, principal: str) -> Iterator[tuple[Path, str]]:
+        """Each file of theirs, and its name in an export; no link is followed."""
+        owners = principal == self.access.chief or principal.startswith("cli:")
+        for folder in self._folders(principal):
+            if not folder.is_dir() or folder.is_symlink():
+                continue
+            top = folder.relative_to(self.workspace).parts[0]
+            for path in sorted(folder.rglob("*")):
+                inner = path.relative_to(folder)
+                # The owner's lie on top; folders of channels are other people's.
+                if owners and len(inner.parts) > 1 and inner.parts[0] in _CHANNELS:
+                    continue
+                if path.is_file() and not path.is_symlink():
+                    yield path, f"{top}/{inner}"
+
+
+def _erase(connection: Connection, principal: str, now: float) -> list[str]:
+    from gateway.store import person
+
+    connection.execute("PRAGMA defer_foreign_keys=ON")
+    return person.erase(connection, principal, now)
+
+
+def _needed(connection: Connection) -> frozenset[str]:
+    """Names of contents that somebody's undo still needs."""
+    entries = connection.execute("SELECT unseal(entry, 'change.entry', step, n) FROM change")
+    return frozenset(name for (entry,) in entries for name in _BLOB.findall(entry))
+
+
+def _sender(principal: str) -> str:
+    return principal.partition(":")[2]
+
+
+def _check(principal: str) -> None:
+    channel, colon, sender = principal.partition(":")
+    if not (channel and colon and sender) or len(principal) > 200:
+        raise KoreError(
+            f"{principal[:80]!r} is nobody's id, expected one such as telegram:123",
+            hint="`kore user list` and `kore pair list` show them",
+        )

@@ -1,0 +1,96 @@
+"""What is kept of one person is given out, and done away with, to the last byte."""
+
+import json
+import zipfile
+from pathlib import Path
+
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+PERSON, OTHER, GROUP = 71, 72, -100500
+WORDS = ("Zebrafinch", "Quokkafield", "Axolotlpond")
+
+
+def holding(folder: Path, word: str) -> list[str]:
+    """Files below a folder with these letters in them, in any common encoding."""
+    forms = [word.encode(), word.lower().encode(), word.encode("utf-16-le")]
+    return [
+        str(path.relative_to(folder))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and any(form in path.read_bytes() for form in forms)
+    ]
+
+
+async def talked(gateway: GatewayProcess) -> None:
+    """Somebody talks in private and in a group, others do too."""
+    await gateway.told(OWNER, "the owner says Hollyhock")
+    await gateway.told(PERSON, f"my word is {WORDS[0]}")
+    await gateway.told(PERSON, "/new")
+    await gateway.told(PERSON, f"and {WORDS[1]} it is")
+    await gateway.told(OTHER, "mine is Marigold")
+    memory = gateway.workspace / "memory" / "telegram" / str(PERSON) / "MEMORY.md"
+    memory.parent.mkdir(parents=True)
+    memory.write_text(f"likes {WORDS[2]}")
+    await gateway.kore("sessions", "search", "Marigold")
+
+
+async def test_an_export_holds_what_was_said_and_nothing_of_others(
+    alone: GatewayProcess, tmp_path: Path
+) -> None:
+    async with alone:
+        await talked(alone)
+        target = tmp_path / "out.zip"
+        ran = await alone.kore("user", "export", f"telegram:{PERSON}", "-o", target)
+        assert ran.code == 0, ran.err
+        assert target.stat().st_mode & 0o777 == 0o600
+        with zipfile.ZipFile(target) as packed:
+            texts = {name: packed.read(name).decode() for name in packed.namelist()}
+        whole = "".join(texts.values())
+        assert all(word in whole for word in WORDS)
+        assert "Marigold" not in whole
+        assert "Hollyhock" not in whole
+        assert sum(name.startswith("sessions/") for name in texts) == 2
+        received = [json.loads(line) for line in texts["messages_received.jsonl"].splitlines()]
+        assert received[0]["message"]["content"].endswith(WORDS[0])
+        assert "memory/MEMORY.md" in texts
+        again = await alone.kore("user", "export", f"telegram:{PERSON}", "-o", target)
+        assert (again.code, "exists already" in again.err) == (1, True)
+
+
+async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) -> None:
+    async with alone:
+        await talked(alone)
+        assert all(holding(alone.home, word) for word in WORDS)
+        asked = await alone.kore("user", "delete", f"telegram:{PERSON}")
+        assert asked.code == 1
+        assert "2 conversations" in asked.err
+        assert holding(alone.home, WORDS[0])
+        ran = await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")
+        assert ran.code == 0, ran.err
+        for word in WORDS:
+            assert holding(alone.home, word) == []
+        assert holding(alone.home, "Marigold")
+        found = await alone.kore("sessions", "search", "Marigold")
+        assert "Marigold" in found.out
+        assert (await alone.kore("sessions", "search", WORDS[0])).out.count(WORDS[0]) == 0
+        gone = await alone.kore("user", "show", f"telegram:{PERSON}")
+        assert (gone.code, "nothing is kept" in gone.err) == (1, True)
+        # They may come again, and begin anew.
+        assert (await alone.told(PERSON, "hello"))[-1] == "echo: hello"
+    assert holding(alone.home, WORDS[0]) == []
+
+
+async def test_in_a_group_only_their_turns_become_empty(alone: GatewayProcess) -> None:
+    me = "@kore_test_bot"
+    async with alone:
+        await alone.told(GROUP, f"{me} Marigold", user_id=OTHER)
+        await alone.told(GROUP, f"{me} {WORDS[0]}", user_id=PERSON)
+        await alone.told(GROUP, f"{me} Snapdragon", user_id=OTHER)
+        assert holding(alone.home, WORDS[0])
+        assert (await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")).code == 0
+        assert holding(alone.home, WORDS[0]) == []
+        assert holding(alone.home, "Snapdragon")
+        alone.model.requests.clear()
+        await alone.told(GROUP, f"{me} and now?", user_id=OTHER)
+        sent = json.dumps(alone.model.requests[-1].body)
+        assert "Snapdragon" in sent
+        assert WORDS[0] not in sent
