@@ -113,6 +113,10 @@ class Client:
         mode: QueueMode = await self._call("queue_mode", lane=lane)
         return mode
 
+    async def standing(self, lane: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._call("standing", lane=lane)
+        return found
+
     async def background(self, session: str) -> Sequence[str]:
         return [str(each) for each in await self._call("background", session=session)]
 

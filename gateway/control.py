@@ -76,6 +76,7 @@ class ControlServer:
             "last_session": lambda a: service.last_session(a["principal"]),
             "glimpse": self._glimpse,
             "queue_mode": lambda a: service.queue_mode(a["lane"]),
+            "standing": lambda a: service.standing(a["lane"]),
             "background": lambda a: service.background(a["session"]),
             "bind": lambda a: service.bind(a["lane"], a["session"]),
             "search": self._search,

@@ -25,6 +25,7 @@ from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
 from gateway.question import Question
 from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
+from gateway.standing import standing
 from gateway.store import archive, grants, inbox, outbox, sessions, spending, turns
 from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
@@ -125,6 +126,9 @@ class Desk(Upkept):
 
     async def queue_mode(self, lane: str) -> QueueMode:
         return await self._database.run(sessions.queue_mode_of_lane, lane)
+
+    async def standing(self, lane: str) -> Mapping[str, Any]:
+        return await self._database.run(standing, lane)
 
     async def background(self, session: str) -> Sequence[str]:
         return self._background.running(session)

@@ -159,6 +159,11 @@ class Records(Protocol):
         """What becomes of a message that is sent on the lane while a turn runs there."""
         ...
 
+    async def standing(self, lane: str) -> Mapping[str, Any]:
+        """How a lane's conversation stands: session, model, mode, waiting, cost_usd (see
+        `gateway.standing`)."""
+        ...
+
     async def background(self, session: str) -> Sequence[str]:
         """What runs in the background of a session, as people call it."""
         ...

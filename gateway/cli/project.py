@@ -51,6 +51,12 @@ def place_of(
 
         return [one.name for one in offers(settings, os.environ, ())]
 
+    windows = {entry.model_name: entry.context_tokens for entry in settings.model_list}
+
+    def window(model: str) -> int:
+        most = settings.context.max_tokens
+        return min(windows.get(model) or most, most)
+
     folder = Path(options.get("cwd") or settings.agent.workspace)
     real = folder.resolve()
     trusted = any(real.is_relative_to(one.resolve()) for one in trusted_folders(settings))
@@ -62,6 +68,8 @@ def place_of(
         settings.security.blocked_paths,
         lambda: project or _project(None, (), settings),
         models,
+        str(settings.security.modes["cli"]),
+        window,
         Customs(shelves),
     )
 

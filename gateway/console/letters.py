@@ -16,6 +16,11 @@ def speaks_utf8(out: TextIO) -> bool:
     return "utf" in (out.encoding or "").replace("-", "").casefold()
 
 
+def plain(text: str) -> str:
+    """The text with the stand-ins of all signs that have one."""
+    return "".join(_PLAIN.get(letter, letter) for letter in text)
+
+
 def make_plain(out: TextIO) -> None:
     """From now on what `out` cannot encode becomes a plain sign, or a question mark."""
     codecs.register_error(_NAME, _stand_in)

@@ -29,6 +29,8 @@ class Place:
     blocked: Sequence[str]
     begin: "Callable[[], Project]"
     models: Callable[[], Sequence[str]]
+    mode: str = ""
+    window: Callable[[str], int] = field(default=lambda _: 0)
     customs: Customs = field(default_factory=lambda: Customs(()))
     _begun: "Project | None" = field(default=None, init=False)
 

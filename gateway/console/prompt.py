@@ -1,7 +1,7 @@
 """The line that a person types on: history, several lines, completion of commands."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.styles import Style
 
 from gateway.console.bindings import bindings, plain_lines
 from gateway.console.completion import Completions
@@ -33,6 +34,7 @@ _KEYS: dict[str, Key] = {
 }
 _ESCAPE_S = 0.1
 _MENU_ROWS = 8
+_STYLE = Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack"})
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -47,6 +49,7 @@ class Prompt:
         self, history: Path, folder: str, completions: Completions, mark: str = "› "
     ) -> None:
         self._mark = mark
+        self.status: Callable[[int], str] = lambda _: ""
         self._input = create_input(always_prefer_tty=True)
         self._leaving = False
         self.draft = ""
@@ -61,6 +64,8 @@ class Prompt:
             prompt_continuation="  ",
             input=self._input,
             reserve_space_for_menu=0,
+            bottom_toolbar=lambda: self.status(self._session.output.get_size().columns),
+            style=_STYLE,
         )
         self._session.app.before_render += lambda _: self._make_room()
 

@@ -24,7 +24,7 @@ from gateway.console.commands import (
     help_table,
 )
 from gateway.console.completion import Completions
-from gateway.console.letters import speaks_utf8
+from gateway.console.letters import plain, speaks_utf8
 from gateway.console.lines import complaint, visible
 from gateway.console.place import Place
 from gateway.console.plain import PlainPrompt
@@ -32,6 +32,7 @@ from gateway.console.prompt import Prompt
 from gateway.console.screen import Screen
 from gateway.console.speaker import Speaker
 from gateway.console.stage import Stage
+from gateway.console.status import Status
 from gateway.service import Opened, Service
 from gateway.wire import OwnerLost
 
@@ -158,6 +159,7 @@ class Repl:
         self._session = opened.session
         speaker = Speaker(opened.chat_id, start.options, start.project, start.place)
         self._stage = Stage(service, speaker, screen, prompt)
+        self._status: Status | None = None
         if isinstance(prompt, Prompt):
             prompt.completions.service = service
         pick = prompt.pick if isinstance(prompt, Prompt) else None
@@ -180,8 +182,10 @@ class Repl:
 
     async def run(self, greet: bool) -> None:
         """Returns when the person leaves. Raises what the service raises, in a group."""
+        facts = await self._service.status()
+        self._begin_status(str(facts.get("model")))
         if greet:
-            await self._greet()
+            await self._greet(facts)
         async with self._stage.open(self._opened.unfinished):
             if self._start.choose:
                 await self._command("/resume")
@@ -190,6 +194,15 @@ class Repl:
         if session := await self._service.bound(self._stage.lane):
             await self._say_what_runs(session)
             self._screen.print(Text(f"To go on later: kore agent -r {session}", "dim"))
+
+    def _begin_status(self, model: str) -> None:
+        place, prompt = self._start.place, self._prompt
+        if place is not None and isinstance(prompt, Prompt):
+            status = Status(self._start.options, model, place.mode, place.window)
+            self._status = status
+            self._stage.foot.status = status
+            utf8 = speaks_utf8(sys.stdout)
+            prompt.status = status.line if utf8 else lambda wide: plain(status.line(wide))
 
     async def _say_what_runs(self, session: str) -> None:
         """What is left behind in the background, and what becomes of it."""
@@ -201,8 +214,7 @@ class Repl:
         becomes = "Ends now, with Kore" if ends else "Goes on in the background (/tasks shows it)"
         self._screen.print(Text(f"{becomes}: {', '.join(map(visible, running))}", "yellow"))
 
-    async def _greet(self) -> None:
-        status = await self._service.status()
+    async def _greet(self, status: Mapping[str, Any]) -> None:
         model = self._start.options.get("model", status.get("model"))
         spoken_with = self._start.options.get("agent", {}).get("name")
         facts = (
@@ -230,6 +242,8 @@ class Repl:
         warned = False
         while True:
             await self._stage.until_idle()
+            if self._status is not None:
+                await self._status.refresh(self._service, self._stage.lane)
             try:
                 later = self._stage.later
                 text = later.popleft() if later else await self._prompt.read()

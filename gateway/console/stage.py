@@ -53,6 +53,7 @@ class Stage:
         self._screen = screen
         self._prompt = prompt
         self._view = View(screen)
+        self.foot = self._view.foot
         self._typeahead = TypeAhead(self)
         self._waiting: dict[str, str] = {}
         self._foreign = False
@@ -101,6 +102,7 @@ class Stage:
             self._speaker.unsay(message)
             raise
         self._speaker = self._speaker.settled_by(text)
+        self.foot.settled(self._speaker.options)
 
     def misspelt(self, text: str) -> str | None:
         """What to say of a line that nearly is a command of the console."""
@@ -150,10 +152,10 @@ class Stage:
             self._on_stage = False
             self._view.end()
             self._prompt.draft, self._typeahead.text = self._typeahead.text, ""
-            self._view.typed = ""
+            self.foot.typed = ""
 
     def typed(self, text: str) -> None:
-        self._view.typed = text
+        self.foot.typed = text
         self._questions.arm()
 
     def answer(self, key: str) -> bool:

@@ -11,17 +11,16 @@ from rich.text import Text
 
 from agent import events
 from gateway.console import shapes
-from gateway.console.approvals import CHOICES, verdict
+from gateway.console.approvals import verdict
 from gateway.console.blocks import Blocks
 from gateway.console.crew import Crew
 from gateway.console.feed import Feed
 from gateway.console.folded import HINT, Folded
+from gateway.console.foot import Foot, spinner
 from gateway.console.lines import call_line, seconds, side_line, visible
 from gateway.console.screen import Screen
 from gateway.service import Delivered, WatchEvent
 
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_FRAMES_A_SECOND = 10
 _TAIL_CHARS = 6000
 _TAIL_LINES = 60
 _OUTPUT_LINES = 5
@@ -35,8 +34,7 @@ class View:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self.typed = ""
-        self.asked: events.ApprovalAsked | None = None
+        self.foot = Foot(screen)
         self._since = time.monotonic()
         # What the last turns have said: a delivery may come when the next turn has begun.
         self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
@@ -80,6 +78,7 @@ class View:
         return whole is not None
 
     def take(self, event: WatchEvent) -> None:
+        self.foot.take(event)
         match event:
             case events.TextDelta(text=text):
                 self._said[-1] += text
@@ -111,13 +110,11 @@ class View:
                 self._beside(event)
 
     def ask(self, asked: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
-        """Show a question; `asked` is what the keys answer until it is taken back."""
+        """Show a question; the foot says what the keys answer until it is taken back."""
         self._flush()
         self._screen.print(shapes.question(asked))
-        self.asked = asked
         self._shown_diff = asked.diff
-        self._asked_at = time.monotonic()
-        self._is_armed = is_armed
+        self.foot.ask(asked, is_armed)
 
     def tick(self) -> None:
         self._screen.refresh()
@@ -235,38 +232,21 @@ class View:
             lines += self._screen.render(Text(visible(self._thinking[-600:]), "dim italic"))[-3:]
         if tail := self._shortened_tail():
             lines += ["", *self._screen.render_block(shapes.markdown(tail))]
-        for started in self._tools.values() if self.asked is None else ():
+        for started in self._tools.values() if self.foot.asked is None else ():
             call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
             lines += self._screen.render(shapes.tool_call(started.name, call))[:2]
             for line in self._latest(started.id):
                 lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
         for line in self._printed.latest:
             lines += self._screen.render(Text(line, no_wrap=True))[:1]
-        for member in self._crew.lines(_frame()) if self.asked is None else ():
+        for member in self._crew.lines(spinner()) if self.foot.asked is None else ():
             lines += self._screen.render(member)[:1]
         room = max(1, self._screen.rows - 4)
-        return [*lines[-room:], *self._foot()]
+        foot = self.foot.lines(self._since, thinking=bool(self._thinking))
+        return [*lines[-room:], *foot]
 
     def _latest(self, call: str) -> list[str]:
         return self._output[call].latest[-_OUTPUT_LINES:] if call in self._output else []
-
-    def _foot(self) -> list[str]:
-        now = time.monotonic()
-        if self.asked is not None:
-            left = max(0.0, self.asked.expires_s - (now - self._asked_at))
-            choices = "  Enter sends the line below; then: " if self.typed else "  "
-            # Keys that were meant for something else do not count, and one sees when they do.
-            style, note = ("bold", f"{seconds(left)} left") if self._is_armed() else ("dim", "…")
-            text = Text.assemble(choices, (CHOICES, style), (f"  ({note})", "dim"))
-        else:
-            frame = _frame()
-            word = "thinking" if self._thinking else "working"
-            took = seconds(int(now - self._since)).replace(".0", "")
-            text = Text.assemble((frame, "cyan"), (f" {word} {took} · Ctrl-C stops", "dim"))
-        lines = self._screen.render(text)
-        if self.typed:
-            lines += self._screen.render(Text(f"› {visible(self.typed)}"))[-3:]
-        return lines
 
     def _shortened_tail(self) -> str:
         tail = self._blocks.tail[-_TAIL_CHARS:]
@@ -275,10 +255,6 @@ class View:
         if opening is not None and (len(lines) > _TAIL_LINES or len(tail) == _TAIL_CHARS):
             return "\n".join([opening, *lines[-_TAIL_LINES:]])
         return tail
-
-
-def _frame() -> str:
-    return _SPINNER[int(time.monotonic() * _FRAMES_A_SECOND) % len(_SPINNER)]
 
 
 def _bare(text: str) -> str:

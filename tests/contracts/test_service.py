@@ -92,6 +92,16 @@ async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) 
     assert "\U0001f600" in final
 
 
+async def test_how_a_conversation_stands_is_told_before_and_after_it_begins(
+    service: Service,
+) -> None:
+    nowhere = await service.standing("cli:local:nobody")
+    assert (nowhere["session"], nowhere["waiting"], nowhere["cost_usd"]) == (None, 0, None)
+    chat_id, session = await place(service)
+    found = await service.standing(f"cli:local:{chat_id}")
+    assert (found["session"], found["model"], found["mode"]) == (session, None, None)
+
+
 async def test_deltas_add_up_to_the_answer(service: Service) -> None:
     chat_id, _ = await place(service)
     sent = message(chat_id, "one two three")

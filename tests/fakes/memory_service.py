@@ -160,6 +160,12 @@ class MemoryService:
     async def queue_mode(self, lane: str) -> QueueMode:
         return self.mode
 
+    async def standing(self, lane: str) -> Mapping[str, Any]:
+        session = self.lanes.get(lane)
+        waiting = self._queues[lane].qsize() if lane in self._queues else 0
+        chosen = {"model": None, "mode": None, "cost_usd": 0.25 if session else None}
+        return {"session": session, "waiting": waiting, **chosen}
+
     async def background(self, session: str) -> Sequence[str]:
         return self.running
 

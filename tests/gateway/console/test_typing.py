@@ -218,3 +218,11 @@ async def test_review_and_init_are_prompts_of_ours(
     review, _, init = await submitted(owner, 3)
     assert "not committed yet: src/orchard.py." in review
     assert "write_file" in init
+
+
+async def test_the_last_line_shows_model_mode_and_cost(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, "--permission-mode", "plan") as terminal:
+        await terminal.see("offline/echo · plan")
+        terminal.type("hi\r")
+        await terminal.see("echo: hi")
+        await terminal.see("offline/echo · plan · ░░░░░░░░ 0% of 128k (10) · $0.25")

@@ -1,0 +1,70 @@
+"""The last lines of a turn's tail: what the keys would do now, what is typed, how things stand."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from agent.events import ApprovalAsked
+from gateway.console.approvals import CHOICES
+from gateway.console.lines import seconds, visible
+from gateway.console.screen import Screen
+from gateway.console.status import Status
+from gateway.service import WatchEvent
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAMES_A_SECOND = 10
+
+
+class Foot:
+    """`typed` is the line that is being written, `asked` the question that the keys answer."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.status: Status | None = None
+        self.typed = ""
+        self.asked: ApprovalAsked | None = None
+        self._asked_at = 0.0
+        self._is_armed: Callable[[], bool] = bool
+
+    def ask(self, asked: ApprovalAsked, is_armed: Callable[[], bool]) -> None:
+        self.asked = asked
+        self._asked_at = time.monotonic()
+        self._is_armed = is_armed
+
+    def take(self, event: WatchEvent) -> None:
+        if self.status is not None:
+            self.status.take(event)
+
+    def settled(self, options: Mapping[str, Any]) -> None:
+        if self.status is not None:
+            self.status.settled(options)
+
+    def lines(self, since: float, *, thinking: bool) -> list[str]:
+        """`since` is when the work began, in monotonic time."""
+        shown = self._screen.render(self._choices() if self.asked else _work(since, thinking))
+        if self.typed:
+            shown += self._screen.render(Text(f"› {visible(self.typed)}"))[-3:]
+        if self.status is not None and self.asked is None:
+            line = self.status.line(self._screen.console.width)
+            shown += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
+        return shown
+
+    def _choices(self) -> Text:
+        assert self.asked is not None
+        left = max(0.0, self.asked.expires_s - (time.monotonic() - self._asked_at))
+        choices = "  Enter sends the line below; then: " if self.typed else "  "
+        # Keys that were meant for something else do not count, and one sees when they do.
+        style, note = ("bold", f"{seconds(left)} left") if self._is_armed() else ("dim", "…")
+        return Text.assemble(choices, (CHOICES, style), (f"  ({note})", "dim"))
+
+
+def spinner() -> str:
+    return _SPINNER[int(time.monotonic() * _FRAMES_A_SECOND) % len(_SPINNER)]
+
+
+def _work(since: float, thinking: bool) -> Text:
+    word = "thinking" if thinking else "working"
+    took = seconds(int(time.monotonic() - since)).replace(".0", "")
+    return Text.assemble((spinner(), "cyan"), (f" {word} {took} · Ctrl-C stops", "dim"))
