@@ -29,6 +29,8 @@ async def test_what_was_being_done_at_a_kill_does_not_stay_there(alone: GatewayP
     alone.model.script(ReplyScript(text="late", latency_s=60.0))
     await alone.api.user_says(7, "go")
     await alone.until(lambda: any("⏳" in answer for answer in alone.api.answers(7)))
+    # The script of the second call is used up by then.
+    await alone.until(lambda: len(alone.model.requests) == 2)
     await alone.kill()
     alone.model.script("Found.")
     await alone.start()
