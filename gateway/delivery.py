@@ -17,6 +17,7 @@ from gateway.channels.base import (
     Channel,
     Gone,
     Moved,
+    NoTopic,
     Paced,
     Probes,
     RateLimited,
@@ -27,7 +28,8 @@ from gateway.channels.base import (
 )
 from gateway.languages import Languages
 from gateway.messages import OutboundMessage, OutboundPart, Route
-from gateway.store import moves, outbox
+from gateway.patience import AMBIGUOUS_TRIES, is_given_up, is_last_try, rest_s
+from gateway.store import moves, outbox, whereabouts
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Due, Letter
 
@@ -37,13 +39,8 @@ Wait = Callable[[asyncio.Event, float], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
-GIVE_UP_AFTER_S = 24 * 3600
-AMBIGUOUS_TRIES = 3
 LOST = later("⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it.")
 _STORE_PAUSE_S = 5.0
-_BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
-# The last of these few tries should not meet the same trouble as the first.
-_UNCLEAR_BACKOFF_S = (1, 30)
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
@@ -234,21 +231,23 @@ class Delivery:
                 await run(outbox.make_plain, due.seq)
             case Moved(first=first, now=now_id):
                 await run(moves.put, due.message.route.channel, [(first, now_id)])
-                wait_s = _rest_s(due, ambiguous=False) if due.attempts else 0.0
+                wait_s = rest_s(due, ambiguous=False) if due.attempts else 0.0
                 await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
+            case NoTopic() if due.message.route.thread_id:
+                await run(outbox.leave_topic, due.seq)
             case Gone() if due.message.provider_msg is not None:
                 await run(outbox.make_new, due.seq)
             case Unreachable():
                 await self._bury(due, str(error), whole_lane=True)
-            case Refused() | BadFormat() | Gone():
+            case Refused() | BadFormat() | Gone() | NoTopic():
                 await self._bury(due, str(error))
-            case _ if now - due.created_at > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S):
+            case _ if is_given_up(due, now):
                 await self._bury(due, f"gave up after a day: {error}")
-            case Ambiguous() if _is_last_try(due):
+            case Ambiguous() if is_last_try(due):
                 await self._bury(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
             case _:
                 ambiguous = isinstance(error, Ambiguous)
-                next_at = now + _rest_s(due, ambiguous) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+                next_at = now + rest_s(due, ambiguous=ambiguous) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
                 await run(outbox.postpone, due.seq, next_at, ambiguous=ambiguous)
 
     def _end(self, connection: Connection, due: Due, reason: str, whole_lane: bool) -> int:
@@ -262,7 +261,10 @@ class Delivery:
                 event_id=message.event_id,
             )
             outbox.put(connection, None, [notice], self._clock())
-        return outbox.bury(connection, due.seq, reason, whole_lane=whole_lane)
+        others = 0
+        if whole_lane:
+            others = whereabouts.leave(connection, message.route, reason, self._clock()) - 1
+        return outbox.bury(connection, due.seq, reason, whole_lane=whole_lane) + max(0, others)
 
     async def _bury(self, due: Due, reason: str, *, whole_lane: bool = False) -> None:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
@@ -286,14 +288,3 @@ async def _sent_by(channel: Channel, message: OutboundMessage) -> str:
     if not isinstance(channel, SendsMedia):
         raise Refused(f"{channel.name} carries no files")
     return await channel.send_files(message)
-
-
-def _is_last_try(due: Due) -> bool:
-    # An edit may be repeated as often as one likes: it is the same message.
-    return due.message.provider_msg is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
-
-
-def _rest_s(due: Due, ambiguous: bool) -> float:
-    if ambiguous and due.message.provider_msg is None:
-        return _UNCLEAR_BACKOFF_S[due.ambiguous]
-    return _BACKOFF_S[min(due.attempts, len(_BACKOFF_S) - 1)]

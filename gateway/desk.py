@@ -26,7 +26,7 @@ from gateway.messages import InboundMessage, Route
 from gateway.question import Question
 from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
 from gateway.standing import standing
-from gateway.store import archive, grants, inbox, outbox, sessions, spending, turns
+from gateway.store import archive, grants, inbox, outbox, sessions, spending, turns, whereabouts
 from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
 from gateway.upkeep import Upkept
@@ -172,6 +172,7 @@ class Desk(Upkept):
             "questions_open": len(questions),
             "obstacle": self._bus.obstacle,
             "routes_with_mail": self._delivery.routes,
+            "unreachable": await self._database.run(whereabouts.out_of),
             "parts_given_up": self._delivery.given_up,
             "memory_mb": resident_bytes() // 2**20,
             "spent_today": {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.frozen import frozen
-from agent.language import later
+from agent.language import later, plural, t
 from agent.providers.models import Models
 from agent.providers.routing import OFFLINE
 from gateway.channels.base import Channel, ChannelStatus, Reports
@@ -59,11 +59,24 @@ class Facts:
 
     def for_chat(self) -> dict[str, str]:
         """The same in words."""
-        states = {
-            name: status["state"] + (f" ({status['last_error']})" if status["last_error"] else "")
-            for name, status in self()["channels"].items()
-        }
+        states = {name: _told(status) for name, status in self()["channels"].items()}
         return {**states, later("Running for"): str(timedelta(seconds=self()["uptime_s"]))}
+
+
+def _told(status: Mapping[str, Any]) -> str:
+    """A channel's state, in which nothing is told that is not known."""
+    words = [str(status["state"])]
+    if (at := status["last_poll_at"]) is not None:
+        words.append(t("last heard from {s:.0f} s ago", s=max(0.0, time.time() - at)))
+    if pending := status["pending"]:
+        words.append(plural(pending, "{n} update waits there", "{n} updates wait there"))
+    if waiting := status["waiting"]:
+        words.append(
+            plural(waiting, "its limits hold {n} chat back", "its limits hold {n} chats back")
+        )
+    if error := status["last_error"]:
+        words.append(str(error))
+    return ", ".join(words)
 
 
 def resident_bytes() -> int:

@@ -115,6 +115,11 @@ class Gate:
         bucket = self._bot if chat_key is None else self._chat(chat_key, group)
         bucket.close(self._clock() + retry_after_s)
 
+    @property
+    def waiting(self) -> int:
+        """How many chats have a final that waits to pass."""
+        return sum(chat.queue.locked() for chat in self._chats.values())
+
     def __len__(self) -> int:
         """How many chats are remembered."""
         return len(self._chats)

@@ -20,6 +20,7 @@ from gateway.door import Door
 from gateway.halt import Halted, halt, halt_errand
 from gateway.messages import InboundMessage
 from gateway.petition import is_petition
+from gateway.presence import Presence
 from gateway.store import approvals, archive, claims, inbox, members, outbox, sessions
 from gateway.store.database import Database
 from gateway.store.inbox import DENIED, Arrival, Entry
@@ -82,6 +83,7 @@ class Intake:
         self._delivery = delivery
         self._clerk = clerk
         self._named: set[str] = set()
+        self._presence = Presence(door.access, delivery)
         self._limits = limits or Limits()
 
     async def take(self, channel: str, account: str, batch: Batch) -> Taken:
@@ -96,7 +98,8 @@ class Intake:
         heard = [one for one in batch.messages if one.overheard]
         try:
             while True:
-                now, more = time.time(), (batch.next_offset, batch.moves, heard)
+                now = time.time()
+                more = (batch.next_offset, batch.moves, heard, batch.standings)
                 arrival = Arrival(channel, account, now, *more)
                 taken = await self._try(arrival, entries, batch.dead)
                 if taken is not None:
@@ -164,6 +167,7 @@ class Intake:
                 taken.pressed.append(pressed)
                 taken.settled.extend([pressed.settled] if pressed.settled else [])
         taken.told.update(self.door.told())
+        taken.told.update(self._presence.note(connection, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with speaking(languages.of(message)):
                 text = self._stop(connection, message, taken, arrival.now)

@@ -214,7 +214,8 @@ class OutboundMessage:
     `provider_msg` is set when the platform already shows an earlier version (a streamed preview):
     the part then goes out as an edit of it. `maybe_duplicate` means that an earlier try may have
     arrived; the channel shows that to the reader. `event_id` names the inbound message that is
-    answered, and `last` closes the answer.
+    answered, and `last` closes the answer. `strayed`: its topic is closed or
+    gone, so it goes to the chat around it.
     """
 
     delivery_id: str
@@ -227,3 +228,4 @@ class OutboundMessage:
     maybe_duplicate: bool = False
     event_id: str | None = None
     last: bool = True
+    strayed: bool = False

@@ -50,6 +50,10 @@ class Moved(SendError):
         self.now = now
 
 
+class NoTopic(SendError):
+    """The topic is closed or deleted; the chat around it is there."""
+
+
 class Gone(SendError):
     """The message to edit no longer exists; send it anew."""
 
@@ -70,25 +74,41 @@ class NotFetched(Exception):
 
 
 @frozen
+class Standing:
+    """A bot was let into a chat or put out of it: `by` whom, in words, and whether it was in
+    there before. `title` names the chat or, where it is `private`, the person."""
+
+    route: Route
+    event_id: str
+    title: str
+    by: str
+    present: bool
+    was_present: bool
+    private: bool
+
+
+@frozen
 class Batch:
     """All that one poll brought: what could be decoded, what could not, and the next cursor.
 
     `dead` holds (event_id, reason) of updates that no decoder could read; they are kept as
     tombstones so that they never block the rest. `moves` are chats that were given a new id:
-    (the one that Kore knows, the present one).
+    (the one that Kore knows, the present one). `standings` tell of chats that a bot came into or
+    was put out of.
     """
 
     messages: Sequence[InboundMessage]
     dead: Sequence[tuple[str, str]] = ()
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
+    standings: Sequence[Standing] = ()
 
 
 @frozen
 class ChannelStatus:
     """How receiving goes, for `kore status`. `last_poll_at` is Unix time of the last good answer
     to a poll, or of the last call of a webhook. `pending` counts what the platform still keeps,
-    as far as it tells.
+    as far as it tells, `waiting` the chats whose answers its limits hold back.
 
     `retrying` and `conflict` (somebody else polls for the same account) mend themselves,
     `storage` means that a batch could not be kept, `refused` needs the owner.
@@ -100,6 +120,7 @@ class ChannelStatus:
     last_poll_at: float | None = None
     last_error: str | None = None
     pending: int | None = None
+    waiting: int = 0
 
 
 # Returns once the batch is on disk; raises when it is not, and then nothing may be confirmed.

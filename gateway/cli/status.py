@@ -43,6 +43,8 @@ def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     for name, value in facts.items():
         if isinstance(value, Mapping):
             rows += _rows(value, f"{prefix}{name} ".replace("_", " "))
+        elif isinstance(value, list):
+            rows += [(prefix + name, clean(f"{one['chat']}: {one['reason']}")) for one in value]
         elif value is not None:
             words = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
             rows.append((prefix + words, _text(name, value)))

@@ -6,7 +6,9 @@ from agent.language import plural, t
 from agent.version import VERSION
 from gateway.commands.call import CommandCall
 from gateway.commands.model import chosen
-from gateway.store import sessions
+from gateway.store import sessions, whereabouts
+
+_SHOWN = 5
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -23,4 +25,9 @@ def answer(call: CommandCall, connection: Connection) -> str:
         )
     if call.is_owner:
         lines += [f"{t(name)}: {value}" for name, value in call.office.facts().items()]
+        out = whereabouts.out_of(connection)
+        if out:
+            listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_SHOWN])
+            more = " …" if len(out) > _SHOWN else ""
+            lines.append(t("Chats I cannot write to: {chats}", chats=listed + more))
     return "\n".join(lines)

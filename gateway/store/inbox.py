@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 
 from agent.frozen import frozen
+from gateway.channels.base import Standing
 from gateway.messages import InboundMessage
-from gateway.store import held, moves, overheard
+from gateway.store import held, moves, overheard, whereabouts
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
@@ -24,8 +25,8 @@ class Entry:
 
 @frozen
 class Arrival:
-    """The account that a batch came by, its cursor, the time in Unix seconds, chats that were
-    given a new id, and what was said to others."""
+    """What a batch brought besides messages: see `Batch`. `heard` was said to others; the time
+    is in Unix seconds."""
 
     channel: str
     account: str
@@ -33,6 +34,7 @@ class Arrival:
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
     heard: Sequence[InboundMessage] = ()
+    standings: Sequence[Standing] = ()
 
 
 def accept(
@@ -55,6 +57,7 @@ def accept(
         if message.edited and dead_reason is None:
             dead_reason = _apply_edit(connection, message)
         _insert(connection, message, dead_reason)
+        whereabouts.hear(connection, message)
         if dead_reason is None:
             held.hold(connection, message, arrival.now)
             lanes.add(message.session_key)

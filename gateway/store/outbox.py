@@ -39,7 +39,7 @@ class Due:
 
 
 _COLUMNS = (
-    "seq, delivery_id, part, last, channel, account, chat, thread, reply_to, event_id, kind,"
+    "seq, delivery_id, part, last, lane, channel, account, chat, thread, reply_to, event_id, kind,"
     f" {parts.COLUMNS}, provider_msg, maybe_dup, attempts, ambiguous, created_at, next_at"
 )
 _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
@@ -183,6 +183,15 @@ def make_plain(connection: Connection, seq: int) -> None:
     )
 
 
+def leave_topic(connection: Connection, seq: int) -> None:
+    """The topic takes nothing any more: the part goes to the chat around it."""
+    connection.execute(
+        "UPDATE outbox SET thread = NULL, reply_to = NULL, provider_msg = NULL, edits = NULL,"
+        " state = 'pending', next_at = 0 WHERE seq = ?",
+        (seq,),
+    )
+
+
 def make_new(connection: Connection, seq: int) -> None:
     """The message to edit is gone: the part goes out as a new one."""
     connection.execute(
@@ -268,10 +277,11 @@ def recover(connection: Connection) -> int:
 def _due(row: Sequence[Any]) -> Due:
     *own, edited = row
     data = dict(zip(_COLUMNS.replace(",", "").split(), own, strict=True))
+    route = Route(data["channel"], data["account"], data["chat"], data["thread"])
     message = OutboundMessage(
         delivery_id=data["delivery_id"],
         part=data["part"],
-        route=Route(data["channel"], data["account"], data["chat"], data["thread"]),
+        route=route,
         content=parts.from_row(data),
         kind=data["kind"],
         reply_to=data["reply_to"],
@@ -279,5 +289,6 @@ def _due(row: Sequence[Any]) -> Due:
         maybe_duplicate=bool(data["maybe_dup"]),
         event_id=data["event_id"],
         last=bool(data["last"]),
+        strayed=data["lane"] != route.lane,
     )
     return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["created_at"])

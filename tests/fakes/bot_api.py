@@ -188,6 +188,13 @@ class BotApi(LoopbackServer):
         for kind, message in bot_inbound.upgrade(self.chats, group, supergroup):
             self._enqueue({kind: message}, 0, kind)
 
+    def bot_becomes(self, chat_id: int, before: str, after: str, *, by: int = 1) -> None:
+        """The bot's place in a chat changes: "left", "member", "administrator", "kicked"."""
+        gone = after in ("left", "kicked")
+        (self.chats.blocked.add if gone else self.chats.blocked.discard)(chat_id)
+        change = bot_inbound.membership(self.chats, chat_id, before, after, by)
+        self._enqueue({"my_chat_member": change}, 0, "my_chat_member")
+
     def _enqueue(
         self, update: Mapping[str, Any] | str | bytes, message_id: int, kind: str | None = None
     ) -> Said:

@@ -62,6 +62,7 @@ class Chats:
         self.upgraded: dict[int, int] = {}
         # What a private chat shows of a message that is being written, until it comes.
         self.drafts: dict[int, str] = {}
+        self.closed_as = "message thread not found"
         self.closed_threads: set[tuple[int, int]] = set()
         self._shown: dict[int, dict[int, Shown]] = defaultdict(dict)
         self._last_id: dict[int, int] = defaultdict(int)
@@ -116,7 +117,7 @@ class Chats:
                 else "Forbidden: bot was blocked by the user",
             )
         if thread_id is not None and (chat_id, thread_id) in self.closed_threads:
-            raise bad_request("message thread not found")
+            raise bad_request(self.closed_as)
 
     def message_json(self, shown: Shown) -> dict[str, Any]:
         """The Message object of https://core.telegram.org/bots/api#message."""

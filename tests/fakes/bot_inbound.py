@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fakes.bot_chats import Chats, Shown, person_json
+from tests.fakes.bot_chats import BOT, Chats, Shown, person_json
 from tests.fakes.bot_text import utf16_units
 
 
@@ -35,6 +35,17 @@ def upgrade(chats: Chats, group: int, supergroup: int) -> list[tuple[str, dict[s
         del message["text"]
         found.append(("message", {**message, field: other}))
     return found
+
+
+def membership(chats: Chats, chat_id: int, before: str, after: str, author: int) -> dict[str, Any]:
+    """A ChatMemberUpdated about the bot: https://core.telegram.org/bots/api#chatmemberupdated"""
+    return {
+        "chat": chats.chat_json(chat_id),
+        "from": person_json(author),
+        "date": int(time.time()),
+        "old_chat_member": {"user": BOT, "status": before},
+        "new_chat_member": {"user": BOT, "status": after},
+    }
 
 
 def callback_query(

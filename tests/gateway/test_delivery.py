@@ -15,8 +15,9 @@ from gateway.channels.base import (
     Refused,
     Unreachable,
 )
-from gateway.delivery import GIVE_UP_AFTER_S, LOST, Delivery, wait_for
+from gateway.delivery import LOST, Delivery, wait_for
 from gateway.messages import OutboundFile, OutboundMessage, OutboundPart, Route
+from gateway.patience import GIVE_UP_AFTER_S
 from gateway.store import outbox
 from gateway.store.outbox import Letter
 from tests.fakes.gated import Gated

@@ -1,6 +1,7 @@
 """Telegram as a channel of Kore: receive, render, send, show an answer while it grows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
@@ -37,6 +38,7 @@ class TelegramChannel:
         places: Places | None = None,
     ) -> None:
         self._settings = settings
+        self._gate = gate
         self._client = TelegramClient(settings)
         places = places or Places()
         self._receiver: Poller | Webhook = (
@@ -52,7 +54,7 @@ class TelegramChannel:
 
     @property
     def status(self) -> ChannelStatus:
-        return self._receiver.status
+        return replace(self._receiver.status, waiting=self._gate.waiting)
 
     async def run(self, accept: Accept) -> None:
         """Receive until cancelled. Raises `ConfigError` when the server refuses the token."""

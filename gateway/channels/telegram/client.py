@@ -13,7 +13,7 @@ from gateway.commands.table import COMMANDS
 from gateway.messages import Media
 
 BATCH_LIMIT = 100
-_KINDS = ["message", "edited_message", "callback_query"]
+_KINDS = ["message", "edited_message", "callback_query", "my_chat_member"]
 
 
 class TelegramClient:

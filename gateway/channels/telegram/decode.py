@@ -78,7 +78,7 @@ def decode(update: Mapping[str, Any], here: Here, received_at: float) -> Inbound
 
 def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage:
     """A button was pressed; its message may be too old to be told, or sent by another bot."""
-    sender = _person(query["from"])
+    sender = person(query["from"])
     message = query.get("message") or {}
     chat = message.get("chat") or {"id": sender.id, "type": "private"}
     return InboundMessage(
@@ -101,7 +101,7 @@ def _topic(message: Mapping[str, Any]) -> str | None:
     return str(int(thread)) if thread and message.get("is_topic_message") else None
 
 
-def _person(user: Mapping[str, Any]) -> Sender:
+def person(user: Mapping[str, Any]) -> Sender:
     names = (user.get("first_name"), user.get("last_name"))
     name = " ".join(str(name) for name in names if name) or str(user.get("title", ""))
     return Sender(str(int(user["id"])), mend(name))
@@ -159,9 +159,9 @@ class _Reading:
         if self._message.get("is_automatic_forward"):
             return None
         if behalf := self._message.get("sender_chat"):
-            return _person(behalf)
+            return person(behalf)
         author = self._message.get("from")
-        return None if not author or author.get("is_bot") else _person(author)
+        return None if not author or author.get("is_bot") else person(author)
 
     def _thread(self) -> str | None:
         """Only a forum topic is a place of its own; replies carry a thread id, too."""

@@ -16,6 +16,7 @@ from gateway.messages import Entity, OutboundPart
 
 # Its translations are shorter.
 REPEAT_NOTE = later("↻ This may be a repeat: the connection broke while sending.\n")
+STRAYED_NOTE = later("↪ From a topic that is closed or gone:\n")
 EMPTY_ANSWER = later("The answer was empty. Please ask again, perhaps in other words.")
 
 # A part leaves room for the note that a later retry may have to put in front.
@@ -80,9 +81,17 @@ def _closed(markdown: str) -> str:
 
 def mark_repeat(part: OutboundPart) -> OutboundPart:
     """The part with a first line that says that it may have arrived before."""
-    note = t(REPEAT_NOTE)
+    return _noted(part, t(REPEAT_NOTE))
+
+
+def mark_strayed(part: OutboundPart) -> OutboundPart:
+    """The part with a first line that says that it answers what was said in a topic."""
+    return _noted(part, t(STRAYED_NOTE))
+
+
+def _noted(part: OutboundPart, note: str) -> OutboundPart:
     if units(note) + units(part.text) > LIMIT_UNITS:
-        note = REPEAT_NOTE[0] + "\n"
+        note = note[0] + "\n"
     shift = units(note)
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in part.entities)
     return replace(part, text=note + part.text, entities=moved)

@@ -21,6 +21,7 @@ from gateway.channels.base import (
     Gone,
     Growing,
     Moved,
+    NoTopic,
     NotSent,
     RateLimited,
     Refused,
@@ -29,7 +30,7 @@ from gateway.channels.base import (
 )
 from gateway.channels.telegram.address import chat_of, message_of, stored_id, thread_of
 from gateway.channels.telegram.client import TelegramClient
-from gateway.channels.telegram.render import mark_repeat, render_preview
+from gateway.channels.telegram.render import mark_repeat, mark_strayed, render_preview
 from gateway.channels.telegram.request import Refusal, Unsent
 from gateway.channels.telegram.utf16 import mend
 from gateway.gate import Gate
@@ -44,6 +45,11 @@ _TOAST_CHARS = 200
 _UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
 _GONE = re.compile(r"message to edit not found|can't be edited|message_id_invalid", re.IGNORECASE)
 _FORMAT = re.compile(r"can't parse|entit(?:y|ies)|unsupported url", re.IGNORECASE)
+_NO_TOPIC = re.compile(
+    r"message thread not found|topic_(?:closed|deleted|id_invalid)"
+    r"|topic (?:is )?(?:closed|deleted)",
+    re.IGNORECASE,
+)
 _UNREACHABLE = re.compile(
     r"chat not found|user not found|peer_id_invalid|deactivated|was kicked|not a member"
     r"|not enough rights|no rights|chat_write_forbidden|administrator rights|upgraded to a super",
@@ -71,6 +77,8 @@ class Sender:
         route, part = message.route, message.content
         if message.maybe_duplicate and message.provider_msg is None:
             part = mark_repeat(part)
+        if message.strayed and message.part == 0:
+            part = mark_strayed(part)
         await self._pass_gate(route)
         try:
             if message.provider_msg is not None:
@@ -220,6 +228,8 @@ def send_error(exc: TelegramError) -> SendError:
     reason = exc.description
     if exc.code == 429:
         return RateLimited(exc.retry_after_s)
+    if _NO_TOPIC.search(reason):
+        return NoTopic(reason)
     if exc.code == 403 or _UNREACHABLE.search(reason):
         return Unreachable(reason)
     if exc.code in (401, 404, 409):

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.channels.base import Batch
+from gateway.channels.base import Batch, Standing
 from gateway.channels.telegram.decode import Here, Undecodable, decode, moved
+from gateway.channels.telegram.standing import standing_in
 from gateway.messages import InboundMessage
 
 
@@ -16,6 +17,7 @@ def batch_of(
     messages: list[InboundMessage] = []
     dead: list[tuple[str, str]] = []
     moves: list[tuple[str, str]] = []
+    standings: list[Standing] = []
     for update in updates:
         if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
             continue
@@ -25,10 +27,12 @@ def batch_of(
             here.moves.learn(*move)
             moves.append(move)
         try:
+            if (standing := standing_in(update, here)) is not None:
+                standings.append(standing)
             decoded = decode(update, here, received_at)
         except Undecodable as exc:
             dead.append((f"update:{update['update_id']}", str(exc)))
             continue
         if decoded is not None:
             messages.append(decoded)
-    return Batch(messages, dead, next_offset, moves)
+    return Batch(messages, dead, next_offset, moves, standings)

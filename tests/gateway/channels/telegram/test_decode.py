@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
+from gateway.channels.telegram.standing import standing_in
 from gateway.messages import InboundMessage
 from gateway.moves import Moves
 from gateway.places import Place, Places
@@ -304,3 +305,46 @@ def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
 def test_a_broken_move_is_no_move(chat: Any) -> None:
     body = {"migrate_to_chat_id": -5, "chat": chat}
     assert moved({"update_id": 1, "message": body}) is None
+
+
+def change(chat: Any, before: str, after: Any, **more: Any) -> dict[str, Any]:
+    new = after if isinstance(after, dict) else {"status": after}
+    told = {"chat": chat, "from": ADA, "old_chat_member": {"status": before}}
+    return {"update_id": 9, "my_chat_member": {**told, "new_chat_member": new, **more}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "present", "was"),
+    [
+        ("left", "member", True, False),
+        ("member", "administrator", True, True),
+        ("member", "kicked", False, True),
+        ("member", {"status": "restricted", "is_member": True}, True, True),
+        ("member", {"status": "restricted", "is_member": False}, False, True),
+    ],
+)
+def test_the_bots_place_in_a_chat_is_read(
+    before: str, after: Any, present: bool, was: bool
+) -> None:
+    group = {"id": -7, "type": "supergroup", "title": "Ops\nteam"}
+    found = standing_in(change(group, before, after), HERE)
+    assert found is not None
+    assert (found.present, found.was_present, found.private) == (present, was, False)
+    assert (found.title, found.by) == ("'Ops\\nteam' (-7)", "'Ada L' (9)")
+    assert read(message("x")) is not None
+
+
+def test_nobody_left_the_group_that_became_a_supergroup() -> None:
+    here = Here(BOT, "42", Places(moves={"telegram": Moves({"-7": "-1007"})}))
+    old = {"id": -7, "type": "group", "title": "Ops"}
+    new = {"id": -1007, "type": "supergroup", "title": "Ops"}
+    assert standing_in(change(old, "member", "left"), here) is None
+    found = standing_in(change(new, "member", "left"), here)
+    assert found is not None
+    assert found.route.chat_id == "-7"
+
+
+@pytest.mark.parametrize("broken", [1, {}, {"chat": {"id": 1}}])
+def test_a_broken_change_is_undecodable(broken: Any) -> None:
+    with pytest.raises(Undecodable):
+        standing_in({"update_id": 1, "my_chat_member": broken}, HERE)

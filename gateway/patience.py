@@ -1,0 +1,27 @@
+"""How long and how often a part is tried again."""
+
+from gateway.store.outbox import Due
+
+GIVE_UP_AFTER_S = 24 * 3600
+AMBIGUOUS_TRIES = 3
+_BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
+# The last of these few tries should not meet the same trouble as the first.
+_UNCLEAR_BACKOFF_S = (1, 30)
+
+
+def is_given_up(due: Due, now: float) -> bool:
+    """Whether a day of tries is enough."""
+    return now - due.created_at > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S)
+
+
+def is_last_try(due: Due) -> bool:
+    """Whether what may have arrived was tried often enough."""
+    # An edit may be repeated as often as one likes: it is the same message.
+    return due.message.provider_msg is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
+
+
+def rest_s(due: Due, *, ambiguous: bool) -> float:
+    """Until the next try."""
+    if ambiguous and due.message.provider_msg is None:
+        return _UNCLEAR_BACKOFF_S[due.ambiguous]
+    return _BACKOFF_S[min(due.attempts, len(_BACKOFF_S) - 1)]

@@ -1,0 +1,58 @@
+"""Groups that the bot comes into and leaves, and topics that are closed while it works."""
+
+import pytest
+
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_the_owner_is_told_in_private_of_groups(gateway: GatewayProcess) -> None:
+    gateway.api.bot_becomes(-81, "left", "member", by=9)
+    await gateway.until(lambda: gateway.api.answers(OWNER))
+    assert "I was added to the group 'Group -81' (-81) by 'Person 9' (9)." in (
+        gateway.api.answers(OWNER)
+    )
+    gateway.api.bot_becomes(-81, "member", "kicked", by=9)
+    await gateway.until(lambda: "I was removed" in gateway.api.answers(OWNER)[-1])
+    status = (await gateway.told(OWNER, "/status"))[-1]
+    assert "Chats I cannot write to: telegram:123456:-81 (removed from the group)" in status
+    assert "polling, last heard from" in status
+    listed = await gateway.kore("status")
+    assert "telegram:123456:-81: removed from the group" in listed.out
+
+
+async def test_an_answer_that_finds_the_bot_kicked_out_is_known_as_unreachable(
+    gateway: GatewayProcess,
+) -> None:
+    gateway.model.script(ReplyScript(text="late", latency_s=0.3))
+    await gateway.api.user_says(-82, "@kore_test_bot go")
+    gateway.api.chats.blocked.add(-82)
+    await gateway.idle()
+    (found,) = [one for one in (await gateway.status())["unreachable"] if "-82" in one["chat"]]
+    assert "bot was kicked" in found["reason"]
+    gateway.api.chats.blocked.discard(-82)
+    assert (await gateway.told(-82, "@kore_test_bot back"))[-1] == "echo: back"
+    assert not [one for one in (await gateway.status())["unreachable"] if "-82" in one["chat"]]
+
+
+@pytest.mark.parametrize("said", ["message thread not found", "TOPIC_CLOSED"])
+async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
+    gateway: GatewayProcess, said: str
+) -> None:
+    group = -83 if said == "TOPIC_CLOSED" else -84
+    gateway.api.chats.closed_as = said
+    gateway.model.script(ReplyScript(text="The *answer*.", latency_s=0.3))
+    await gateway.api.user_says(group, "@kore_test_bot go", thread_id=5)
+    gateway.api.chats.closed_threads.add((group, 5))
+    await gateway.idle()
+    (shown,) = [shown for shown in gateway.api.chat(group) if shown.from_bot]
+    assert shown.text == "↪ From a topic that is closed or gone:\nThe answer."
+    assert shown.thread_id is None
+    (italic,) = shown.entities
+    assert shown.text[italic["offset"] :][: italic["length"]] == "answer"
+    # The topic's conversation is still its own.
+    gateway.api.chats.closed_threads.clear()
+    await gateway.told(group, "@kore_test_bot again", thread_id=5)
+    assert "go" in gateway.model.requests[-1].raw.decode()
