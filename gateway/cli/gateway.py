@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.collector import settle
 
 if TYPE_CHECKING:
@@ -59,11 +60,30 @@ def _settings(args: argparse.Namespace) -> "Settings":
         require_model(settings)
         check_models(settings, os.environ)
         require_telegram(settings)
+        _require_anything(settings)
     except ConfigError as exc:
         if exc.hint is None and home_of(args).good.exists():
             exc.hint = "`kore config revert` puts back the last file that a gateway ran with"
         raise
     return settings
+
+
+def _require_anything(settings: "Settings") -> None:
+    """Raises `ConfigError` where nobody has configured anything: nobody could be served."""
+    import os
+
+    from agent.providers.routing import OFFLINE
+    from gateway.settings.models import chosen_model
+
+    asked = settings.files or settings.telegram.enabled or settings.agent.model == OFFLINE
+    if not asked and chosen_model(settings, os.environ) == OFFLINE:
+        raise ConfigError(
+            t("nothing is configured yet: no model, and no chat to answer in"),
+            hint=t(
+                "`kore init` asks a few questions; in a container set KORE_TELEGRAM_TOKEN and"
+                " OPENAI_API_KEY"
+            ),
+        )
 
 
 async def _serve(

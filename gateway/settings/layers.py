@@ -211,9 +211,14 @@ class File(Layer):
 
 
 class Defaults(Layer):
-    """The schema's own defaults, as far as they are paths and so depend on Kore's folder."""
+    """The schema's own defaults, as far as they depend on Kore's folder or the environment.
+
+    Who gives Kore a bot's token by its own variable, and nothing else, wants the bot to run.
+    """
 
     def __init__(self, references: References) -> None:
         super().__init__(references)
         place = Place("default", "default", references.home)
         self.values = {key: Value(default_of(key), place) for key in PATHS}
+        if references.environ.get("KORE_TELEGRAM_TOKEN"):
+            self.values["telegram", "enabled"] = Value(True, place)
