@@ -18,7 +18,7 @@ from agent.progress import Progress
 from agent.prompts import fill, load
 from agent.security.policy import Unanswered
 from agent.security.redaction import Stream
-from agent.tools.base import CallContext, Recall, Spawn
+from agent.tools.base import CallContext, Recall, Send, Spawn
 from agent.tools.runner import Runner
 from agent.tools.views import Stale, in_words
 from agent.types import Message, ToolCall, ToolResult
@@ -31,7 +31,7 @@ class Place:
     """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
 
     `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
-    out sub-agents, `recall` searches what was said before.
+    out sub-agents, `recall` searches what was said before, `send` hands files to the person.
     """
 
     session: str
@@ -41,6 +41,7 @@ class Place:
     recording: Recording = field(default_factory=Recording)
     spawn: Spawn | None = None
     recall: Recall | None = None
+    send: Send | None = None
 
 
 class Stopped(KoreError):
@@ -143,7 +144,8 @@ class Executor:
         verdict = self._guard.judge(call, result)
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
-        touched = [*(one.path for one in result.artifacts), *context.changes.touched]
+        diffs = [one.path for one in result.artifacts if one.kind == "diff"]
+        touched = [*diffs, *context.changes.touched]
         stale = self._runner.views.stale(context.session)
         result = _with_news(result, stale)
         # What has happened is known before it is stored: a stop in between does not forget it.
@@ -180,6 +182,7 @@ class Executor:
             spawn=place.spawn,
             tell=self._outlet.emit,
             recall=place.recall,
+            send=place.send,
         )
 
     async def tell_changes(self, touched: Sequence[str], stale: Sequence[Stale]) -> None:
@@ -192,7 +195,7 @@ class Executor:
             await self._outlet.emit(events.ContextInvalidated(path, (self._runner.agent,)))
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
-        diffs = [changed.content for changed in result.artifacts]
+        diffs = [one.content for one in result.artifacts if one.kind == "diff"]
         await self._outlet.emit(
             events.ToolResulted(
                 call.id,

@@ -16,7 +16,7 @@ from agent.security.redaction import Redactor
 from agent.security.taint import Exposure
 from agent.settings import AgentSettings
 from agent.spending import Meter, Tally
-from agent.tools.base import Recall, Spawn
+from agent.tools.base import Recall, Send, Spawn
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox
 from agent.types import Message, ToolResult
@@ -93,3 +93,4 @@ class Task:
     persona: str | None = None
     spawn: Spawn | None = None
     recall: Recall | None = None
+    send: Send | None = None

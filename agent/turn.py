@@ -134,6 +134,7 @@ class Turn:
             task.recording,
             task.spawn,
             task.recall,
+            task.send,
         )
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
         await executor.tell_changes((), runner.views.noticed(task.session))

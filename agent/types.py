@@ -137,9 +137,10 @@ def assistant(text: str, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
 
 @frozen
 class Artifact:
-    """Something a tool made besides text: for a file that it changed, a diff to show."""
+    """Something a tool made besides text: for a file that it changed, a diff to show; a `file` for
+    the person, with a caption as its content."""
 
-    kind: Literal["diff"]
+    kind: Literal["diff", "file"]
     content: str
     path: str
 

@@ -11,6 +11,7 @@ from sqlite3 import Connection
 from agent.agent import Agent
 from agent.frozen import frozen
 from agent.security.redaction import Redactor
+from gateway import outgoing
 from gateway.access import Access, sole_owner
 from gateway.adjust import Adjustable
 from gateway.agent import open_agent
@@ -91,6 +92,7 @@ class App:
             database = Database.open(settings.store.path, check=unclean, cipher=cipher)
             stack.push_async_callback(database.close)
             await database.run(_recover)
+            await database.run(outgoing.sweep, database.folder / outgoing.FOLDER)
             choice = await choose_sandbox(settings, home)
             agent = await open_agent(settings, home, choice.sandbox)
             stack.push_async_callback(agent.aclose)

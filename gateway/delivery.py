@@ -23,11 +23,11 @@ from gateway.channels.base import (
     RateLimited,
     Refused,
     SendError,
-    SendsMedia,
     Unreachable,
 )
 from gateway.languages import Languages
-from gateway.messages import OutboundMessage, OutboundPart, Route
+from gateway.messages import OutboundPart, Route
+from gateway.outgoing import sent_by
 from gateway.patience import AMBIGUOUS_TRIES, is_given_up, is_last_try, rest_s
 from gateway.store import moves, outbox, whereabouts
 from gateway.store.database import Database, StoreError
@@ -200,7 +200,7 @@ class Delivery:
                 await channel.admit(route)
             await self._stored(outbox.take, due.seq)
             with speaking(self.languages.of_route(route)):
-                provider_msg = await _sent_by(channel, due.message)
+                provider_msg = await sent_by(channel, due.message)
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
@@ -280,11 +280,3 @@ class Delivery:
             due.message.part,
             reason,
         )
-
-
-async def _sent_by(channel: Channel, message: OutboundMessage) -> str:
-    if not message.content.files:
-        return await channel.send(message)
-    if not isinstance(channel, SendsMedia):
-        raise Refused(f"{channel.name} carries no files")
-    return await channel.send_files(message)

@@ -28,8 +28,10 @@ from agent.tools.base import CallContext
 from agent.types import ToolResult
 from gateway import dispatch
 from gateway.agents import spoken_with
+from gateway.delivery import Delivery
 from gateway.journal import Waiting
 from gateway.rules import Rules
+from gateway.sending import nowhere, sending
 from gateway.store import sessions, tasks
 from gateway.store.claims import Claim
 from gateway.store.database import Database
@@ -39,11 +41,12 @@ from gateway.store.tasks import Errand, Outcome
 class Errands:
     """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on."""
 
-    def __init__(self, database: Database, agent: Agent, rules: Rules) -> None:
+    def __init__(self, database: Database, agent: Agent, rules: Rules, delivery: Delivery) -> None:
         self.wake: Callable[[str], None] = lambda lane: None
         self._database = database
         self._agent = agent
         self._rules = rules
+        self._delivery = delivery
         self._slots: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     @property
@@ -65,7 +68,9 @@ class Errands:
         return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
 
     async def sending(self, claim: Claim, task: Task) -> Task:
-        """A person's turn: as the agent that they speak with, able to send out sub-agents."""
+        """A person's turn: as the agent that they speak with, able to send out files and
+        sub-agents."""
+        task = replace(task, send=sending(self._database, self._delivery, claim))
         if (chosen := spoken_with(claim.messages[-1])) is not None:
             task = outfit.spoken_as(task, chosen, self._agent)
             await self._database.run(sessions.add_taint, claim.session, task.exposure.taint)
@@ -87,8 +92,9 @@ class Errands:
             model=errand.model,
             max_iterations=min(most, default=None),
             exposure=Exposure(claim.taint, heard=False),
-            # It is told what it needs.
+            # It is told what it needs, and speaks with nobody.
             recall=None,
+            send=nowhere,
             recording=replace(
                 task.recording,
                 turn=errand.root_turn,

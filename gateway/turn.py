@@ -66,7 +66,7 @@ class Turns:
         self.compactions = Compactions(
             database, agent, self.histories, delivery, watchers, spending, self.speaking
         )
-        self.errands = Errands(database, agent, rules)
+        self.errands = Errands(database, agent, rules, delivery)
         self.background = Background(agent, database, watchers)
 
     async def run(

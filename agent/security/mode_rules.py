@@ -12,6 +12,8 @@ _FREE: dict[Mode, frozenset[str]] = {
 }
 # Tools that leave what a file holds as it is.
 _ADDING = frozenset({"append_file", "remember"})
+# Tools that hand something to whoever the conversation is with anyway; taint judges what it is.
+_HANDING = frozenset({"send_file"})
 _ALLOWED = Decision("allow", "within the workspace", "workspace")
 _AUTO = Decision("allow", "everything that the role allows runs in this mode", "auto")
 _CONFINED = Decision("allow", "a harmless command, confined by the sandbox", "confined")
@@ -41,7 +43,7 @@ def _plan(reach: Reach, confined: bool) -> Decision:
         if reach.kind != "reads" or reach.unclear or reach.writes:
             return Decision("deny", load("policy/plan_command"), "plan-command")
         return _CONFINED if confined else _ask("exec")
-    if reach.request.effect == "read" and not reach.writes:
+    if (reach.request.effect == "read" or reach.request.tool in _HANDING) and not reach.writes:
         return _ALLOWED
     return Decision("deny", load("policy/plan_change"), "plan-change")
 
@@ -64,7 +66,7 @@ def _files(mode: Mode, reach: Reach) -> Decision:
         return _ask("outside")
     if request.changes and request.tool not in _ADDING and mode == "ask":
         return _ask("change")
-    if request.effect == "unsafe" and not reach.writes:
+    if request.effect == "unsafe" and not reach.writes and request.tool not in _HANDING:
         return _ask("unplanned")
     return _ALLOWED
 

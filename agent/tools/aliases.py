@@ -43,6 +43,9 @@ NAMES = {
     "updatetodos": "todo",
     "askuserquestion": "ask_user",
     "askfollowupquestion": "ask_user",
+    "sendfiles": "send_file",
+    "senddocument": "send_file",
+    "sendphoto": "send_file",
 }
 _PATH = {"file_path": "path", "filepath": "path", "file": "path", "filename": "path"}
 _FOLDER = {"dir": "path", "directory": "path", "folder": "path"}
@@ -81,6 +84,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "process": {"input": "text", "data": "text", "process_id": "id", "timeout_s": "wait_s"},
     "web_search": {"q": "query", "max_results": "count", "num_results": "count"},
     "web_fetch": {"uri": "url", "link": "url"},
+    "send_file": {**dict.fromkeys(_PATH, "paths"), "path": "paths", "files": "paths"},
     "todo": {"todos": "items", "plan": "items"},
     "task": {"agent": "subagent_type", "run_in_background": "background", "title": "description"},
     "remember": {"fact": "text", "content": "text", "memory": "text"},
@@ -109,6 +113,8 @@ def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
             continue
         target = aliases.get(name, name)
         renamed.setdefault(target if target in known else name, value)
+    if isinstance(one := renamed.get("paths"), str):
+        renamed["paths"] = [one]
     return _window(renamed) if "line_start" in known else renamed
 
 

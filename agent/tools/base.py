@@ -57,6 +57,18 @@ Spawn = Callable[[Errand, "CallContext"], Awaitable[ToolResult]]
 
 
 @frozen
+class Parcel:
+    """Files for whoever the conversation is with, by their real paths, and what stands below."""
+
+    paths: tuple[Path, ...]
+    caption: str = ""
+
+
+# Hands files to the person; returns what the model is told of it. Raises `ToolError`.
+Send = Callable[[Parcel, "CallContext"], Awaitable[str]]
+
+
+@frozen
 class CallContext:
     """The surroundings of one call.
 
@@ -71,7 +83,7 @@ class CallContext:
     `changes` records what happens to files, so that it can be undone.
     `spawn` sends out sub-agents, None where none may be sent; `tell` shows an event to whoever
     watches, who may miss it. `recall` searches what whoever is speaking said before; None where
-    nobody keeps it.
+    nobody keeps it. `send` hands files to the person; None where nobody carries any.
     """
 
     call: ToolCall
@@ -89,6 +101,7 @@ class CallContext:
     spawn: Spawn | None = None
     tell: Callable[[Event], Awaitable[None]] = _to_nobody
     recall: Recall | None = None
+    send: Send | None = None
 
 
 @frozen

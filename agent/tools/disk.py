@@ -15,13 +15,14 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 from agent.errors import ToolError
 from agent.security.beneath import LISTED, opened_folder, refuse_kernel_view
 
 T = TypeVar("T")
 
+_CHUNK_BYTES = 256 * 1024
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -40,6 +41,35 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 def read(path: Path, limit_bytes: int) -> bytes:
     """All bytes of an ordinary file. Raises ToolError, also when it is over the limit."""
+    with _readable(path) as file:
+        data = file.read(limit_bytes + 1)
+        if len(data) > limit_bytes:
+            size = max(os.fstat(file.fileno()).st_size, len(data))
+            raise ToolError(
+                f"{path} has {size:,} bytes; files over {limit_bytes:,} are not opened."
+            )
+        return data
+
+
+def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
+    """Write what an ordinary file holds; returns its size and how it begins. Raises ToolError."""
+    with _readable(path) as file:
+        size, head = 0, b""
+        while chunk := file.read(_CHUNK_BYTES):
+            head = head or chunk[:16]
+            size += len(chunk)
+            if size > limit_bytes:
+                raise ToolError(
+                    f"{path} is over {limit_bytes // 2**20:,} MB, which is all that can be sent."
+                )
+            target.write(chunk)
+        if not size:
+            raise ToolError(f"{path} is empty.")
+        return size, head
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[BinaryIO]:
     with explained(path), opened_folder(path.parent) as folder:
         _regular(path.name, folder)
         with open(_opened(path.name, folder, os.O_RDONLY), "rb") as file:
@@ -49,13 +79,7 @@ def read(path: Path, limit_bytes: int) -> bytes:
                     f"{path} has several names (hard links) and is private; give its content a "
                     "file of its own to open it."
                 )
-            data = file.read(limit_bytes + 1)
-            if len(data) > limit_bytes:
-                size = max(info.st_size, len(data))
-                raise ToolError(
-                    f"{path} has {size:,} bytes; files over {limit_bytes:,} are not opened."
-                )
-            return data
+            yield file
 
 
 def kind(path: Path) -> Literal["file", "folder"] | None:

@@ -152,6 +152,7 @@ def default_tools(
     from agent.tools.processes import Processes
     from agent.tools.recall import MemorySearch
     from agent.tools.search import WebSearch
+    from agent.tools.send import SendFile
     from agent.tools.shell import Exec
     from agent.tools.todo import Todo
     from agent.tools.undo import Undo
@@ -176,5 +177,6 @@ def default_tools(
         Todo(),
         Undo(settings),
         AskUser(),
+        SendFile(settings),
         Delegate(roster),
     ]

@@ -173,9 +173,9 @@ class StoreSection(Section):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The database, what SQLite keeps beside it, and its copies."""
+        """The database, what SQLite keeps beside it, its copies, and files on their way out."""
         names = (self.path.name + end for end in ("", "-wal", "-shm"))
-        return tuple(self.path.with_name(name) for name in (*names, "backups"))
+        return tuple(self.path.with_name(name) for name in (*names, "backups", "outgoing"))
 
 
 class LimitsSection(Section):

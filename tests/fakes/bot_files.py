@@ -22,6 +22,14 @@ METHODS = {f"send{kind}": kind for kind in _KINDS}
 
 
 @dataclass(frozen=True, slots=True)
+class Upload:
+    """A file in a form."""
+
+    filename: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SentFile:
     """A file that the bot has sent."""
 
@@ -96,9 +104,9 @@ class BotFiles:
         source = one["media"]
         if isinstance(source, str) and source.startswith("attach://"):
             source = params.get(source.removeprefix("attach://"))
-        if source is None or isinstance(source, str):
+        if not isinstance(source, Upload):
             raise bad_request("there is no file in the request")
-        data = source.file.read()
+        data = source.data
         if not data:
             raise bad_request("file must be non-empty")
         if len(data) > (PHOTO_BYTES if one["type"] == "photo" else TAKEN_BYTES):

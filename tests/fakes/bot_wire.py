@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes.bot_files import Upload
 from tests.fakes.bot_text import Refusal
 from tests.fakes.faults import Fault
 
@@ -36,8 +37,15 @@ async def parameters(request: web.Request) -> Mapping[str, Any]:
         except ValueError:
             return params
     elif request.can_read_body:
-        params |= await request.post()
+        params |= {name: _whole(value) for name, value in (await request.post()).items()}
     return params
+
+
+def _whole(value: Any) -> Any:
+    if not isinstance(value, web.FileField):
+        return value
+    with value.file:
+        return Upload(value.filename, value.file.read())
 
 
 def refuse_by_script(fault: Fault) -> web.Response:

@@ -82,6 +82,15 @@ class TelegramChannel:
         """Waits for the gate unless admitted. Raises `SendError`."""
         return await self._sender.send(message)
 
+    @property
+    def file_limit_bytes(self) -> int:
+        return self._client.file_limit_bytes
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        """Files with a caption, several as an album; waits for the gate unless admitted. Raises
+        `SendError`."""
+        return await self._sender.send_files(message)
+
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
         """Raises `NotFetched`, and `OSError` of `into`."""
         await self._client.fetch(media, into, limit_bytes)

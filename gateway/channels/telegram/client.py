@@ -1,7 +1,7 @@
 """One bot's connections: one for polls, which may be rebuilt, and one for everything else."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 import telegram
@@ -10,7 +10,7 @@ from gateway.channels.telegram.decode import Bot
 from gateway.channels.telegram.request import AiohttpRequest, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.commands.table import COMMANDS
-from gateway.messages import Media
+from gateway.messages import Media, OutboundPart
 
 BATCH_LIMIT = 100
 _KINDS = ["message", "edited_message", "callback_query", "my_chat_member"]
@@ -76,6 +76,18 @@ class TelegramClient:
         from gateway.channels.telegram.fetch import fetch
 
         await fetch(self._settings, self._sends, media, into, limit_bytes)
+
+    @property
+    def file_limit_bytes(self) -> int:
+        from gateway.channels.telegram.files import limit_of
+
+        return limit_of(self._settings)
+
+    async def send_files(self, target: Mapping[str, Any], part: OutboundPart) -> int:
+        """Raises what the request layer raises, and `Refused`."""
+        from gateway.channels.telegram.files import send_files
+
+        return await send_files(self._settings, self._sends, target, part)
 
     async def remove_webhook(self) -> None:
         """Updates that wait for the webhook are kept for the polls."""

@@ -62,6 +62,7 @@ class Sender:
 
     def __init__(self, client: TelegramClient, gate: Gate, moves: Moves | None = None) -> None:
         self._bot = client.bot
+        self._client = client
         self._gate = gate
         self._moves = moves or Moves()
         self._knows_drafts = True
@@ -88,6 +89,31 @@ class Sender:
             # Only here: whoever sends a final stores it, too.
             self._moves.learn(moved.first, moved.now)
             raise
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        """Waits at the gate unless admitted; returns the id of the first message."""
+        route, part = message.route, message.content
+        if message.maybe_duplicate:
+            part = mark_repeat(part)
+        await self._pass_gate(route)
+        for _ in part.files[1:]:
+            # Each part of an album counts, but an album is not sent in parts.
+            self._gate.try_acquire(route.chat_id, group=_is_group(route))
+        chat_id = chat_of(route, self._moves)
+        answers = message_of(route, message.reply_to, self._moves) if message.reply_to else None
+        reply = {"message_id": answers, "allow_sending_without_reply": True}
+        target = {
+            "chat_id": chat_id,
+            "message_thread_id": thread_of(route),
+            "reply_parameters": reply if answers else None,
+        }
+        given = {name: value for name, value in target.items() if value is not None}
+        try:
+            sent = await self._outcome(route, self._client.send_files(given, part))
+        except Moved as moved:
+            self._moves.learn(moved.first, moved.now)
+            raise
+        return stored_id(str(chat_id), sent, self._moves)
 
     async def probe(self) -> None:
         """Ask for something harmless: what stands between us and the server shows in that, too."""

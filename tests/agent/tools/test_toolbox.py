@@ -39,7 +39,7 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> Non
     assert names == [
         "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
         "process", "web_search", "web_fetch", "remember", "memory_search",
-        "todo", "undo", "ask_user", "task",
+        "todo", "undo", "ask_user", "send_file", "task",
     ]  # fmt: skip
     assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
 
@@ -66,7 +66,7 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
         "append_file": "unsafe", "list_dir": "read", "glob": "read", "grep": "read",
         "exec": "unsafe", "process": "idempotent", "web_search": "read",
         "web_fetch": "read", "remember": "idempotent", "memory_search": "read",
-        "todo": "read", "ask_user": "read",
+        "todo": "read", "ask_user": "read", "send_file": "unsafe",
         "undo": "unsafe", "task": "read",
     }  # fmt: skip
 
