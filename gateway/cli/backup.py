@@ -1,17 +1,33 @@
-"""`kore backup`: a copy of the database that is whole, even while it is in use."""
+"""`kore backup`: a copy that is whole, even while the database is in use, and read back."""
 
 import argparse
 import asyncio
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import open_service
 from gateway.cli.table import print_json, size
 
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+    from gateway.store.copy import Contents
+
+DATABASE, WORKSPACE = "kore.db", "workspace"
+# What belongs to a whole Kore besides the database and the workspace, in its folder.
+BESIDE = ("config.json", "secrets.json", "trust.json")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="the copy; it must not exist yet")
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="the copy; a name with .zip takes configuration, secrets and workspace along",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -21,14 +37,82 @@ def run(args: argparse.Namespace) -> int:
         raise KoreError(f"{target} exists already", hint="name a file that does not")
     if not target.parent.is_dir():
         raise KoreError(f"{target.parent}: no such folder")
-    copied = asyncio.run(_backup(args, target))
+    settings = settings_of(args)
+    found, names = asyncio.run(_backup(args, settings, target))
+    copied = target.stat().st_size
     if args.json:
-        print_json({"file": str(target), "size_bytes": copied})
+        facts = {"file": str(target), "size_bytes": copied, "schema": found.schema}
+        print_json({**facts, "counts": found.counts, "sealed": found.sealed, "with": names})
+        return 0
+    print(f"{target}: {size(copied)}, read back: {found.words}")
+    if names:
+        print(f"with {', '.join(names)}; it holds your keys: keep it safe")
     else:
-        print(f"{target}: {size(copied)}")
+        print("the database alone; FILE.zip takes configuration, secrets and workspace along")
+    if found.sealed:
+        print("its texts are sealed: without the key that it was made with nobody can read it")
     return 0
 
 
-async def _backup(args: argparse.Namespace, target: Path) -> int:
-    async with open_service(settings_of(args), home_of(args)) as service:
-        return await service.backup(target)
+async def _backup(
+    args: argparse.Namespace, settings: "Settings", target: Path
+) -> tuple["Contents", list[str]]:
+    from gateway.store.copy import read_back
+
+    whole = target.suffix == ".zip"
+    copy = target.with_name(f".{target.name}.db") if whole else target
+    copy.unlink(missing_ok=True) if whole else None
+    try:
+        async with open_service(settings, home_of(args)) as service:
+            await service.backup(copy)
+        found = await asyncio.to_thread(read_back, copy)
+        if not whole:
+            return found, []
+        names = await asyncio.to_thread(_pack, args, settings, copy, target)
+    finally:
+        if whole:
+            copy.unlink(missing_ok=True)
+    return found, names
+
+
+def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Path) -> list[str]:
+    """The zip file, read back as well; the names of what is in it besides the database."""
+    import zipfile
+
+    home, workspace = home_of(args), settings.agent.workspace
+    names = []
+    part = target.with_name(f".{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with (
+            open(descriptor, "wb") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed,
+        ):
+            packed.write(copy, DATABASE)
+            for name in BESIDE:
+                if (home.root / name).is_file():
+                    packed.write(home.root / name, name)
+                    names.append(name)
+            for path in _below(workspace):
+                packed.write(path, f"{WORKSPACE}/{path.relative_to(workspace)}")
+            names.append(f"{workspace} (links left out)")
+        with zipfile.ZipFile(part) as packed:
+            if (broken := packed.testzip()) is not None:
+                raise KoreError(f"the backup did not verify: {broken} is damaged in it")
+        part.rename(target)
+    except OSError as exc:
+        raise KoreError(f"{target} cannot be written: {exc.strerror or exc}") from exc
+    finally:
+        part.unlink(missing_ok=True)
+    return names
+
+
+def _below(workspace: Path) -> Iterator[Path]:
+    """Its files; links lead elsewhere, and what they lead to is not part of it."""
+    for folder, folders, files in os.walk(workspace):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path

@@ -129,7 +129,16 @@ VERBS = (
         "try the agent on test cases, with a model or by script",
         ("kore eval", "kore eval --model openai/gpt-5 --repeat 3 evals", "kore eval --scripted"),
     ),
-    Verb("backup", "copy the database while it is in use", ("kore backup ~/kore-backup.db",)),
+    Verb(
+        "backup",
+        "copy the database while it is in use, or all there is",
+        ("kore backup ~/kore-backup.db", "kore backup ~/kore-all.zip"),
+    ),
+    Verb(
+        "restore",
+        "put a backup in the place of what there is",
+        ("kore restore ~/kore-all.zip", "kore restore ~/kore-backup.db --yes"),
+    ),
 )
 
 

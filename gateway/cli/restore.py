@@ -1,0 +1,145 @@
+"""`kore restore`: put a backup in the place of what there is, which is kept aside."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import KoreError
+from gateway.cli.backup import BESIDE, DATABASE, WORKSPACE
+from gateway.cli.basis import home_of, settings_of
+from gateway.cli.table import print_json, size
+from gateway.lock import hold
+
+if TYPE_CHECKING:
+    from gateway.home import Home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="what `kore backup` has made")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--database-only", action="store_true", help="leave configuration and workspace as they are"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from gateway.store.copy import put_in_place, read_back
+
+    file, home = (Path.cwd() / args.file.expanduser()).resolve(), home_of(args)
+    home.ensure()
+    if not file.is_file():
+        raise KoreError(f"{file}: no such file")
+    with (
+        hold(home.lock, "kore restore"),
+        tempfile.TemporaryDirectory(prefix=".restore-", dir=home.root) as folder,
+    ):
+        parts = _unpacked(file, Path(folder))
+        found = read_back(parts / DATABASE)
+        kept: list[str] = []
+        print(f"{file}: {size(file.stat().st_size)}, {found.words}", file=sys.stderr)
+        _ask(args)
+        if not args.database_only:
+            kept += _put_beside(parts, home)
+        # Where things lie is what the configuration says that holds from now on.
+        settings = settings_of(args)
+        if aside := put_in_place(parts / DATABASE, settings.store.path):
+            kept.append(str(aside))
+        if not args.database_only and (parts / WORKSPACE).is_dir():
+            kept += _put_folder(parts / WORKSPACE, settings.agent.workspace)
+        now = read_back(settings.store.path)
+    if args.json:
+        print_json({"counts": now.counts, "schema": now.schema, "kept": kept})
+        return 0
+    print(f"restored and read back: {now.words}")
+    for path in kept:
+        print(f"what was there before: {path}")
+    print("Messages that came after the backup and were confirmed are in what was there before.")
+    return 0
+
+
+def _ask(args: argparse.Namespace) -> None:
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise KoreError("nothing was restored", hint="--yes does it without a question")
+    print("Put it in the place of what there is now? Type yes: ", end="", file=sys.stderr)
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != "yes":
+        raise KoreError("nothing was restored")
+
+
+def _unpacked(file: Path, folder: Path) -> Path:
+    """A folder with the parts of a backup, of whatever kind. Raises `KoreError`."""
+    import zipfile
+
+    if not zipfile.is_zipfile(file):
+        os.symlink(file, folder / DATABASE)
+        return folder
+    try:
+        with zipfile.ZipFile(file) as packed:
+            names = [info.filename for info in packed.infolist() if not info.is_dir()]
+            strange = [name for name in names if not _is_ours(name)]
+            if strange or DATABASE not in names:
+                raise KoreError(f"{file} is no backup of Kore's")
+            for info in packed.infolist():
+                if not info.is_dir():
+                    made = Path(packed.extract(info, folder))
+                    made.chmod((info.external_attr >> 16 & 0o777) | 0o600)
+    except (zipfile.BadZipFile, OSError, RuntimeError) as exc:
+        raise KoreError(f"{file} cannot be unpacked: {exc}") from exc
+    return folder
+
+
+def _is_ours(name: str) -> bool:
+    parts = name.split("/")
+    if ".." in parts or name.startswith("/") or "\\" in name:
+        return False
+    return name in (DATABASE, *BESIDE) or (len(parts) > 1 and parts[0] == WORKSPACE)
+
+
+def _put_beside(parts: Path, home: "Home") -> list[str]:
+    from gateway.settings.document import read_text
+    from gateway.settings.writing import replace
+
+    kept = []
+    for name in BESIDE:
+        text = read_text(parts / name)
+        old = read_text(home.root / name)
+        if text is None or text == old:
+            continue
+        if old is not None:
+            home.backups.mkdir(mode=0o700, exist_ok=True)
+            aside = home.backups / f"before-restore-{_stamp()}-{name}"
+            replace(aside, old)
+            kept.append(str(aside))
+        replace(home.root / name, text)
+        (home.root / name).chmod(0o600)
+    return kept
+
+
+def _put_folder(source: Path, workspace: Path) -> list[str]:
+    """The workspace of the backup, in the place of the one there is."""
+    import shutil
+
+    kept = []
+    fresh = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
+    try:
+        workspace.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, fresh)
+        if workspace.exists():
+            aside = workspace.with_name(f"{workspace.name}.before-restore-{_stamp()}")
+            workspace.rename(aside)
+            kept.append(str(aside))
+        fresh.rename(workspace)
+    except OSError as exc:
+        raise KoreError(f"{workspace} could not be put in place: {exc}") from exc
+    return kept
+
+
+def _stamp() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

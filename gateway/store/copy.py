@@ -1,0 +1,113 @@
+"""A copy of the database in another file: read back, and put in the place of the one in use."""
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from agent.frozen import frozen
+from gateway.store.faults import StoreError
+from gateway.store.upgrade import FOLDER, scripts
+
+# What people count: rows of these.
+_COUNTED = {
+    "conversations": "session",
+    "messages": "message",
+    "received": "inbox",
+    "sent": "outbox",
+}
+
+
+@frozen
+class Contents:
+    """What a whole copy holds; `schema` is its newest migration."""
+
+    schema: int
+    sealed: bool
+    counts: dict[str, int]
+
+    @property
+    def words(self) -> str:
+        return ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+
+
+def read_back(path: Path) -> Contents:
+    """Look through all of a copy. Raises `StoreError` when it is not whole, no database of Kore's,
+    or of a newer Kore."""
+    try:
+        uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as copy:
+            verdict = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StoreError(f"{path} is damaged: {verdict}")
+            tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_schema")}
+            if "inbox" not in tables:
+                raise StoreError(f"{path} is no database of Kore's")
+            version = copy.execute("PRAGMA user_version").fetchone()[0]
+            counts = {
+                name: copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for name, table in _COUNTED.items()
+            }
+            sealed = "meta" in tables and bool(
+                copy.execute("SELECT 1 FROM meta WHERE name = 'cipher'").fetchone()
+            )
+    except sqlite3.Error as exc:
+        raise StoreError(f"{path} is no whole database: {exc}") from exc
+    if version > max(scripts()):
+        raise StoreError(
+            f"{path} was made by a newer Kore (schema {version})", hint="Install the newer version."
+        )
+    return Contents(version, sealed, counts)
+
+
+def put_in_place(copy: Path, path: Path) -> Path | None:
+    """Make `path` hold what `copy` does; what stood there is kept, and its place returned.
+
+    Nobody may have it open. Killed at any moment, `path` is the old one or the new one, whole.
+    Raises `StoreError`; then nothing has changed.
+    """
+    fresh = path.with_name(f"{path.name}.restore")
+    try:
+        fresh.unlink(missing_ok=True)
+        with copy.open("rb") as source, open(_private(fresh), "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+            target.flush()
+            os.fsync(target.fileno())
+        read_back(fresh)
+        aside = _set_aside(path) if path.exists() else None
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        fresh.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    except OSError as exc:
+        raise StoreError(f"the database could not be put in place: {exc}") from exc
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    return aside
+
+
+def _set_aside(path: Path) -> Path:
+    """A copy of the database as it is, with what its log holds."""
+    # A whole one takes its log in; a damaged one keeps it beside itself.
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=1)) as old:
+        old.execute("PRAGMA journal_mode=DELETE")
+    folder = path.with_name(FOLDER)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    aside = folder / f"before-restore-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.db"
+    for end in ("", "-wal"):
+        part = path.with_name(path.name + end)
+        if part.exists():
+            with part.open("rb") as source, open(_private(Path(f"{aside}{end}")), "wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+                os.fsync(target.fileno())
+    return aside
+
+
+def _private(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,135 @@
+"""A backup is read back, and put in the place of what there is."""
+
+import json
+import os
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.home import Home
+from gateway.lock import hold
+from tests.gateway.cli.kore import kore
+
+OFFLINE = {"KORE_AGENT_MODEL": "offline/echo"}
+
+
+def said(home: Path, text: str) -> None:
+    done = kore("agent", "-m", text, home=home, environ=OFFLINE)
+    assert done.returncode == 0, done.stderr
+
+
+def texts(home: Path) -> str:
+    with closing(sqlite3.connect(home / "kore.db")) as connection:
+        rows = connection.execute("SELECT content FROM message").fetchall()
+    return "".join(text for (text,) in rows)
+
+
+@contextmanager
+def in_use(home: Path) -> Iterator[None]:
+    with hold(Home(home).lock, "kore gateway"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A home that went on after its backup, and that backup."""
+    folder = tmp_path_factory.mktemp("kore")
+    home, target = folder / "h", folder / "all.zip"
+    said(home, "before the backup")
+    kore("config", "set", "http.port", "0", home=home)
+    (home / "workspace" / "run.sh").write_text("#!/bin/sh\n")
+    (home / "workspace" / "run.sh").chmod(0o755)
+    done = kore("backup", target, "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["counts"]["conversations"] == 1
+    assert facts["counts"]["messages"] == 2
+    assert target.stat().st_mode & 0o777 == 0o600
+    return home, target
+
+
+def test_all_of_it_comes_back_and_what_was_there_is_kept(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, target = tmp_path / "h", backed_up[1]
+    said(home, "something else")
+    kore("config", "set", "http.port", "99", home=home)
+    (home / "workspace" / "AGENT.md").write_text("changed")
+    done = kore("restore", target, "--yes", "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    assert "before the backup" in texts(home)
+    assert "something else" not in texts(home)
+    assert json.loads((home / "config.json").read_text()) == {"http": {"port": 0}}
+    assert os.access(home / "workspace" / "run.sh", os.X_OK)
+    kept = [Path(path) for path in json.loads(done.stdout)["kept"]]
+    assert all(path.exists() for path in kept)
+    (old,) = (path for path in kept if path.suffix == ".db")
+    with closing(sqlite3.connect(old)) as connection:
+        rows = connection.execute("SELECT content FROM message").fetchall()
+    assert "something else" in str(rows)
+    (workspace,) = (path for path in kept if path.is_dir())
+    assert (workspace / "AGENT.md").read_text() == "changed"
+    said(home, "and on")
+    assert not list(home.glob(".restore-*"))
+
+
+def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "first")
+    copy = tmp_path / "copy.db"
+    done = kore("backup", copy, home=home)
+    assert "read back: 1 conversations, 2 messages" in done.stdout
+    said(home, "second")
+    (home / "workspace" / "mine.txt").write_text("kept")
+    assert kore("restore", copy, "--yes", home=home).returncode == 0
+    assert "second" not in texts(home)
+    assert (home / "workspace" / "mine.txt").read_text() == "kept"
+
+
+def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    with in_use(home):
+        done = kore("restore", backed_up[1], "--yes", home=home)
+    assert done.returncode == 2
+    assert "in use by kore gateway" in done.stderr
+    assert "here" in texts(home)
+
+
+def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    done = kore("restore", backed_up[1], home=home)
+    assert (done.returncode, "nothing was restored" in done.stderr) == (1, True)
+    assert "here" in texts(home)
+
+
+@pytest.mark.parametrize("harm", ["cut", "other", "newer", "climbing"])
+def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
+    backed_up: tuple[Path, Path], tmp_path: Path, harm: str
+) -> None:
+    home, bad = tmp_path / "h", tmp_path / "bad.db"
+    said(home, "here")
+    with zipfile.ZipFile(backed_up[1]) as packed:
+        whole = packed.read("kore.db")
+    if harm == "cut":
+        bad.write_bytes(whole[: len(whole) // 2])
+    elif harm == "other":
+        with closing(sqlite3.connect(bad)) as connection:
+            connection.execute("CREATE TABLE cat (name TEXT)")
+    elif harm == "newer":
+        bad.write_bytes(whole)
+        with closing(sqlite3.connect(bad)) as connection:
+            connection.execute("PRAGMA user_version = 9999")
+    else:
+        with zipfile.ZipFile(bad, "w") as packed:
+            packed.writestr("kore.db", whole)
+            packed.writestr("workspace/../../x", "out")
+    done = kore("restore", bad, "--yes", home=home)
+    assert done.returncode == 1, done.stderr
+    assert "here" in texts(home)
+    assert not (tmp_path / "x").exists()
