@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
 from sqlite3 import Connection
@@ -105,9 +105,12 @@ class Desk(Upkept):
 
     async def _open_console(self, chat_id: str, session: str | None, fresh: bool) -> Opened | None:
         opened = await self._database.run(_open_console, chat_id, session, fresh)
-        if opened is not None and opened.session is not None and not fresh:
+        if opened is None:
+            return None
+        if opened.session is not None and not fresh:
             await self._archivist.set_status(opened.session, "open")
-        return opened
+        chosen = self._delivery.languages.chosen(f"{CONSOLE}:{os.getuid()}")
+        return replace(opened, language=chosen)
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._database.run(sessions.recent, limit)

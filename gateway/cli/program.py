@@ -79,7 +79,7 @@ def run(words: Sequence[str]) -> int:
         # A terminal that cannot show a character gets an escape instead of an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    speak(language_of_terminal(os.environ))
+    speak(_language())
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -101,6 +101,16 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     if error.hint:
         print(f"      {clean(error.hint)}", file=sys.stderr)
     return USAGE if isinstance(error, ConfigError) else FAILED
+
+
+def _language() -> str:
+    """That of the terminal, if it has letters for it."""
+    wanted = language_of_terminal(os.environ)
+    try:
+        "中文說".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ENGLISH
+    return wanted
 
 
 def is_for_programs(args: argparse.Namespace) -> bool:

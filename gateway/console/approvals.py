@@ -8,18 +8,19 @@ from collections.abc import Awaitable, Callable
 from typing import TextIO
 
 from agent.events import ApprovalAsked
+from agent.language import later, t
 from agent.security.policy import Answer
 from gateway.console.choice import Choice
 from gateway.console.lines import seconds, visible
 from gateway.visible import exact
 
-CHOICES = "[y] once  [s] for this session  [a] always  [n] no"
+CHOICES = later("[y] once  [s] for this session  [a] always  [n] no")
 _CTRL_C = "\x03"
 _VERDICTS: dict[Answer, str] = {
-    "once": "allowed once",
-    "session": "allowed for this session",
-    "always": "always allowed, exactly this",
-    "deny": "denied",
+    "once": later("allowed once"),
+    "session": later("allowed for this session"),
+    "always": later("always allowed, exactly this"),
+    "deny": later("denied"),
 }
 
 
@@ -42,7 +43,7 @@ def _beside(asked: ApprovalAsked) -> dict[str, str]:
 
 
 def verdict(answer: Answer) -> str:
-    return _VERDICTS[answer]
+    return t(_VERDICTS[answer])
 
 
 def ask_at_terminal(
@@ -53,8 +54,8 @@ def ask_at_terminal(
     async def ask(asked: ApprovalAsked) -> Answer:
         diff = f"\n{visible(asked.diff)}" if asked.diff else ""
         print(f"? {subject(asked)}{diff}\n  {visible(asked.reason)}", file=screen)
-        left = seconds(asked.expires_s)
-        print(f"  {CHOICES}  ({left} left) ", end="", file=screen, flush=True)
+        left = t("{time} left", time=seconds(asked.expires_s))
+        print(f"  {t(CHOICES)}  ({left}) ", end="", file=screen, flush=True)
         answer = await _one_answer(keys.fileno(), asked.expires_s, interrupted)
         print(verdict(answer), file=screen, flush=True)
         return answer

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.errors import KoreError
-from agent.language import t
+from agent.language import later, plural, t
 from gateway.commands.table import COMMANDS
 from gateway.console import shapes
 from gateway.console.lines import visible
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 # Those of every chat are listed for completion; the gateway answers them.
 CONSOLE_COMMANDS = (
-    ("/sessions", "list the sessions"),
-    ("/resume", "go on with a session: /resume ID, or choose from the list"),
-    ("/export", "write this session to a file: /export FILE (.md: for reading)"),
-    ("/output", "show the last result whole, then the one before (also Ctrl-O)"),
-    ("/review", "have the model look over what is not committed: /review, or /review WHAT"),
-    ("/init", "have the model write AGENTS.md for the folder; you see it first"),
-    ("/exit", "leave; the session stays"),
+    ("/sessions", later("list the sessions")),
+    ("/resume", later("go on with a session: /resume ID, or choose from the list")),
+    ("/export", later("write this session to a file: /export FILE (.md: for reading)")),
+    ("/output", later("show the last result whole, then the one before (also Ctrl-O)")),
+    ("/review", later("have the model look over what is not committed: /review, or /review WHAT")),
+    ("/init", later("have the model write AGENTS.md for the folder; you see it first")),
+    ("/exit", later("leave; the session stays")),
 )
-BY_HAND = ("!command", "run it here yourself; the model sees what it printed")
+BY_HAND = ("!command", later("run it here yourself; the model sees what it printed"))
 # What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
 _NOT_BY_HAND = ("!tool ", "![")
 _WORD = re.compile(r"/[A-Za-z]{3,20}")
@@ -47,13 +47,14 @@ CHAT_COMMANDS = tuple(
 )
 CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
 KEYS_HELP = (
-    ("Enter", "send"),
-    ("Alt-Enter, Ctrl-J", "new line"),
-    ("Ctrl-O", "show the last result whole"),
-    ("Ctrl-R", "search in what was typed"),
-    ("Ctrl-C", "stop the turn, or clear the line"),
-    ("Ctrl-D", "leave"),
+    ("Enter", later("send")),
+    ("Alt-Enter, Ctrl-J", later("new line")),
+    ("Ctrl-O", later("show the last result whole")),
+    ("Ctrl-R", later("search in what was typed")),
+    ("Ctrl-C", later("stop the turn, or clear the line")),
+    ("Ctrl-D", later("leave")),
 )
+_AGO = ((86_400, later("{n} d ago")), (3_600, later("{n} h ago")), (60, later("{n} min ago")))
 _SHOWN_SESSIONS = 20
 _SHOWN_MESSAGES = 2
 # Columns that a terminal needs to show more of a session than what it is called.
@@ -66,7 +67,7 @@ Choose = Callable[[str], Awaitable[str | None]]
 def help_table() -> Table:
     table = Table.grid(padding=(0, 2))
     for name, summary in (*CHAT_COMMANDS, *CONSOLE_COMMANDS, BY_HAND, *KEYS_HELP):
-        table.add_row(Text(f"  {name}", "bold"), Text(summary, "dim"))
+        table.add_row(Text(f"  {name}", "bold"), Text(t(summary), "dim"))
     return table
 
 
@@ -110,7 +111,10 @@ class Sessions:
         for _ in range(5 if wide else 3):
             table.add_column(no_wrap=True)
         for n, info in enumerate(found, 1):
-            details = (f"{info.messages:,} messages", (info.lane or "").split(":")[0])
+            details = (
+                plural(info.messages, "{n:,} message", "{n:,} messages"),
+                (info.lane or "").split(":")[0],
+            )
             table.add_row(
                 Text(f"{n:>3}", "bold"),
                 Text(info.id, "cyan"),
@@ -118,7 +122,7 @@ class Sessions:
                 *(Text(detail, "dim") for detail in (details if wide else ())),
                 Text(visible(info.name), no_wrap=True, overflow="ellipsis"),
             )
-        self._screen.print(table if found else Text("There are no sessions yet.", "dim"))
+        self._screen.print(table if found else Text(t("There are no sessions yet."), "dim"))
         return found
 
     async def resume(self, lane: str, wanted: str) -> str | None:
@@ -133,13 +137,19 @@ class Sessions:
             found = await self.show()
             if not found:
                 return None
-            wanted = (await self._choose("number or ID (empty: none) › ") or "").strip()
+            wanted = (await self._choose(t("number or ID (empty: none) › ")) or "").strip()
         if not wanted:
             return None
         if wanted.isdecimal() and len(wanted) <= len(str(_SHOWN_SESSIONS)):
             found = found or await self._service.sessions(_SHOWN_SESSIONS)
             if not 1 <= int(wanted) <= len(found):
-                raise KoreError(f"found number {wanted}, expected 1 to {len(found)}")
+                raise KoreError(
+                    t(
+                        "found number {wanted}, expected 1 to {found}",
+                        wanted=wanted,
+                        found=len(found),
+                    )
+                )
             wanted = found[int(wanted) - 1].id
         session = await self._service.bind(lane, wanted)
         await self.recall(session)
@@ -149,7 +159,7 @@ class Sessions:
         """Write the lane's session to a new file. Raises `KoreError` when that cannot be."""
         session = await self._service.bound(lane)
         if session is None:
-            raise KoreError("there is nothing to export yet: this session has not begun")
+            raise KoreError(t("there is nothing to export yet: this session has not begun"))
         wanted = wanted or f"{session}.jsonl"
         if wanted.endswith(".md"):
             from gateway.transcript import readable
@@ -158,7 +168,7 @@ class Sessions:
         else:
             text = "".join(f"{line}\n" for line in await self._service.lines(session))
         written = await asyncio.to_thread(_write, wanted, text)
-        self._screen.print(Text(f"Written to {visible(written)}.", "dim"))
+        self._screen.print(Text(t("Written to {visible}.", visible=visible(written)), "dim"))
 
     async def _picked(self, pick: "Pick") -> str | None:
         from gateway.console.picker import Choice
@@ -166,7 +176,7 @@ class Sessions:
         now = time.time()
         found = await self._service.sessions(_PICKED_SESSIONS)
         if not found:
-            self._screen.print(Text("There are no sessions yet.", "dim"))
+            self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None
         choices = [
             Choice(info.id, info.name, f"{_ago(now - info.last_active_at):>10}") for info in found
@@ -179,12 +189,14 @@ class Sessions:
         found = await self._service.glimpse(session, half, half)
         first, last = ([_line(said) for said in part] for part in (found.beginning, found.end))
         between = found.info.messages - len(first) - len(last)
-        return [*first, *([f"  … {between:,} more"] if last and between else []), *last]
+        return [*first, *(["  " + t("… {n:,} more", n=between)] if last and between else []), *last]
 
     async def recall(self, session: str) -> None:
         """The last words of a session, so that one knows where one is."""
         found = await self._service.glimpse(session, 0, _SHOWN_MESSAGES)
-        self._screen.print(Text(f"Session {session}, {found.info.messages:,} messages", "dim"))
+        self._screen.print(
+            Text(t("Session {id}, {n:,} messages", id=session, n=found.info.messages), "dim")
+        )
         for n, said in enumerate(found.end):
             if said.role == "user":
                 if n:
@@ -202,7 +214,9 @@ def _write(name: str, text: str) -> str:
         with open(file, "x", encoding="utf-8", opener=_private) as opened:
             opened.write(text)
     except FileExistsError as exc:
-        raise KoreError(f"{file} is there already", hint="/export FILE takes a new name") from exc
+        raise KoreError(
+            t("{file} is there already", file=file), hint=t("/export FILE takes a new name")
+        ) from exc
     except OSError as exc:
         raise KoreError(f"{file}: {exc.strerror}") from exc
     return str(file)
@@ -217,7 +231,7 @@ def _line(said: Said) -> str:
 
 
 def _ago(elapsed_s: float) -> str:
-    for size_s, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+    for size_s, words in _AGO:
         if elapsed_s >= size_s:
-            return f"{int(elapsed_s // size_s)} {word} ago"
-    return "just now"
+            return t(words, n=int(elapsed_s // size_s))
+    return t("just now")

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 
 from rich.text import Text
 
+from agent.language import t
 from gateway.console.lines import visible
 
 LIMIT_LINES = 60
@@ -37,7 +38,7 @@ def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
             row.stylize("reverse", begin + 2, end + 2)
         shown.append_text(row)
     if limit_lines is not None and len(lines) > limit_lines:
-        shown.append(f"  … {len(lines) - limit_lines:,} more lines\n", "dim")
+        shown.append("  " + t("… {n:,} more lines", n=len(lines) - limit_lines) + "\n", "dim")
     shown.right_crop(1)
     return shown
 

@@ -7,6 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from agent.events import ApprovalAsked
+from agent.language import t
 from gateway.console.approvals import CHOICES
 from gateway.console.lines import seconds, visible
 from gateway.console.screen import Screen
@@ -54,10 +55,12 @@ class Foot:
     def _choices(self) -> Text:
         assert self.asked is not None
         left = max(0.0, self.asked.expires_s - (time.monotonic() - self._asked_at))
-        choices = "  Enter sends the line below; then: " if self.typed else "  "
+        choices = f"  {t('Enter sends the line below; then:')} " if self.typed else "  "
         # Keys that were meant for something else do not count, and one sees when they do.
-        style, note = ("bold", f"{seconds(left)} left") if self._is_armed() else ("dim", "…")
-        return Text.assemble(choices, (CHOICES, style), (f"  ({note})", "dim"))
+        style, note = "dim", "…"
+        if self._is_armed():
+            style, note = "bold", t("{time} left", time=seconds(left))
+        return Text.assemble(choices, (t(CHOICES), style), (f"  ({note})", "dim"))
 
 
 def spinner() -> str:
@@ -65,6 +68,8 @@ def spinner() -> str:
 
 
 def _work(since: float, thinking: bool) -> Text:
-    word = "thinking" if thinking else "working"
     took = seconds(int(time.monotonic() - since)).replace(".0", "")
-    return Text.assemble((spinner(), "cyan"), (f" {word} {took} · Ctrl-C stops", "dim"))
+    said = t(
+        "thinking {time} · Ctrl-C stops" if thinking else "working {time} · Ctrl-C stops", time=took
+    )
+    return Text.assemble((spinner(), "cyan"), (f" {said}", "dim"))

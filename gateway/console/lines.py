@@ -7,6 +7,7 @@ from typing import Any
 
 from agent import events
 from agent.errors import KoreError
+from agent.language import t
 from gateway.visible import visible as visible  # every screen needs it
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -54,12 +55,12 @@ def outcome(result: events.ToolResulted) -> list[str]:
     lines = [clean(line) for line in result.content.strip("\n").split("\n")]
     took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
     if lines == [""]:
-        return [f"nothing{took}"]
+        return [t("nothing") + took]
     if result.name in _COUNTED and not result.is_error and len(lines) > 1:
-        return [f"{len(lines):,} lines{took}"]
+        return [t("{n:,} lines", n=len(lines)) + took]
     most = _LIST_LINES if result.name == "todo" else _SHOWN_LINES
     if len(lines) > most + 1:
-        rest = f"… {len(lines) - most:,} more lines"
+        rest = t("… {n:,} more lines", n=len(lines) - most)
         lines = [rest, *lines[-most:]] if prints else [*lines[:most], rest]
     shown = [cut(line, joined=False) for line in lines]
     shown[-1] += took
@@ -74,17 +75,19 @@ def side_line(event: events.Event) -> str | None:
         case events.FromAgent():
             return _step(event)
         case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
-            return f"asking again ({attempt} of {most}): {visible(reason)}"
+            return t(
+                "asking again ({n} of {most}): {why}", n=attempt, most=most, why=visible(reason)
+            )
         case events.Steered(text=text):
-            return f"↪ heard: {visible(cut(text))}"
+            return t("↪ heard: {text}", text=visible(cut(text)))
         case events.Compacted(summarised=summarised) if summarised:
-            return f"{summarised:,} older messages are a summary now (/context)"
+            return t("{n:,} older messages are a summary now (/context)", n=summarised)
         case events.Compacted(dropped=0):
-            return "old results of tools were shortened to make room"
+            return t("old results of tools were shortened to make room")
         case events.Compacted(dropped=dropped):
-            return f"{dropped} older messages have left the model's window"
+            return t("{n} older messages have left the model's window", n=dropped)
         case events.SessionClosed(session_id=id_):
-            return f"conversation {id_} was closed: what you say next begins a new one"
+            return t("conversation {id} was closed: what you say next begins a new one", id=id_)
         case events.Evicted(reason=reason):
             return reason
         case events.Signalled(signal=signal, reason=reason):
@@ -103,7 +106,7 @@ def _step(told: events.FromAgent) -> str | None:
         case "tool_start":
             return f"{name} ⏺ {call_line(str(event.get('name')), event.get('arguments') or {})}"
         case "done":
-            return f"{name} has ended"
+            return t("{name} has ended", name=name)
     return None
 
 

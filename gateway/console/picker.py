@@ -15,6 +15,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import Output
 
 from agent.frozen import frozen
+from agent.language import t
 from agent.width import shortened
 from gateway.visible import visible
 
@@ -123,7 +124,7 @@ class Picker:
             mark, style = ("› ", "reverse") if n == self._at else ("  ", "")
             text = f"{mark}{choice.id}  {choice.when}  {visible(choice.name)}"
             fragments += [(style, shortened(text, columns - 1)), ("", "\n")]
-        return fragments or [("", "  nothing fits")]
+        return fragments or [("", f"  {t('nothing fits')}")]
 
     def _previewed(self, columns: int) -> StyleAndTextTuples:
         lines = self._lines.get(self._chosen() or "", ())

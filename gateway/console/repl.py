@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agent.errors import ConfigError, KoreError
 from agent.frozen import frozen
-from agent.language import t
+from agent.language import speak, spoken, t
 from agent.version import VERSION
 from gateway.console.commands import (
     CHAT_COMMANDS,
@@ -96,6 +96,7 @@ async def _converse(
         try:
             async with connect() as service:
                 opened = left or await service.open_console(start.session, start.fresh)
+                speak(opened.language or spoken())
                 repl = Repl(service, opened, start, screen, prompt)
                 await repl.run(greet=left is None)
                 return
@@ -103,12 +104,12 @@ async def _converse(
             why = str(_first(group))
             tries = 1 if repl is not None and repl.spoke else tries + 1
             if tries > _TRIES or (repl is None and left is None):
-                raise KoreError("Kore stopped and cannot be reached again") from group
+                raise KoreError(t("Kore stopped and cannot be reached again")) from group
         # The same lane again: that is where the answer to an unfinished turn will come.
         left = repl.place if repl is not None else left
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
-        screen.print(Text(f"! {visible(why)}; looking for it again …", "yellow"))
+        screen.print(Text(t("! {why}; looking for it again …", why=visible(why)), "yellow"))
         connect = _patient(connect)
 
 
@@ -193,7 +194,7 @@ class Repl:
         # /new and /fork have put this lane into another one.
         if session := await self._service.bound(self._stage.lane):
             await self._say_what_runs(session)
-            self._screen.print(Text(f"To go on later: kore agent -r {session}", "dim"))
+            self._screen.print(Text(t("To go on later: kore agent -r {id}", id=session), "dim"))
 
     def _begin_status(self, model: str) -> None:
         place, prompt = self._start.place, self._prompt
@@ -211,17 +212,22 @@ class Repl:
             return
         status = await self._service.status()
         ends = status.get("pid") == os.getpid()
-        becomes = "Ends now, with Kore" if ends else "Goes on in the background (/tasks shows it)"
-        self._screen.print(Text(f"{becomes}: {', '.join(map(visible, running))}", "yellow"))
+        becomes = t(
+            "Ends now, with Kore: {names}"
+            if ends
+            else "Goes on in the background (/tasks shows it): {names}",
+            names=", ".join(map(visible, running)),
+        )
+        self._screen.print(Text(becomes, "yellow"))
 
     async def _greet(self, status: Mapping[str, Any]) -> None:
         model = self._start.options.get("model", status.get("model"))
         spoken_with = self._start.options.get("agent", {}).get("name")
         facts = (
             f"Kore {VERSION}",
-            spoken_with and f"agent {spoken_with}",
+            spoken_with and t("agent {name}", name=spoken_with),
             model,
-            self.session or "new session",
+            self.session or t("new session"),
             self._start.options.get("cwd", status.get("workspace")),
         )
         line = " · ".join(visible(str(fact)) for fact in facts if fact)
@@ -231,9 +237,9 @@ class Repl:
         if (project := self._start.project) is not None and project.remark:
             self._screen.print(Text(project.remark, "yellow"))
         if self._opened.unfinished:
-            waiting = "An earlier answer is still under way; it will appear here."
+            waiting = t("An earlier answer is still under way; it will appear here.")
             self._screen.print(Text(waiting, "dim"))
-        self._screen.print(Text("/help shows what can be typed, /exit leaves.", "dim"))
+        self._screen.print(Text(t("/help shows what can be typed, /exit leaves."), "dim"))
         self._screen.print()
         if self.session is not None:
             await self._sessions.recall(self.session)
@@ -253,7 +259,7 @@ class Repl:
                 if warned:
                     return
                 warned = True
-                self._screen.print(Text("/exit, Ctrl-D or Ctrl-C again leaves.", "dim"))
+                self._screen.print(Text(t("/exit, Ctrl-D or Ctrl-C again leaves."), "dim"))
                 continue
             warned = False
             text = self._prompt.pastes.whole(text or "")

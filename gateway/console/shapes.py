@@ -10,6 +10,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from agent import events
+from agent.language import t
 from gateway.console.approvals import subject
 from gateway.console.diffs import diff
 from gateway.console.lines import call_line, outcome, visible
@@ -77,7 +78,7 @@ def tool_call(name: str, arguments: str) -> Text:
 
 def unfinished_call(started: events.ToolStart) -> RenderableType:
     line = call_line(started.name, started.arguments).removeprefix(started.name).strip()
-    return Group(tool_call(started.name, line), Text("  ⎿ stopped", "yellow"))
+    return Group(tool_call(started.name, line), Text(f"  ⎿ {t('stopped')}", "yellow"))
 
 
 def tool_outcome(
@@ -104,5 +105,5 @@ def thought(text: str) -> Text:
     lines = visible(text).strip().split("\n")
     shown = Text("✻ " + "\n  ".join(lines[:_THOUGHT_LINES]), "dim italic")
     if len(lines) > _THOUGHT_LINES:
-        shown.append(f"\n  … {len(lines) - _THOUGHT_LINES:,} more lines")
+        shown.append("\n  " + t("… {n:,} more lines", n=len(lines) - _THOUGHT_LINES))
     return shown

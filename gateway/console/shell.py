@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent.errors import ToolError
 from agent.frozen import frozen
+from agent.language import t
 from agent.prompts import fill
 from agent.sandbox import Job, Spawn
 from agent.security.redaction import Redactor
@@ -89,7 +90,7 @@ class Command:
         took = time.monotonic() - self._began
         if self._ended == "exit code 0" and self._output.total_bytes and took < _LONG_S:
             return None
-        ended = "stopped by you" if self._ended == _STOPPED else self._ended
+        ended = t("stopped by you") if self._ended == _STOPPED else self._ended
         return f"{ended}, {seconds(took)}"
 
     @property

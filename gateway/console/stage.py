@@ -202,14 +202,14 @@ class Stage:
     async def _fate(self, text: str) -> str:
         """What becomes of a message that is typed while a turn runs."""
         if self._command or by_hand(text):
-            return "  (queued)"
+            return f"  ({t('queued')})"
         word = text.split()[0]
         command = command_in(text)
         if command and (command.at_once or word == "/stop") and word not in CONSOLE_WORDS:
             return ""
         if command is None and await self._service.queue_mode(self.lane) == "steer":
-            return "  (steering)"
-        return "  (queued)"
+            return f"  ({t('steering')})"
+        return f"  ({t('queued')})"
 
     async def _stop(self) -> None:
         with self._refusals():
@@ -229,7 +229,8 @@ class Stage:
     async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
         with self._refusals():
             if not await self._service.answer(asked.nonce, answer, principal()):
-                self._view.say("  that question has expired or was answered elsewhere")
+                said = t("that question has expired or was answered elsewhere")
+                self._view.say(f"  {said}")
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -250,7 +251,7 @@ class Stage:
             else:
                 self._prompt.leave()
                 await self._held.keep(event)
-        raise OwnerLost("Kore stopped")
+        raise OwnerLost(t("Kore stopped"))
 
     def _take(self, event: WatchEvent) -> None:
         match event:

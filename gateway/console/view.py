@@ -10,6 +10,7 @@ from typing import Literal
 from rich.text import Text
 
 from agent import events
+from agent.language import later, t
 from gateway.console import shapes
 from gateway.console.approvals import verdict
 from gateway.console.blocks import Blocks
@@ -25,7 +26,7 @@ _TAIL_CHARS = 6000
 _TAIL_LINES = 60
 _OUTPUT_LINES = 5
 _TURNS_KEPT = 8
-_STOPPED = "⏹ Stopped."
+_STOPPED = later("⏹ Stopped.")
 _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
 
 
@@ -93,7 +94,7 @@ class View:
                 self._blocks = Blocks()
                 self._thinking = ""
                 self._said[-1] = self._said_before
-                self.say(f"↻ {side_line(event)}; what was said since then is void")
+                self.say(f"↻ {side_line(event)}; {t('what was said since then is void')}")
             case events.ThinkingDelta() | events.ThinkingEnd():
                 self._take_thinking(event)
             case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
@@ -185,12 +186,13 @@ class View:
         self._output.clear()
         if done.result.stopped == "cancelled":
             # The delivery says so too, but perhaps after the next turn has begun.
-            self.say(_STOPPED, "yellow")
-            self._said.append(_STOPPED)
+            self.say(t(_STOPPED), "yellow")
+            self._said.append(t(_STOPPED))
         usage = done.result.usage
         if usage.input or usage.output:
             took = seconds(time.monotonic() - self._since)
-            self.say(f"{took} · {usage.input:,} tokens in, {usage.output:,} out")
+            spent = t("{input:,} tokens in, {output:,} out", input=usage.input, output=usage.output)
+            self.say(f"{took} · {spent}")
         self._screen.print()
         self._last = None
         self._since = time.monotonic()
@@ -208,7 +210,7 @@ class View:
             return
         self._flush()
         if delivered.maybe_duplicate:
-            self.say("↻ you may have seen this already")
+            self.say(f"↻ {t('you may have seen this already')}")
         for block in blocks:
             self._print_block(block)
         if delivered.last:
