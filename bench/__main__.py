@@ -25,6 +25,7 @@ PARTS = (
     "history",
     "long",
     "burst",
+    "gate",
     "sessions",
     "tokens",
     "journal",

@@ -124,15 +124,18 @@ async def until(is_true: Callable[[], Any]) -> None:
 
 
 @asynccontextmanager
-async def open_stage(command: Sequence[str], *, latency_ms: int = 0) -> AsyncIterator[Stage]:
-    """Both stand-ins and a fresh home; the model answers after `latency_ms`, by echo."""
+async def open_stage(
+    command: Sequence[str], *, latency_ms: int = 0, limits: bool = False
+) -> AsyncIterator[Stage]:
+    """Both stand-ins and a fresh home; the model answers after `latency_ms`, by echo. With `limits`
+    the Bot API enforces Telegram's, and Kore keeps them."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kore-bench-")))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         model = _start(stack, "model", "--latency-ms", str(latency_ms))
-        bot = _start(stack, "telegram")
+        bot = _start(stack, "telegram", *(["--limits"] if limits else []))
         home = folder / "home"
-        _configure(home, bot, model)
+        _configure(home, bot, model, limits)
         yield Stage(Server(bot, session), Server(model, session), home, command)
 
 
@@ -145,7 +148,7 @@ def _start(stack: AsyncExitStack, module: str, *words: str) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def _configure(home: Path, bot: str, model: str) -> None:
+def _configure(home: Path, bot: str, model: str, limits: bool) -> None:
     home.mkdir()
     model_entry = {"model_name": "default", "model": "openai/stand-in", "api_key": "none"}
     settings = {
@@ -155,7 +158,7 @@ def _configure(home: Path, bot: str, model: str) -> None:
             "token": TOKEN,
             "allow_from": ["*"],
             "base_url": bot,
-            "rate_limits": "none",
+            "rate_limits": "telegram" if limits else "none",
         },
         "access": {"owner": f"telegram:{OWNER}"},
         "http": {"port": 0},

@@ -27,7 +27,8 @@ class Rate:
 PRIVATE = Rate(1.0, 5.0, reserve=1.0)
 # With this burst no minute sees more than the 20 messages that Telegram allows in a group.
 GROUP = Rate(15 / 60, 5.0, reserve=1.0)
-BOT = Rate(30.0, 250.0, reserve=30.0)
+# Less of a burst than Telegram allows a second: what leaves evenly arrives in heaps.
+BOT = Rate(30.0, 20.0, reserve=5.0)
 
 
 class _Bucket:

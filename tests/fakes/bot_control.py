@@ -71,8 +71,10 @@ class BotControl:
 
     async def _state(self, request: web.Request) -> web.Response:
         api = self._api
+        gatekeeper = api.methods.gatekeeper
         return web.json_response(
             {
+                "refused": gatekeeper.refused if gatekeeper else 0,
                 "confirmed_offset": api.confirmed_offset,
                 "pending_updates": api.pending_updates,
                 "delivered": api.updates.delivered,

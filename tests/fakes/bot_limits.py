@@ -40,6 +40,7 @@ class Gatekeeper:
     """Counts what was sent and says how long a sender must wait."""
 
     def __init__(self, limits: Limits) -> None:
+        self.refused = 0
         self._limits = limits
         self._buckets: dict[int | None, Bucket] = {}
 
@@ -49,6 +50,7 @@ class Gatekeeper:
         buckets = [self._bucket(None, now), self._bucket(chat_id, now)]
         wait_s = max(bucket.wait_s(now) for bucket in buckets)
         if wait_s > 0:
+            self.refused += 1
             return max(1, math.ceil(wait_s))
         for bucket in buckets:
             bucket.tokens -= 1

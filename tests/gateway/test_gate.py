@@ -1,10 +1,12 @@
 import asyncio
 import heapq
 import itertools
+import statistics
 
 import pytest
 
 from gateway.gate import BOT, Gate
+from tests.fakes.bot_limits import Gatekeeper, Limits
 
 
 class SimulatedTime:
@@ -183,3 +185,33 @@ async def test_idle_chats_are_forgotten(gate: Gate, time: SimulatedTime) -> None
         gate.try_acquire(str(chat), group=False)
         time.now += 0.1
     assert len(gate) <= 2048
+
+
+async def test_two_hundred_chats_at_once_never_hit_a_limit_and_none_starves(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    # A little more than the limits: two clocks that add up fractions differ in the last digit.
+    keeper = Gatekeeper(Limits(private_burst=5.01, overall_burst=30.01, clock=time.clock))
+    waits: dict[int, list[float]] = {}
+
+    async def chat(number: int) -> None:
+        key, group = str(number), number < 0
+        for _ in range(4):
+            began = time.now
+            for _ in range(3):
+                # Typing, and edits of the growing answer.
+                if gate.try_acquire(key, group=group):
+                    assert keeper.retry_after(number) is None
+                await time.sleep(1.0)
+            await gate.acquire(key, group=group)
+            assert keeper.retry_after(number) is None
+            waits.setdefault(number, []).append(time.now - began)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in (*range(1, 181), *range(-20, 0)):
+            tasks.create_task(chat(number))
+        await time.run_until(3600)
+    assert len(waits) == 200
+    assert keeper.refused == 0
+    means = [statistics.mean(waited) for waited in waits.values()]
+    assert max(means) < 3 * statistics.median(means)
