@@ -18,7 +18,7 @@ from agent.progress import Progress
 from agent.prompts import fill, load
 from agent.security.policy import Unanswered
 from agent.security.redaction import Stream
-from agent.tools.base import CallContext, Recall, Send, Spawn
+from agent.tools.base import CallContext, Recall, Schedule, Send, Spawn
 from agent.tools.runner import Runner
 from agent.tools.views import Stale, in_words
 from agent.types import Message, ToolCall, ToolResult
@@ -31,7 +31,8 @@ class Place:
     """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
 
     `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
-    out sub-agents, `recall` searches what was said before, `send` hands files to the person.
+    out sub-agents, `recall` searches what was said before, `send` hands files to the person,
+    `schedule` keeps jobs.
     """
 
     session: str
@@ -42,6 +43,7 @@ class Place:
     spawn: Spawn | None = None
     recall: Recall | None = None
     send: Send | None = None
+    schedule: Schedule | None = None
 
 
 class Stopped(KoreError):
@@ -183,6 +185,7 @@ class Executor:
             tell=self._outlet.emit,
             recall=place.recall,
             send=place.send,
+            schedule=place.schedule,
         )
 
     async def tell_changes(self, touched: Sequence[str], stale: Sequence[Stale]) -> None:

@@ -16,7 +16,7 @@ from agent.security.redaction import Redactor
 from agent.security.taint import Exposure
 from agent.settings import AgentSettings
 from agent.spending import Meter, Tally
-from agent.tools.base import Recall, Send, Spawn
+from agent.tools.base import Recall, Schedule, Send, Spawn
 from agent.tools.runner import Permissions
 from agent.tools.toolbox import Toolbox
 from agent.types import Message, ToolResult
@@ -67,7 +67,7 @@ class Task:
     is what the session has taken in; it grows with the turn. `recording` is the journal of what
     happens to files, `character` who speaks, when it is not the main agent, and `persona` how it
     speaks here (see `Workspace.system_prompt`); `spawn` sends out sub-agents, `recall` searches
-    what whoever speaks said before.
+    what whoever speaks said before, `schedule` keeps their jobs.
     """
 
     session: str
@@ -94,3 +94,4 @@ class Task:
     spawn: Spawn | None = None
     recall: Recall | None = None
     send: Send | None = None
+    schedule: Schedule | None = None

@@ -135,6 +135,7 @@ class Turn:
             task.spawn,
             task.recall,
             task.send,
+            task.schedule,
         )
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
         await executor.tell_changes((), runner.views.noticed(task.session))

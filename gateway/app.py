@@ -43,6 +43,7 @@ from gateway.porter import Porter
 from gateway.reception import Reception
 from gateway.roster import allowed_senders, open_channels, places_of, say_who_is_let_in
 from gateway.rules import Rules
+from gateway.scheduler import Scheduler
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
 from gateway.spending import Spending
@@ -73,6 +74,7 @@ class App:
     database: Database
     porter: Porter
     forget: Callable[[str], None]
+    scheduler: Scheduler
 
     @classmethod
     @asynccontextmanager
@@ -116,6 +118,7 @@ class App:
             say_who_is_let_in(ways, app.bus.door.access)
             async with _running(app, database, watchers), _reachable(app, home):
                 if channels:
+                    app.desk.timetable.attended.set()
                     await stack.enter_async_context(_observable(app, settings, ways))
                 yield app
 
@@ -162,7 +165,13 @@ def _assemble(
     held = agent.settings.tools.sandbox
     confined = held is not None and held.confines
     rules = Rules(
-        access, approvals, settings.agent.workspace, policies, confined, audit=safety.audit
+        access,
+        approvals,
+        settings.agent.workspace,
+        policies,
+        confined,
+        audit=safety.audit,
+        schedule=settings.schedule,
     )
     spending = Spending(
         database, delivery, access, settings.limits, errand_usd=settings.subagents.max_cost_usd
@@ -175,16 +184,18 @@ def _assemble(
     facts = Facts(lambda: agent.models, workspace, ways, reception, began, safety.sandbox, hosts)
     door = Door(access, delivery.render, languages)
     parts = (agent, database, work.histories, door, facts.for_chat, policies.first_mode)
-    office = Office(*parts, work.compactions.compact, work.speaking, rules, languages)
+    more = (work.compactions.compact, work.speaking, rules, languages, work.timetable)
+    office = Office(*parts, *more)
     commands = Commands(office)
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, commands, work, approvals)
-    desk = Desk(database, bus, watchers, approvals, work.background, facts)
+    desk = Desk(database, bus, watchers, approvals, work, facts)
     seen = (delivery, clerk, ways, safety.redactor, bus)
     adjustable = Adjustable(agent, policies, access, spending, *seen)
     porter = Porter(database, delivery, rules, limit_bytes=settings.media.max_file_mb * 2**20)
     rest = (work.compactions, adjustable, database, porter, work.histories.forget)
-    return App(desk, bus, delivery, reception, *rest)
+    scheduler = Scheduler(database, work.timetable, bus, delivery)
+    return App(desk, bus, delivery, reception, *rest, scheduler)
 
 
 def _custodian(settings: Settings, home: Home, app: App) -> Custodian:
@@ -202,6 +213,7 @@ async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIte
             group.create_task(app.bus.run(), name="bus"),
             group.create_task(app.delivery.run(), name="delivery"),
             group.create_task(app.compactions.run(), name="compactions"),
+            group.create_task(app.scheduler.run(), name="scheduler"),
         ]
         receiving = group.create_task(_receive(app), name="reception")
         try:

@@ -197,6 +197,13 @@ class Client:
     async def take_back(self, grant: int | None) -> str:
         return str(await self._call("take_back", grant=grant))
 
+    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+        jobs: Sequence[Mapping[str, Any]] = await self._call("jobs")
+        return jobs
+
+    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+        return str(await self._call("schedule", action=action, wanted=dict(wanted)))
+
     async def _events(self, reader: asyncio.StreamReader) -> AsyncIterator[WatchEvent]:
         while True:
             line = await _line(reader)

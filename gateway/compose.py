@@ -13,6 +13,7 @@ from agent.types import Context, Message, Taint, Text
 from gateway.attached import attached, attached_taint
 from gateway.messages import InboundMessage
 from gateway.store.claims import Claim
+from gateway.store.sessions import taint_of_text
 
 _QUOTE_LIMIT = 500
 
@@ -37,10 +38,12 @@ def compose(
         facts.append("edited after it was first sent")
     if last.quoted:
         facts.append(f'in reply to "{last.quoted[:_QUOTE_LIMIT]}"')
-    text = "\n\n".join(message.content for message in messages if not message.is_report)
+    if last.job is not None:
+        facts.append(f"scheduled job {last.job}: nobody is there to answer or to allow anything")
+    text = "\n\n".join(message.content for message in messages if not _is_nobodys(message))
     when = Context(moment(datetime.fromtimestamp(last.received_at), *facts))
     # Nobody has said these, so nothing in them counts as a person's word.
-    reports = (Context(message.content) for message in messages if message.is_report)
+    reports = (Context(message.content) for message in messages if _is_nobodys(message))
     shown = (Context(news.text) for news in _news(messages))
     more = (Context(work),) if work else ()
     said = [Text(text)] if text else ()
@@ -64,8 +67,9 @@ def told_of_work(message: InboundMessage, speaking: Speaking, clean: Callable[[s
 
 
 def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-    """What files bring along, and the terminal's folder."""
-    return attached_taint(messages).union(*(news.taint for news in _news(messages)))
+    """What files bring along, and the terminal's folder, and what a job was made in."""
+    planned = (taint_of_text(",".join(one.options.get("taint", ()))) for one in _jobs(messages))
+    return attached_taint(messages).union(*(news.taint for news in _news(messages)), *planned)
 
 
 def opening(claim: Claim) -> list[SessionCreated | Evicted]:
@@ -74,6 +78,15 @@ def opening(claim: Claim) -> list[SessionCreated | Evicted]:
     begun = [] if claim.begins is None else [SessionCreated(claim.session, claim.begins)]
     counts = [news.evicted for news in _news(claim.messages) if news.evicted]
     return [*begun, *(Evicted(n, f"Context full, {n} files evicted") for n in counts)]
+
+
+def _is_nobodys(message: InboundMessage) -> bool:
+    """What no person has said: a sub-agent's report, and a job in the model's own words."""
+    return message.is_report or (message.job is not None and "by_model" in message.options)
+
+
+def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
+    return [message for message in messages if message.job is not None and message.task is None]
 
 
 def _news(messages: Sequence[InboundMessage]) -> list[News]:

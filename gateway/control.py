@@ -95,6 +95,8 @@ class ControlServer:
             "invite": lambda a: service.invite(a["channel"], a["account"]),
             "revoke": lambda a: service.revoke(a["who"]),
             "grants": lambda _: service.grants(),
+            "jobs": lambda _: service.jobs(),
+            "schedule": lambda a: service.schedule(a["action"], a["wanted"]),
             "take_back": lambda a: service.take_back(a["grant"]),
             "backup": lambda a: service.backup(Path(a["target"])),
         }

@@ -70,7 +70,7 @@ class Delivery:
         languages: Languages | None = None,
     ) -> None:
         self._database = database
-        self._channels = channels
+        self.channels = channels
         self._clock = clock
         self._wait = wait
         self.redactor = redactor or Redactor()
@@ -107,7 +107,7 @@ class Delivery:
         wake.set()
 
     def channel(self, route: Route) -> Channel | None:
-        return self._channels.get((route.channel, route.account))
+        return self.channels.get((route.channel, route.account))
 
     def asks(self, route: Route) -> Asks | None:
         """The route's channel, if people can answer questions there."""

@@ -15,27 +15,28 @@ from agent.language import t
 from agent.security.policy import Answer
 from agent.types import Message
 from agent.version import VERSION
+from gateway import consoles
 from gateway.access import CONSOLE
 from gateway.approvals import Approvals, asked_event
 from gateway.archivist import Archivist
-from gateway.background import Background
 from gateway.bus import MessageBus
 from gateway.caps import Day
+from gateway.consoles import LOCAL, MAIN
 from gateway.facts import resident_bytes
 from gateway.messages import InboundMessage, Route
 from gateway.question import Question
 from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
 from gateway.standing import standing
-from gateway.store import archive, grants, inbox, outbox, sessions, spending, turns, whereabouts
+from gateway.store import grants, inbox, sessions, spending, turns, whereabouts
 from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
+from gateway.turn import Turns
 from gateway.upkeep import Upkept
 from gateway.watchers import Watchers
 
 P = ParamSpec("P")
 
 _RESERVED_S = 30.0
-_LOCAL, _MAIN = "local", "main"
 
 
 class Desk(Upkept):
@@ -47,7 +48,7 @@ class Desk(Upkept):
         bus: MessageBus,
         watchers: Watchers,
         approvals: Approvals,
-        background: Background,
+        work: Turns,
         facts: Callable[[], dict[str, Any]],
     ) -> None:
         self._database = database
@@ -55,6 +56,8 @@ class Desk(Upkept):
         self._delivery = approvals.delivery
         self._watchers = watchers
         self._approvals = approvals
+        background = work.background
+        self.timetable = work.timetable
         self._background = background
         self._facts = facts
         self._archivist = Archivist(database, bus.wake, watchers.publish, background)
@@ -84,10 +87,11 @@ class Desk(Upkept):
         return await self._bus.stop(lane)
 
     async def open_console(self, session: str | None, fresh: bool) -> Opened:
-        known = await self._database.run(_consoles_of, session) if session else []
-        numbered = (f"{_MAIN}-{number}" for number in count(2))
-        for chat_id in chain(known, [_MAIN], numbered):
-            lane = Route(CONSOLE, _LOCAL, chat_id).lane
+        self.timetable.attended.set()
+        known = await self._database.run(consoles.consoles_of, session) if session else []
+        numbered = (f"{MAIN}-{number}" for number in count(2))
+        for chat_id in chain(known, [MAIN], numbered):
+            lane = Route(CONSOLE, LOCAL, chat_id).lane
             reserved = self._reserved.get(lane, 0) > time.monotonic()
             if reserved or self._watchers.is_watched(lane):
                 continue
@@ -104,7 +108,7 @@ class Desk(Upkept):
         raise AssertionError("there is always a further number")
 
     async def _open_console(self, chat_id: str, session: str | None, fresh: bool) -> Opened | None:
-        opened = await self._database.run(_open_console, chat_id, session, fresh)
+        opened = await self._database.run(consoles.open_console, chat_id, session, fresh)
         if opened is None:
             return None
         if opened.session is not None and not fresh:
@@ -137,7 +141,7 @@ class Desk(Upkept):
         return self._background.running(session)
 
     async def bind(self, lane: str, session: str | None) -> str:
-        bound = await self._database.run(_bind, lane, session)
+        bound = await self._database.run(consoles.bind, lane, session)
         if session is not None:
             # Whoever goes on with a paused session resumes it, for all who wait in it.
             await self._archivist.set_status(bound, "open")
@@ -224,6 +228,12 @@ class Desk(Upkept):
             )
         return t("Taken back: {title}; from now on you are asked again.", title=gone[0].title)
 
+    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+        return await self.timetable.jobs()
+
+    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+        return await self.timetable.serve(action, wanted)
+
     async def _at_door(
         self,
         act: Callable[Concatenate[Connection, P], tuple[bool, str]],
@@ -243,43 +253,3 @@ class Desk(Upkept):
         if not done:
             raise KoreError(sentence)
         return sentence
-
-
-def _bind(connection: Connection, lane: str, session: str | None) -> str:
-    if session is None:
-        found = sessions.create_session(connection, f"{CONSOLE}:{os.getuid()}", time.time())
-    else:
-        found = sessions.find(connection, session)
-    sessions.bind(connection, lane, found)
-    return found
-
-
-def _consoles_of(connection: Connection, session: str) -> list[str]:
-    """Chat ids of consoles that are in this session: an answer may be under way there."""
-    lanes = sessions.lanes_of(connection, sessions.find(connection, session))
-    prefix = Route(CONSOLE, _LOCAL, "").lane
-    return [lane.removeprefix(prefix) for lane in lanes if lane.startswith(f"{prefix}{_MAIN}")]
-
-
-def _open_console(
-    connection: Connection, chat_id: str, session: str | None, fresh: bool
-) -> Opened | None:
-    """The console's place in this chat; None when something else is still under way there."""
-    lane = Route(CONSOLE, _LOCAL, chat_id).lane
-    unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
-    bound = sessions.bound_session(connection, lane)
-    if unfinished:
-        if fresh and bound is not None and archive.status_of(connection, bound) == "paused":
-            return None  # what waits there waits on
-        if session is not None and sessions.find(connection, session) != bound:
-            return None
-        return Opened(chat_id, bound, unfinished=True)
-    if session is not None:
-        return Opened(chat_id, _bind(connection, lane, session), unfinished=False)
-    if fresh:
-        sessions.unbind(connection, lane)
-        return Opened(chat_id, None, unfinished=False)
-    last = sessions.last_of(connection, f"{CONSOLE}:{os.getuid()}")
-    if last is not None:
-        sessions.bind(connection, lane, last)
-    return Opened(chat_id, last, unfinished=False)

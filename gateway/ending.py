@@ -25,11 +25,13 @@ FROM_AGENT = (
 
 @dataclass(slots=True)
 class Ending:
-    """What the events of a turn came to. `dropped` messages have left the window."""
+    """What the events of a turn came to. `dropped` messages have left the window,
+    `undone` says what a person would have had to allow."""
 
     result: Result | None = None
     error: events.Error | None = None
     dropped: int = 0
+    undone: str = ""
 
     def note(self, event: events.Event) -> None:
         match event:
@@ -55,6 +57,11 @@ def closing(ending: Ending) -> list[Message]:
 
 def answer(ending: Ending) -> str:
     """What the chat is told."""
+    told = _answer(ending)
+    return f"{told}\n\n{ending.undone}".strip() if ending.undone else told
+
+
+def _answer(ending: Ending) -> str:
     assert ending.result is not None, "a turn ends with Done"
     result, error = ending.result, ending.error
     if error is not None:
@@ -101,3 +108,16 @@ def whole_rounds(dropped: int, messages: list[Message]) -> int:
     if dropped < len(messages) and messages[dropped].role == "user":
         return dropped
     return 0
+
+
+def first_of(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The cause: task groups inside each other wrap it more than once."""
+    cause: BaseException = several
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
+
+
+def failure(ending: Ending) -> str:
+    """Why a turn came to nothing, in a sentence; '' when it did come to something."""
+    return ending.error.message if ending.error is not None else ""

@@ -95,6 +95,7 @@ class Errands:
             # It is told what it needs, and speaks with nobody.
             recall=None,
             send=nowhere,
+            schedule=None,
             recording=replace(
                 task.recording,
                 turn=errand.root_turn,

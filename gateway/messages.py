@@ -108,6 +108,8 @@ class InboundMessage:
     lane: str | None = None
     # Said in a group and not to us: what the next answer there is given as context.
     overheard: bool = False
+    # Not typed now: a job that came due, in its maker's name. Nobody is there to be asked.
+    job: int | None = None
     # Files that came with it, in order. Parts of one `album` come one by one and become one
     # message (see `store/held.py`). One that `follows` is meant for us only if its album is.
     media: tuple[Media, ...] = ()

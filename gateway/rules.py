@@ -16,6 +16,7 @@ from gateway.clerk import Asking
 from gateway.messages import InboundMessage
 from gateway.modes import mode_of
 from gateway.policies import Policies
+from gateway.settings.sections import ScheduleSection
 
 if TYPE_CHECKING:
     from agent.security.engine import Standing
@@ -35,6 +36,7 @@ class Rules:
     policies: Policies
     confined: bool = False
     audit: AuditSink | None = None
+    schedule: ScheduleSection = ScheduleSection()
 
     def permissions(
         self,
@@ -58,8 +60,12 @@ class Rules:
     def _approver(
         self, messages: Sequence[InboundMessage], session: str, turn: int
     ) -> Approver | None:
-        """Asks the owner; nobody sits at a console that runs unattended."""
+        """Asks the owner; nobody sits at a console that runs unattended, or waits for a job."""
         last = messages[-1]
+        if last.job is not None:
+            from gateway.schedule.absent import Absent
+
+            return Absent()
         if last.channel == CONSOLE and last.options.get("unattended") is True:
             return None
 

@@ -15,6 +15,7 @@ from agent.security.policy import Answer
 from agent.types import Message
 from gateway.messages import InboundMessage, OutboundKind
 from gateway.question import Question
+from gateway.schedule.service import Timetables
 
 
 @frozen
@@ -279,5 +280,16 @@ class Consents(Protocol):
         ...
 
 
-class Service(Talk, Records, Archive, Exchange, Upkeep, Keeping, Doorkeeping, Consents, Protocol):
+class Service(
+    Talk,
+    Records,
+    Archive,
+    Exchange,
+    Upkeep,
+    Keeping,
+    Doorkeeping,
+    Consents,
+    Timetables,
+    Protocol,
+):
     """All of it."""

@@ -14,10 +14,13 @@ from gateway.store.outbox import Letter
 def preview_of(
     database: Database, delivery: Delivery, claim: Claim, task: Task, said: Sequence[str]
 ) -> Preview | None:
-    """None where nothing can be shown; `said` is what an earlier run of the turn has said."""
+    """None where nothing can be shown, and for a job, whose answer comes whole.
+
+    `said` is what an earlier run of the turn has said.
+    """
     message = claim.messages[-1]
     channel = delivery.channel(message.route)
-    if channel is None or not isinstance(channel, Shows):
+    if channel is None or not isinstance(channel, Shows) or message.job is not None:
         return None
     every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
     letter = Letter(f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id)

@@ -30,6 +30,7 @@ from gateway.messages import ONCE, InboundMessage
 from gateway.preview import Preview
 from gateway.recall import Recall
 from gateway.rules import Rules
+from gateway.schedule.timetable import Timetable
 from gateway.showing import preview_of
 from gateway.spending import Spending
 from gateway.steering import Steering
@@ -68,6 +69,7 @@ class Turns:
         )
         self.errands = Errands(database, agent, rules, delivery)
         self.background = Background(agent, database, watchers)
+        self.timetable = Timetable(database, delivery, rules)
 
     async def run(
         self, claim: Claim, stop: Stop, has_news: Callable[[], bool] = lambda: True
@@ -103,6 +105,7 @@ class Turns:
             if claim.stop_requested:
                 stop.request()
             found = await (self._watch(task, claim) if first is None else self._look(task, first))
+            found.undone = self.timetable.left_undone(claim, task.permissions)
         await self._commit(claim, window, journal, found, task.exposure, errands)
         if first is None:
             self.compactions.consider(claim, window, task.model)
@@ -123,6 +126,7 @@ class Turns:
         def store(connection: Connection) -> list[str]:
             now = time.time()
             turns.give_up(connection, claim.turn, letters, sentence, now)
+            self.timetable.ended(connection, claim, sentence)
             return self.errands.end(connection, errands, ended, now)
 
         self._wake(letters, await self._database.run(store))
@@ -172,6 +176,7 @@ class Turns:
             progress=journal,
             stop=stop,
             recall=Recall(self._database, self._rules.access, claim),
+            schedule=self.timetable.of_turn(claim),
         )
 
     def speaking(self, message: InboundMessage) -> Speaking:
@@ -200,7 +205,7 @@ class Turns:
                     # The group waits for an update under way: the final must know its message.
                     preview.close()
         except BaseExceptionGroup as several:
-            raise _first(several) from None
+            raise ending.first_of(several) from None
 
     async def _look(self, task: Task, errand: Errand) -> Ending:
         """Run a sub-agent, and show what it does in the chat that it works for."""
@@ -248,12 +253,14 @@ class Turns:
         rows = [*found.result.messages[journal.saved :], *ending.closing(found)]
         dropped = ending.whole_rounds(found.dropped, window.messages)
         text = ending.harmless(ending.answer(found), exposure)
-        letters = [] if errands else [self._letter(claim, text)]
+        is_told = not errands and not self.timetable.is_silent(claim, found)
+        letters = [self._letter(claim, text)] if is_told else []
         outcome = Outcome(rows, letters, window.number(dropped - 1) if dropped else 0)
 
         def store(connection: Connection) -> list[str]:
             now = time.time()
             turns.finish(connection, claim.turn, claim.session, outcome, now)
+            self.timetable.ended(connection, claim, ending.failure(found))
             told = ending.outcome(found, exposure.taint) if errands else None
             return self.errands.end(connection, errands, told, now) if told else []
 
@@ -282,11 +289,3 @@ class Turns:
             reply_to=claim.reply_to,
             event_id=message.event_id,
         )
-
-
-def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The cause: task groups inside each other wrap it more than once."""
-    cause: BaseException = several
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    return cause

@@ -44,7 +44,7 @@ class Decision:
 
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
-ASKED_IN_EVERY_MODE = frozenset({"ask-unclear", "taint-memory", "taint-way-out"})
+ASKED_IN_EVERY_MODE = frozenset({"ask-unclear", "taint-memory", "taint-schedule", "taint-way-out"})
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 
 

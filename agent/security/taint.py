@@ -92,6 +92,11 @@ class Exposure:
         self._bits -= log2(max(2, len(self._addresses)))
         return self._bits >= 0
 
+    def may_pass(self, text: str, *, leaves: bool) -> bool:
+        """Whether nobody need be asked for the sake of `text`; what stays here is the person's own
+        words, or it is not."""
+        return self.is_dangerous and self.is_quoted(text) if leaves else self.is_said(text)
+
     def is_said(self, text: str) -> bool:
         """Whether the person wrote it: an address letter by letter, other words in this order."""
         if is_address(text):
@@ -115,6 +120,8 @@ def way_out(request: ToolRequest, *, silent: bool = False) -> Decision | None:
     touched = request.changes + request.creates
     if request.tool == "remember" or any(steers(str(path), root) for path in touched):
         return Decision("ask", load("policy/taint_memory"), "taint-memory")
+    if request.tool == "schedule" and _plants(request):
+        return Decision("ask", load("policy/taint_schedule"), "taint-schedule")
     hosts = request.hosts or (("anywhere",) if silent else ())
     if not hosts or (request.sends is not None and request.quoted):
         return None
@@ -123,6 +130,16 @@ def way_out(request: ToolRequest, *, silent: bool = False) -> Decision | None:
         return None
     reason = fill("policy/taint_way_out", hosts=", ".join(hosts))
     return Decision("ask", reason, "taint-way-out")
+
+
+def _plants(request: ToolRequest) -> bool:
+    """Whether a job would do what nobody here has said: a reminder of the person's own words may
+    be kept, to show what there is, too."""
+    arguments = request.arguments
+    if arguments.get("action") == "list":
+        return False
+    is_reminder = arguments.get("action") == "add" and arguments.get("prompt") is not True
+    return not (is_reminder and request.quoted)
 
 
 def is_address(text: str) -> bool:

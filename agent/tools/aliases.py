@@ -38,6 +38,11 @@ NAMES = {
     "spawnagent": "task",
     "searchmemory": "memory_search",
     "recall": "memory_search",
+    "cron": "schedule",
+    "reminder": "schedule",
+    "remind": "schedule",
+    "setreminder": "schedule",
+    "schedulejob": "schedule",
     "todowrite": "todo",
     "updateplan": "todo",
     "updatetodos": "todo",
@@ -87,6 +92,14 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "send_file": {**dict.fromkeys(_PATH, "paths"), "path": "paths", "files": "paths"},
     "todo": {"todos": "items", "plan": "items"},
     "task": {"agent": "subagent_type", "run_in_background": "background", "title": "description"},
+    "schedule": {
+        "message": "text",
+        "time": "when",
+        "at": "when",
+        "cron": "when",
+        "every": "when",
+        "job_id": "id",
+    },
     "remember": {"fact": "text", "content": "text", "memory": "text"},
 }
 # Said by models about their call; no tool does anything with it.

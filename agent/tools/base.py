@@ -69,6 +69,22 @@ Send = Callable[[Parcel, "CallContext"], Awaitable[str]]
 
 
 @frozen
+class Appointment:
+    """What is asked of the timetable: `action` is add, list, remove, pause, resume or run. With
+    `prompt`, `text` is not sent as it is, but answered as a turn; `id` is a job's number."""
+
+    action: str
+    when: str = ""
+    text: str = ""
+    prompt: bool = False
+    id: int | None = None
+
+
+# Changes or shows the jobs of whoever is speaking. Raises `KoreError`.
+Schedule = Callable[[Appointment, "CallContext"], Awaitable[ToolResult]]
+
+
+@frozen
 class CallContext:
     """The surroundings of one call.
 
@@ -83,7 +99,8 @@ class CallContext:
     `changes` records what happens to files, so that it can be undone.
     `spawn` sends out sub-agents, None where none may be sent; `tell` shows an event to whoever
     watches, who may miss it. `recall` searches what whoever is speaking said before; None where
-    nobody keeps it. `send` hands files to the person; None where nobody carries any.
+    nobody keeps it. `send` hands files to the person; None where nobody carries any. `schedule`
+    keeps their jobs; None where nobody does.
     """
 
     call: ToolCall
@@ -102,6 +119,7 @@ class CallContext:
     tell: Callable[[Event], Awaitable[None]] = _to_nobody
     recall: Recall | None = None
     send: Send | None = None
+    schedule: Schedule | None = None
 
 
 @frozen

@@ -230,9 +230,9 @@ class Runner:
             taint=self.exposure.taint,
         )
         decision = self._permissions.policy.decide(request)
-        if decision.verdict == "allow" and self.exposure.is_dangerous:
-            quoted = plan.sends is not None and self.exposure.is_quoted(plan.sends)
-            request = replace(request, quoted=quoted)
+        if decision.verdict == "allow" and plan.sends is not None:
+            passes = self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
+            request = replace(request, quoted=passes)
         if (objection := way_out(request, silent=_is_silent(tool))) is not None:
             decision = tightest_of([decision, objection])
         reason = f"{decision.reason} ({decision.rule})"

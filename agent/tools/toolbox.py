@@ -151,6 +151,7 @@ def default_tools(
     from agent.tools.process import Process
     from agent.tools.processes import Processes
     from agent.tools.recall import MemorySearch
+    from agent.tools.schedule import Appointments
     from agent.tools.search import WebSearch
     from agent.tools.send import SendFile
     from agent.tools.shell import Exec
@@ -178,5 +179,6 @@ def default_tools(
         Undo(settings),
         AskUser(),
         SendFile(settings),
+        Appointments(),
         Delegate(roster),
     ]

@@ -93,6 +93,16 @@ VERBS = (
         ("kore audit tail --follow", "kore audit search --denied --since 7d", "kore audit verify"),
     ),
     Verb(
+        "cron",
+        "reminders and tasks that come due by themselves: list, add, change, run now",
+        (
+            "kore cron list",
+            'kore cron add "tomorrow 9:00" "call the dentist"',
+            'kore cron add --ask "0 7 * * 1-5" "what is on my calendar today?"',
+            "kore cron run 3",
+        ),
+    ),
+    Verb(
         "pair",
         "who may write to Kore: list, approve, revoke",
         ("kore pair list", "kore pair approve ABCD-EFGH", "kore pair revoke telegram:123"),

@@ -9,7 +9,7 @@ def command_of(message: InboundMessage) -> str | None:
 
     A single word that comes close to one is "", which `MISTYPED` answers.
     """
-    if message.forwarded or message.task is not None:
+    if message.forwarded or message.task is not None or message.job is not None:
         return None
     word = _words(message)[0]
     if not word.startswith("/"):

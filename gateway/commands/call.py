@@ -33,6 +33,14 @@ class Ground(Protocol):
     ) -> Permissions: ...
 
 
+class Jobs(Protocol):
+    """What comes due by itself: `gateway.schedule.timetable.Timetable`."""
+
+    def command(
+        self, connection: Connection, message: InboundMessage, argument: str, session: str | None
+    ) -> str: ...
+
+
 @frozen
 class Office:
     """What all commands share.
@@ -52,6 +60,7 @@ class Office:
     speaking: Callable[[InboundMessage], Speaking]
     rules: Ground
     languages: Languages
+    timetable: Jobs
 
 
 @frozen

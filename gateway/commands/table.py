@@ -62,6 +62,7 @@ COMMANDS = {
     ),
     "tools": Command(later("what I can do here"), "tools"),
     "tasks": Command(later("what runs in the background here"), "tasks", at_once=True),
+    "cron": Command(later("reminders, and what I do by myself at a time"), "cron", at_once=True),
     "pair": Command(later("let people in (the owner only)"), "pair"),
     "stop": Command(later("stop the answer that is under way"), "help"),
     "start": Command(later("say hello"), "start", at_once=True),

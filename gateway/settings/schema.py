@@ -21,6 +21,7 @@ from gateway.settings.sections import (
     MediaSection,
     ModelEntry,
     ProfilesSection,
+    ScheduleSection,
     SecuritySection,
     StoreSection,
     SubagentsSection,
@@ -58,6 +59,7 @@ class Settings(BaseSettings):
     store: StoreSection = StoreSection()
     limits: LimitsSection = LimitsSection()
     subagents: SubagentsSection = SubagentsSection()
+    schedule: ScheduleSection = ScheduleSection()
     http: HttpSection = HttpSection()
     access: AccessSection = AccessSection()
     agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)

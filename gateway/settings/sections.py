@@ -16,6 +16,7 @@ from gateway.settings.values import (
     BotUrl,
     Flag,
     HeaderName,
+    Hours,
     Names,
     Number,
     StoreUrl,
@@ -24,6 +25,7 @@ from gateway.settings.values import (
     VendorModel,
     Whole,
     Word,
+    ZoneName,
 )
 
 
@@ -204,6 +206,18 @@ class AccessSection(Section):
 
     owner: Principal | None = None
     roles: dict[Audience, RoleName] = Field(default_factory=dict)
+
+
+class ScheduleSection(Section):
+    """`zone` is an IANA name; without one USER.md or the machine tells. Without
+    `heartbeat_minutes` there is no heartbeat."""
+
+    zone: ZoneName | None = None
+    quiet_hours: Hours | None = None
+    max_jobs: Whole = 50
+    min_interval_s: Annotated[Whole, Field(ge=1)] = 60
+    max_failures: Annotated[Whole, Field(ge=1)] = 3
+    heartbeat_minutes: Annotated[Whole, Field(ge=1)] | None = None
 
 
 class LoggingSection(Section):

@@ -42,6 +42,24 @@ def _names(value: Any) -> Any:
     return value
 
 
+def _zone(text: str) -> str:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(text)
+    except (ValueError, OSError, KeyError) as exc:
+        raise ValueError('a time zone by its IANA name, such as "Europe/Berlin"') from exc
+    return text
+
+
+def _hours(text: str) -> str:
+    from gateway.schedule.zone import QUIET
+
+    if not QUIET.fullmatch(text):
+        raise ValueError('hours of the day, such as "22:00-07:00"')
+    return text
+
+
 Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
 Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
@@ -53,4 +71,6 @@ Url = Annotated[str, AfterValidator(_url)]
 BotUrl = Annotated[str, AfterValidator(_bot_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Names = Annotated[Word | tuple[Word, ...], BeforeValidator(_names)]
+ZoneName = Annotated[str, AfterValidator(_zone)]
+Hours = Annotated[str, AfterValidator(_hours)]
 VendorModel = Annotated[str, AfterValidator(_vendor_model)]

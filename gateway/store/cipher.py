@@ -54,6 +54,7 @@ SEALED = (
     Sealed("standing", ("principal", "session", "grant_hash"), ("title", "folder")),
     Sealed("summary", ("session", "upto"), ("content",)),
     Sealed("task", ("turn_id", "step"), ("definition", "title", "result")),
+    Sealed("job", ("made_by",), ("template",)),
     Sealed("step", ("turn_id", "n"), ("args", "result")),
     Sealed("change", ("step", "n"), ("entry",)),
     Sealed("undoing", ("name",), ("plan", "report")),

@@ -277,8 +277,11 @@ def steer(
 
 
 def _told(message: InboundMessage) -> str | None:
-    """The conversation that a sub-agent's report belongs to, wherever its chat is by now."""
-    return str(message.options["session"]) if message.is_report else None
+    """The conversation that a sub-agent's report or a job belongs to, wherever its chat is now."""
+    if message.is_report:
+        return str(message.options["session"])
+    is_planned = message.job is not None and message.task is None
+    return message.options.get("session") if is_planned else None
 
 
 def _waiting(

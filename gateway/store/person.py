@@ -34,7 +34,7 @@ PERSONAL = frozenset(
         ),
         *("member", "pairing", "guess", "usage", "limit_notice", "note", "change", "undoing"),
         *("summary", "findable", "words", "kept_line", "task", "overheard", "whereabouts"),
-        "language",
+        *("language", "job", "slot", "chat_clock"),
     }
 )
 IMPERSONAL = frozenset({"cursor", "meta", "migration", "move"})
@@ -160,6 +160,11 @@ def erase(connection: Connection, principal: str, now: float) -> list[str]:
         f"DELETE FROM step WHERE turn_id IN {turns}",
         f"DELETE FROM change WHERE turn_id IN {turns}",
         f"DELETE FROM outbox WHERE {_OUTBOX}",
+        "DELETE FROM outbox WHERE delivery_id GLOB 'cron:*' AND EXISTS (SELECT 1 FROM job"
+        " WHERE principal = :who AND outbox.delivery_id GLOB 'cron:' || job.id || ':*')",
+        "DELETE FROM slot WHERE job IN (SELECT id FROM job WHERE principal = :who)",
+        "DELETE FROM job WHERE principal = :who",
+        f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
         "UPDATE inbox SET payload = seal('{}', 'inbox.payload', channel, account, event_id),"
         " principal = '', lane = '', source_msg = NULL, album = NULL, turn_id = NULL, held = 0,"
         f" dead_reason = '{DELETED}' WHERE principal = :who OR lane IN ({_LANES})"

@@ -68,6 +68,14 @@ def files(connection: Connection, principal: str) -> dict[str, str]:
             (principal,),
         )
     )
+    found["jobs.jsonl"] = _rows(
+        connection.execute(
+            "SELECT created_at, kind, rule, zone, state, unseal(template, 'job.template', made_by)"
+            " AS message FROM job WHERE principal = ? ORDER BY id",
+            (principal,),
+        ),
+        "message",
+    )
     channel, _, sender = principal.partition(":")
     found["access.jsonl"] = _rows(
         connection.execute(

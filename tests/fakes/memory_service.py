@@ -256,6 +256,12 @@ class MemoryService:
             return "0 taken back."
         raise KoreError(f"no grant {grant}")
 
+    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+        return []
+
+    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+        raise KoreError("there is no timetable here")
+
     async def backup(self, target: Path) -> int:
         return target.write_bytes(b"backup")
 

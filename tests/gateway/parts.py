@@ -144,13 +144,14 @@ async def opened(
             turns.speaking,
             rules,
             delivery.languages,
+            turns.timetable,
         )
         commands = Commands(office)
         intake = Intake(database, door, delivery, clerk, Notes(database, audit))
         bus = MessageBus(
             database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns
         )
-        desk = Desk(database, bus, watchers, approvals, turns.background, dict)
+        desk = Desk(database, bus, watchers, approvals, turns, dict)
         yield Parts(
             *(database, bus, delivery, watchers, approvals, turns, desk, platform),
             agent,

@@ -29,6 +29,7 @@ def test_every_spec_is_small(toolbox: Toolbox) -> None:
         "todo": 360,
         "ask_user": 380,
         "task": 470,
+        "schedule": 360,
     }.items():
         assert sizes.pop(name) <= limit
     assert max(sizes.values()) <= 320
@@ -39,7 +40,7 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> Non
     assert names == [
         "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
         "process", "web_search", "web_fetch", "remember", "memory_search",
-        "todo", "undo", "ask_user", "send_file", "task",
+        "todo", "undo", "ask_user", "send_file", "schedule", "task",
     ]  # fmt: skip
     assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
 
@@ -67,6 +68,7 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
         "exec": "unsafe", "process": "idempotent", "web_search": "read",
         "web_fetch": "read", "remember": "idempotent", "memory_search": "read",
         "todo": "read", "ask_user": "read", "send_file": "unsafe",
+        "schedule": "idempotent",
         "undo": "unsafe", "task": "read",
     }  # fmt: skip
 
@@ -82,7 +84,7 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
         ("run_command", "exec"), ("shell", "exec"), ("WebSearch", "web_search"),
         ("WebFetch", "web_fetch"), ("ReadFile", "read_file"), ("Grep", "grep"),
         ("search", "grep"), ("Glob", "glob"), ("TodoWrite", "todo"),
-        ("AskUserQuestion", "ask_user"),
+        ("AskUserQuestion", "ask_user"), ("cron", "schedule"),
     ],
 )  # fmt: skip
 def test_names_of_other_programs_are_understood(

@@ -1,0 +1,52 @@
+"""Consoles: which conversation a terminal is in, inside the caller's transaction."""
+
+import os
+import time
+from sqlite3 import Connection
+
+from gateway.access import CONSOLE
+from gateway.messages import Route
+from gateway.service import Opened
+from gateway.store import archive, inbox, outbox, sessions
+
+LOCAL, MAIN = "local", "main"
+
+
+def bind(connection: Connection, lane: str, session: str | None) -> str:
+    if session is None:
+        found = sessions.create_session(connection, f"{CONSOLE}:{os.getuid()}", time.time())
+    else:
+        found = sessions.find(connection, session)
+    sessions.bind(connection, lane, found)
+    return found
+
+
+def consoles_of(connection: Connection, session: str) -> list[str]:
+    """Chat ids of consoles that are in this session: an answer may be under way there."""
+    lanes = sessions.lanes_of(connection, sessions.find(connection, session))
+    prefix = Route(CONSOLE, LOCAL, "").lane
+    return [lane.removeprefix(prefix) for lane in lanes if lane.startswith(f"{prefix}{MAIN}")]
+
+
+def open_console(
+    connection: Connection, chat_id: str, session: str | None, fresh: bool
+) -> Opened | None:
+    """The console's place in this chat; None when something else is still under way there."""
+    lane = Route(CONSOLE, LOCAL, chat_id).lane
+    unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
+    bound = sessions.bound_session(connection, lane)
+    if unfinished:
+        if fresh and bound is not None and archive.status_of(connection, bound) == "paused":
+            return None  # what waits there waits on
+        if session is not None and sessions.find(connection, session) != bound:
+            return None
+        return Opened(chat_id, bound, unfinished=True)
+    if session is not None:
+        return Opened(chat_id, bind(connection, lane, session), unfinished=False)
+    if fresh:
+        sessions.unbind(connection, lane)
+        return Opened(chat_id, None, unfinished=False)
+    last = sessions.last_of(connection, f"{CONSOLE}:{os.getuid()}")
+    if last is not None:
+        sessions.bind(connection, lane, last)
+    return Opened(chat_id, last, unfinished=False)

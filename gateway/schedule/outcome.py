@@ -1,0 +1,49 @@
+"""What became of a prompt: noted with the end of its turn; one that fails too often is off."""
+
+import logging
+from sqlite3 import Connection
+
+from agent.language import t
+from gateway.messages import InboundMessage
+from gateway.schedule.timetable import House
+from gateway.schedule.words import title
+from gateway.store import jobs, outbox
+from gateway.store.outbox import Letter
+
+log = logging.getLogger(__name__)
+
+# What a model says that has nothing to say; and what it may put around it.
+SILENT = "HEARTBEAT_OK"
+_AROUND = " \n\t*_`.!"
+_NOTE_CHARS = 200
+
+
+def is_silent(text: str) -> bool:
+    """Whether a job's answer need not reach anybody."""
+    return text.strip(_AROUND) in ("", SILENT.strip(_AROUND))
+
+
+def ended(
+    connection: Connection, house: House, message: InboundMessage, failed: str, now: float
+) -> None:
+    assert message.job is not None, "the message of a job"
+    slot = int(message.event_id.rpartition(":")[2])
+    note = " ".join(failed.split())[:_NOTE_CHARS]
+    jobs.ended(connection, message.job, slot, "failed" if failed else "ran", note)
+    failures = jobs.count_failure(connection, message.job, failed=bool(failed))
+    job = jobs.find(connection, message.job)
+    most = house.schedule.max_failures
+    if job is None or job.state != "on" or failures < most:
+        return
+    log.warning("job %d is switched off: it has failed %d times in a row", job.id, failures)
+    jobs.set_state(connection, job.id, "failed", t("it failed {n} times in a row", n=failures))
+    text = t(
+        "⚠️ Job {job}, {title}, has failed {n} times in a row and is switched off. "
+        "`/cron resume {job}` tries again.",
+        job=job.id,
+        title=title(job),
+        n=failures,
+    )
+    parts = house.delivery.render(message.route, text)
+    name = f"{message.event_id}:off"
+    outbox.put(connection, None, [Letter(name, message.route, parts, "notice")], now)

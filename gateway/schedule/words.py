@@ -1,0 +1,108 @@
+"""Jobs in words: for the chat, the terminal and the model."""
+
+from datetime import datetime
+from sqlite3 import Connection
+from typing import Any
+
+from agent.language import t
+from gateway.schedule.zone import zone_of
+from gateway.store import jobs
+from gateway.store.jobs import Job, Slot
+
+_TITLE_CHARS = 50
+
+
+def title(job: Job) -> str:
+    """One line of what it says or asks."""
+    line = " ".join(job.message.content.split()).replace("`", "'")
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+
+
+def local_time(at: float, zone: str) -> str:
+    return datetime.fromtimestamp(at, zone_of(zone)).strftime("%Y-%m-%d %H:%M %Z")
+
+
+def rule_in_words(job: Job) -> str:
+    kind, _, spec = job.rule.partition(" ")
+    if kind == "at":
+        return t("once")
+    if kind == "cron":
+        return f"{spec} ({job.zone})"
+    seconds = int(spec)
+    for length, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds % length == 0:
+            return t("every {n} {unit}", n=seconds // length, unit=unit)
+    return t("every {n} {unit}", n=seconds, unit="s")
+
+
+def line(connection: Connection, job: Job) -> str:
+    """For a list: number, words, rule, next slot, and how the last one went."""
+    told = [rule_in_words(job)]
+    if job.state == "on" and job.slot_at is not None:
+        told.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
+        if job.held and job.due_at is not None:
+            told.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
+    elif job.state != "done":
+        told.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
+    if last := jobs.slots(connection, job, 1):
+        told.append(
+            t("last {when}: {how}", when=local_time(last[0].at, job.zone), how=how(last[0]))
+        )
+    sign = {"reminder": "⏰", "prompt": "▶", "heartbeat": "♥"}[job.kind]
+    return f"- {job.id} {sign} {title(job)}: {', '.join(told)}"
+
+
+def how(slot: Slot) -> str:
+    """Ran and delivered are two things."""
+    if slot.state == "missed":
+        return t("missed ({why})", why=slot.note) if slot.note else t("missed")
+    if slot.state == "waits":
+        return t("waits")
+    if slot.state == "runs":
+        return t("runs")
+    ran = t("failed ({why})", why=slot.note) if slot.state == "failed" else t("ran")
+    if slot.lost:
+        return t("{ran}, not delivered ({why})", ran=ran, why=slot.lost)
+    if slot.delivered:
+        return t("{ran}, delivered", ran=ran)
+    if slot.parts:
+        return t("{ran}, not delivered yet", ran=ran)
+    return t("{ran}, nothing to say", ran=ran)
+
+
+def facts(connection: Connection, job: Job) -> dict[str, Any]:
+    """For programs: times in Unix seconds."""
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "text": job.message.content,
+        "rule": job.rule,
+        "zone": job.zone,
+        "catch_up": job.catch_up,
+        "urgent": job.urgent,
+        "own_session": job.own,
+        "state": job.state,
+        "reason": job.reason,
+        "failures": job.failures,
+        "next_at": job.slot_at if job.state == "on" else None,
+        "held_until": job.due_at if job.state == "on" and job.held else None,
+        "principal": job.principal,
+        "lane": job.route.lane,
+        "mode": job.message.options.get("mode"),
+        "created_at": job.created_at,
+        "slots": [
+            {
+                "at": slot.at,
+                "state": slot.state,
+                "note": slot.note,
+                "delivered": slot.delivered,
+                "not_delivered": slot.lost,
+            }
+            for slot in jobs.slots(connection, job, 10)
+        ],
+        "line": line(connection, job),
+    }
+
+
+def _state(job: Job) -> str:
+    return {"paused": t("paused"), "failed": t("switched off")}.get(job.state, job.state)

@@ -1,0 +1,145 @@
+"""Jobs of a real gateway, over kills of it."""
+
+import json
+from typing import Any
+
+from tests.fakes.faults import answerless
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.asking import asked, button, push
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+
+async def jobs(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    ran = await gateway.kore("cron", "list", "--json")
+    assert ran.code == 0, ran.err
+    found: list[dict[str, Any]] = json.loads(ran.out)
+    return found
+
+
+def said(gateway: GatewayProcess, text: str) -> int:
+    return sum(text in answer for answer in gateway.api.answers(OWNER))
+
+
+async def test_a_reminder_that_came_due_while_nobody_ran_comes_once(alone: GatewayProcess) -> None:
+    await alone.start()
+    assert "Job 1: tea" in (await alone.told(OWNER, "/cron add in 2s tea"))[-1]
+    await alone.kill()
+    for _ in range(2):
+        await alone.start()
+        await alone.until(lambda: said(alone, "⏰ tea"))
+        await alone.idle()
+        await alone.kill()
+    await alone.start()
+    await alone.idle()
+    assert said(alone, "⏰ tea") == 1
+    (job,) = await jobs(alone)
+    assert job["state"] == "done"
+    assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
+
+
+async def test_a_kill_while_a_task_runs_goes_on_with_it_and_answers_once(
+    alone: GatewayProcess,
+) -> None:
+    alone.model.latency_s = 60
+    await alone.start()
+    await alone.told(OWNER, "/cron ask in 1s count")
+    await alone.until(lambda: alone.model.requests)
+    await alone.kill()
+    alone.model.latency_s = 0
+    await alone.start()
+    await alone.until(lambda: said(alone, "echo: count"))
+    await alone.idle()
+    await alone.kill()
+    await alone.start()
+    await alone.idle()
+    assert said(alone, "echo: count") == 1
+    (job,) = await jobs(alone)
+    assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
+
+
+async def test_a_kill_while_a_reminder_is_sent_repeats_it_with_a_mark(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    await alone.told(OWNER, "/cron add in 1d tea")
+    alone.api.fail("sendMessage", answerless)
+    await alone.kore("cron", "run", "1")
+    await alone.until(lambda: said(alone, "⏰ tea"))
+    (job,) = await jobs(alone)
+    assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", False)]
+    await alone.kill()
+    alone.api.heal()
+    await alone.start()
+    await alone.until(lambda: said(alone, "⏰ tea") == 2)
+    await alone.idle()
+    assert "↻" in alone.api.answers(OWNER)[-1]
+    (job,) = await jobs(alone)
+    assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
+
+
+async def test_the_model_makes_a_job_once_over_a_kill_and_asks_when_strangers_spoke(
+    alone: GatewayProcess,
+) -> None:
+    add = Call("schedule", {"action": "add", "when": "in 1d", "text": "buy gold", "prompt": True})
+    alone.model.script(
+        ReplyScript(tool_calls=(add,)),
+        "It is noted.",
+        ReplyScript(tool_calls=(add,)),
+        "That, too.",
+    )
+    await alone.start()
+    await alone.told(OWNER, "buy gold for me tomorrow")
+    assert len(await jobs(alone)) == 1
+    # Everybody in a group is a stranger.
+    await alone.api.user_says(-100_7, "@kore_test_bot buy gold for us", user_id=OWNER)
+    (question,) = await asked(alone, -100_7)
+    assert "schedule" in question.text
+    assert len(await jobs(alone)) == 1
+    await alone.kill()
+    await alone.start()
+    await push(alone, question, button(question, "Allow once"), user_id=OWNER)
+    await alone.until(lambda: "That, too." in alone.api.answers(-100_7))
+    assert len(await jobs(alone)) == 2
+
+
+async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    await alone.told(OWNER, "hi")
+    made = await alone.kore("cron", "add", "--zone", "Europe/Berlin", "daily 09:00", "stand up")
+    assert made.code == 0
+    assert made.out.startswith("Job 1: stand up, ")
+    (job,) = await jobs(alone)
+    assert (job["rule"], job["zone"]) == ("cron 0 9 * * *", "Europe/Berlin")
+    assert (await alone.kore("cron", "run", "1")).out == "Job 1 runs now.\n"
+    await alone.until(lambda: said(alone, "⏰ stand up"))
+    assert (await alone.kore("cron", "pause", "1")).out == "Job 1 is paused.\n"
+    assert (await alone.kore("cron", "resume", "1")).code == 0
+    assert (await alone.kore("cron", "remove", "1")).out == "Job 1 is gone.\n"
+    refused = await alone.kore("cron", "add", "whenever", "x")
+    assert refused.code == 1
+    assert "expected one of" in refused.err
+
+
+async def test_a_heartbeat_asks_no_model_while_nothing_is_written_down(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure({"schedule": {"heartbeat_minutes": 30}})
+    await alone.start()
+    await alone.told(OWNER, "hi")
+    await alone.stop()
+    await alone.start()
+    (job,) = await jobs(alone)
+    assert job["kind"] == "heartbeat"
+    asked_before = len(alone.model.requests)
+    alone.model.script("HEARTBEAT_OK")
+    (alone.workspace / "HEARTBEAT.md").write_text("- water the plants\n")
+    shown = len(alone.api.answers(OWNER))
+    await alone.kore("cron", "run", "1")
+    await alone.until(lambda: len(alone.model.requests) > asked_before)
+    await alone.idle()
+    assert "HEARTBEAT.md" in json.dumps(alone.model.requests[-1].body)
+    assert len(alone.api.answers(OWNER)) == shown
+    (job,) = await jobs(alone)
+    assert job["slots"][0]["state"] == "ran"
