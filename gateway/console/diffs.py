@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 
 from rich.text import Text
 
@@ -78,6 +77,8 @@ def _is_head(lines: Sequence[str], n: int) -> bool:
 
 
 def _changed(old: str, new: str) -> tuple[_Spans, _Spans]:
+    from difflib import SequenceMatcher
+
     before, after = _WORDS.findall(old), _WORDS.findall(new)
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     if matcher.ratio() < _ALIKE:

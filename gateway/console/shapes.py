@@ -1,12 +1,8 @@
 """How things look: markdown, diffs, tool calls, questions."""
 
-import re
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
-from rich.syntax import Syntax
 from rich.text import Text
 
 from agent import events
@@ -16,43 +12,6 @@ from gateway.console.diffs import diff
 from gateway.console.lines import call_line, outcome, visible
 
 _THOUGHT_LINES = 8
-_PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
-
-
-class _LeftHeading(Heading):
-    """A heading at the margin: an answer is not a title page."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        self.text.stylize("bold")
-        yield self.text
-
-
-class _TightCode(CodeBlock):
-    """Code without empty lines of its own: those between two blocks are enough."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        code = str(self.text).rstrip()
-        yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
-
-
-class _Markdown(Markdown):
-    """Line ends stay line ends, as in every chat: an answer is not typeset."""
-
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
-        **Markdown.elements,
-        "heading_open": _LeftHeading,
-        "fence": _TightCode,
-        "code_block": _TightCode,
-    }
-
-    def __init__(self, text: str) -> None:
-        # Addresses are spelled out: a link whose text is another address would deceive.
-        super().__init__(text, code_theme="ansi_dark", hyperlinks=False)
-        for block in self.parsed:
-            for token in block.children or ():
-                if token.type == "softbreak":
-                    token.type = "hardbreak"
 
 
 class _Outcome:
@@ -68,8 +27,10 @@ class _Outcome:
 
 
 def markdown(text: str) -> RenderableType:
-    # A signal is told by a line of its own.
-    return _Markdown(visible(_PROMISE.sub("", text)))
+    # It brings a parser and a highlighter along, which nobody needs before the first answer.
+    from gateway.console.typeset import typeset
+
+    return typeset(text)
 
 
 def tool_call(name: str, arguments: str) -> Text:

@@ -23,7 +23,7 @@ from gateway.console.screen import Screen
 from gateway.service import Delivered, WatchEvent
 
 _TAIL_CHARS = 6000
-_TAIL_LINES = 60
+_TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
 _OUTPUT_LINES = 5
 _TURNS_KEPT = 8
 _STOPPED = later("⏹ Stopped.")
@@ -47,6 +47,7 @@ class View:
 
     def _reset(self) -> None:
         self._blocks = Blocks()
+        self._drawn: tuple[tuple[str, int], list[str]] = (("", 0), [])
         self._thinking = ""
         self._tools: dict[str, events.ToolStart] = {}
         self._output: dict[str, Feed] = {}
@@ -233,7 +234,7 @@ class View:
         if self._thinking:
             lines += self._screen.render(Text(visible(self._thinking[-600:]), "dim italic"))[-3:]
         if tail := self._shortened_tail():
-            lines += ["", *self._screen.render_block(shapes.markdown(tail))]
+            lines += ["", *self._set(tail)]
         for started in self._tools.values() if self.foot.asked is None else ():
             call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
             lines += self._screen.render(shapes.tool_call(started.name, call))[:2]
@@ -250,13 +251,28 @@ class View:
     def _latest(self, call: str) -> list[str]:
         return self._output[call].latest[-_OUTPUT_LINES:] if call in self._output else []
 
+    def _set(self, tail: str) -> list[str]:
+        """The tail as rows; it is typeset again only when it or the window has changed."""
+        drawn = (tail, self._screen.console.width)
+        if self._drawn[0] != drawn:
+            self._drawn = (drawn, self._screen.render_block(shapes.markdown(tail)))
+        return self._drawn[1]
+
     def _shortened_tail(self) -> str:
-        tail = self._blocks.tail[-_TAIL_CHARS:]
-        lines = tail.split("\n")
-        opening = self._blocks.open_fence
-        if opening is not None and (len(lines) > _TAIL_LINES or len(tail) == _TAIL_CHARS):
-            return "\n".join([opening, *lines[-_TAIL_LINES:]])
-        return tail
+        """What of the tail can be seen, and what is needed to typeset that."""
+        whole = self._blocks.tail
+        lines = whole[-_TAIL_CHARS:].split("\n")
+        if len(lines) <= self._screen.rows and len(whole) <= _TAIL_CHARS:
+            return whole
+        shown = lines[-self._screen.rows :]
+        if (opening := self._blocks.open_fence) is not None:
+            return "\n".join([opening, *shown])
+        head = whole.split("\n", 2)[:2]
+        if len(head) == 2 and _TABLE_RULE.fullmatch(head[1]):
+            return "\n".join([*head, *shown[2:]])
+        # What is indented belongs to a line at the margin.
+        first = next((n for n, line in enumerate(shown) if line[:1].strip()), 0)
+        return "\n".join(shown[first:])
 
 
 def _bare(text: str) -> str:

@@ -214,3 +214,62 @@ def test_a_stop_is_told_once() -> None:
     )
     assert text.count("Stopped.") == 1
     assert "⏺ exec sleep 9\n  ⎿ stopped" in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("Use the <Button> and <br/> here", "Use the <Button> and <br/> here"),
+        ("<div>\nblock\n</div>", "<div>"),
+        ("see ![a plot](http://a.example/p.png) there", "a plot (http://a.example/p.png) there"),
+        ("| 名称说明文字很长很长很长 | " + "b" * 60 + " |\n|-|-|\n| x | y |", "很长"),
+    ],
+)
+def test_nothing_of_an_answer_is_left_out(
+    answer: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = shown(delivered(answer))
+    assert words in text
+    assert "…" not in text
+
+
+def test_a_long_list_is_shown_in_the_tail_by_its_end_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    view = View(Screen(out))
+    view.begin()
+    view.take(events.TextDelta("\n".join(f"- item {n}" for n in range(200))))
+    out.truncate(0)
+    view.tick()
+    tail = without_ansi(out.getvalue())
+    assert "item 199" in tail
+    assert "item 100" not in tail
+    view.end()
+    assert "item 100" in without_ansi(out.getvalue())
+
+
+def test_a_long_table_keeps_its_head_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    view = View(Screen(out))
+    view.begin()
+    rows = "\n".join(f"| {n} | value |" for n in range(100))
+    view.take(events.TextDelta(f"| number | word |\n|---|---|\n{rows}"))
+    out.truncate(0)
+    view.tick()
+    tail = without_ansi(out.getvalue())
+    assert "99" in tail
+    assert "|" not in tail
+    view.end()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
