@@ -51,6 +51,7 @@ from gateway.store import outbox, tasks, turns
 from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
 from gateway.store.rekey import discard_copies
+from gateway.transcription import Transcriber
 from gateway.turn import Turns
 from gateway.watchers import Watchers
 from gateway.workspace import ensure_workspace
@@ -192,7 +193,8 @@ def _assemble(
     desk = Desk(database, bus, watchers, approvals, work, facts)
     seen = (delivery, clerk, ways, safety.redactor, bus)
     adjustable = Adjustable(agent, policies, access, spending, *seen)
-    porter = Porter(database, delivery, rules, limit_bytes=settings.media.max_file_mb * 2**20)
+    largest, hears = settings.media.max_file_mb * 2**20, Transcriber(settings.transcription).hear
+    porter = Porter(database, delivery, rules, limit_bytes=largest, hears=hears)
     rest = (work.compactions, adjustable, database, porter, work.histories.forget)
     scheduler = Scheduler(database, work.timetable, bus, delivery)
     return App(desk, bus, delivery, reception, *rest, scheduler)

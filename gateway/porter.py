@@ -120,12 +120,12 @@ class Porter:
             known = await self._fetched(row.message, media)
         except NotFetched as exc:
             log.warning("a %s of message %d is left out: %s", media.kind, row.seq, exc)
-            known = replace(media, trouble=str(exc))
+            # What is there, but was not understood, is there all the same.
+            known = replace(exc.found or media, trouble=str(exc))
             if not media.quoted:
                 with speaking(self._delivery.languages.of(row.message)):
-                    what = media.name or media.kind
-                    text = t("⚠️ I cannot take {what} in: {why}.", what=what, why=exc.told)
-                    letters.append(self._letter(row.message, media, text))
+                    text = _told(media, exc)
+                letters.append(self._letter(row.message, media, text))
         await self._stored(held.settle, row.seq, known, letters, time.time())
         if letters:
             self._delivery.wake(letters[0].route.lane)
@@ -172,7 +172,11 @@ class Porter:
                 path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes)
             )
             found = await asyncio.to_thread(described, media, path, workspace)
-        return await self._hears(found, path) if self._hears and not media.trouble else found
+        try:
+            return await self._hears(found, path) if self._hears else found
+        except NotFetched as exc:
+            exc.found = found
+            raise
 
     async def _stored(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -193,6 +197,13 @@ class Porter:
             kind="notice",
             event_id=message.event_id,
         )
+
+
+def _told(media: Media, why: NotFetched) -> str:
+    what = media.name or media.kind.replace("_", " ")
+    if why.found is not None:
+        return t("⚠️ I cannot listen to the {what}: {why}.", what=what, why=why.told)
+    return t("⚠️ I cannot take {what} in: {why}.", what=what, why=why.told)
 
 
 def _known(media: Media, path: Path, workspace: Path) -> Media | None:

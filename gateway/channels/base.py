@@ -59,11 +59,13 @@ class Gone(SendError):
 
 
 class NotFetched(Exception):
-    """A file could not be had; the text, in English, says why. `again`: it may go better later."""
+    """A file could not be had, or not be understood (it is `found` then); the text, in English,
+    says why. `again`: it may go better later."""
 
     def __init__(self, english: str, *, again: bool = False, **values: object) -> None:
         super().__init__(english.format(**values))
         self.again = again
+        self.found: Media | None = None
         self._told = english, values
 
     @property

@@ -27,6 +27,7 @@ from gateway.settings.sections import (
     SubagentsSection,
     TelegramSection,
     ToolsSection,
+    TranscriptionSection,
 )
 
 
@@ -53,6 +54,7 @@ class Settings(BaseSettings):
     profiles: ProfilesSection = ProfilesSection()
     telegram: TelegramSection = TelegramSection()
     media: MediaSection = MediaSection()
+    transcription: TranscriptionSection = TranscriptionSection()
     tools: ToolsSection = ToolsSection()
     context: ContextSection = ContextSection()
     security: SecuritySection = SecuritySection()

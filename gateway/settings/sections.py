@@ -121,6 +121,15 @@ class MediaSection(Section):
     max_file_mb: Annotated[Whole, Field(ge=1, le=2000)] = 20
 
 
+class TranscriptionSection(Section):
+    """A service that writes down what is spoken; without an address there is none."""
+
+    api_base: Url | None = None
+    api_key: SecretStr | None = None
+    model: Word = "whisper-1"
+    language: Word | None = None
+
+
 class ToolsSection(Section):
     exec_timeout_s: Annotated[Number, Field(gt=0)] = 60
     output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 10_000

@@ -184,3 +184,17 @@ async def test_one_persons_files_are_not_read_by_another(
         )
         await gateway.told(person, "read it")
         assert ("CANARY" in asked(gateway)) is sees
+
+
+async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_heard(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    await gateway.api.user_sends(chat, "voice", b"OggS")
+    await gateway.idle()
+    notice, answer = gateway.api.answers(chat)
+    assert notice == (
+        "⚠️ I cannot listen to the voice: no transcription service is set (transcription.api_base)."
+    )
+    assert answer == "echo: [voice]"
+    assert [file.read_bytes() for file in inbox(gateway, chat)] == [b"OggS"]
+    assert "it cannot be heard: no transcription service is set" in asked(gateway)

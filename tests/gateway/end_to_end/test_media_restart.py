@@ -3,6 +3,7 @@
 import base64
 
 from tests.fakes.faults import hang, status
+from tests.fakes.listener import Listener
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 from tests.gateway.end_to_end.test_media_in import asked, inbox, png
 
@@ -67,3 +68,20 @@ async def test_what_cannot_be_had_is_told_once_over_a_kill(alone: GatewayProcess
     assert notice.startswith("⚠️ I cannot take a.bin in: Telegram does not give it out")
     assert answer == "echo: [document]"
     assert "it cannot be used: Telegram does not give it out" in asked(alone)
+
+
+async def test_a_voice_message_is_written_down_again_after_a_broken_try(
+    alone: GatewayProcess,
+) -> None:
+    async with Listener("buy milk") as listener:
+        listener.answers.append((503, "busy"))
+        alone.configure({"transcription": {"api_base": listener.base_url, "api_key": "sk-voice"}})
+        await alone.start()
+        await alone.api.user_sends(7, "voice", b"OggS")
+        await alone.idle()
+        assert alone.api.answers(7) == ["echo: [voice]"]
+        assert 'transcription: \\"buy milk\\"' in asked(alone)
+        assert [one.data for one in listener.heard] == [b"OggS"] * 2
+        # It was fetched once: only the listening was tried again.
+        assert alone.api.calls.count("file") == 1
+    assert "sk-voice" not in alone.written()

@@ -1,0 +1,89 @@
+"""What people say in voice messages, written down by a service that speaks OpenAI's protocol.
+
+https://platform.openai.com/docs/api-reference/audio/createTranscription
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.codec import safe_text
+from agent.language import later
+from gateway.channels.base import NotFetched
+from gateway.messages import Media
+from gateway.settings.sections import TranscriptionSection
+
+# What OpenAI takes; others take more, but nobody speaks for so long.
+LIMIT_BYTES = 25 * 2**20
+ANSWER_S = 120.0
+_TEXT_CHARS = 20_000
+_ANSWER_BYTES = 1_000_000
+# Spoken to us, and so in need of an answer even where nobody writes it down.
+_SPOKEN = frozenset({"voice", "video_note"})
+_NO_SERVICE = later("no transcription service is set (`transcription.api_base`)")
+_TOO_LARGE = later("it is larger than the {limit} MB that can be written down")
+_REFUSED = later("the transcription service refused it (HTTP status {status})")
+_KEY = later("the transcription service refused the key (`transcription.api_key`)")
+_UNREACHABLE = later("the transcription service cannot be reached")
+_ODD = later("the transcription service answered with something else")
+
+
+class Transcriber:
+    """Asks the configured service; without one, it says so of what was spoken to us."""
+
+    def __init__(self, settings: TranscriptionSection, *, answer_s: float = ANSWER_S) -> None:
+        self._settings = settings
+        self._answer_s = answer_s
+
+    async def hear(self, media: Media, path: Path) -> Media:
+        """The media with its words, if any belong to it. Raises `NotFetched`."""
+        if media.kind not in _SPOKEN | {"audio"}:
+            return media
+        if self._settings.api_base is None:
+            if media.kind in _SPOKEN:
+                raise NotFetched(_NO_SERVICE)
+            return media
+        if (media.size_bytes or 0) > LIMIT_BYTES:
+            raise NotFetched(_TOO_LARGE, limit=LIMIT_BYTES // 2**20)
+        text = await self._ask(path)
+        return replace(media, words=safe_text(text.strip())[:_TEXT_CHARS])
+
+    async def _ask(self, path: Path) -> str:
+        import aiohttp
+
+        transcription = self._settings
+        key = transcription.api_key
+        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        form = aiohttp.FormData({"model": transcription.model, "response_format": "json"})
+        if transcription.language:
+            form.add_field("language", transcription.language)
+        url = f"{str(transcription.api_base).rstrip('/')}/audio/transcriptions"
+        timeout = aiohttp.ClientTimeout(total=self._answer_s, connect=10.0)
+        with path.open("rb") as file:
+            form.add_field("file", file, filename=path.name)
+            try:
+                async with (
+                    aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+                    session.post(url, data=form, headers=headers, allow_redirects=False) as answer,
+                ):
+                    status, body = answer.status, await answer.content.read(_ANSWER_BYTES)
+            except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+                raise NotFetched(_UNREACHABLE, again=True) from exc
+        if status in (401, 403):
+            raise NotFetched(_KEY)
+        if status != 200:
+            again = status == 429 or status >= 500
+            raise NotFetched(_REFUSED, again=again, status=status)
+        return _text_of(body)
+
+
+def _text_of(body: bytes) -> str:
+    try:
+        found: Any = json.loads(body)
+    except ValueError:
+        found = None
+    text = found.get("text") if isinstance(found, dict) else None
+    if not isinstance(text, str):
+        raise NotFetched(_ODD)
+    return text

@@ -1,0 +1,49 @@
+"""A stand-in for a service that writes down what is spoken, in OpenAI's protocol."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.loopback import LoopbackServer
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A request as it came."""
+
+    filename: str
+    data: bytes
+    fields: dict[str, str]
+    authorization: str | None
+
+
+class Listener(LoopbackServer):
+    """Answers with `text`, or with the next of the `answers` (status and body)."""
+
+    def __init__(self, text: str = "hello there") -> None:
+        super().__init__()
+        self.text = text
+        self.answers: list[tuple[int, Any]] = []
+        self.heard: list[Heard] = []
+        self.app.router.add_post("/v1/audio/transcriptions", self._listen)
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
+
+    async def _listen(self, request: web.Request) -> web.Response:
+        fields: dict[str, str] = {}
+        filename, data = "", b""
+        for name, value in (await request.post()).items():
+            if isinstance(value, web.FileField):
+                filename = value.filename
+                with value.file:
+                    data = value.file.read()
+            elif isinstance(value, str):
+                fields[name] = value
+        self.heard.append(Heard(filename, data, fields, request.headers.get("Authorization")))
+        status, body = self.answers.pop(0) if self.answers else (200, {"text": self.text})
+        if isinstance(body, str):
+            return web.Response(status=status, text=body)
+        return web.json_response(body, status=status)
