@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
-from gateway.access import CONSOLE, Access
+from gateway.access import CONSOLE, Access, sole_owner
 from gateway.ballast import hidden, leave_out_httpx
 from gateway.channels.base import Channel
+from gateway.memo import StoredMemo
 from gateway.moves import Moves
 from gateway.places import Place, Places
 from gateway.settings import Settings
-from gateway.store import inbox
+from gateway.store import inbox, members
 from gateway.store import moves as stored_moves
 from gateway.store.database import Database
 
@@ -44,12 +45,14 @@ async def open_channels(
     telegram = settings.telegram
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
     secret = telegram.webhook_secret
+    memo = StoredMemo(database)
     opened: list[Channel] = []
     for name, token in bots:
         own = TelegramSettings(
             token=token.get_secret_value(),
             base_url=telegram.base_url,
             name=name,
+            owner=await _owner_of(settings, database),
             webhook_url=telegram.webhook_url if telegram.mode == "webhook" else None,
             webhook_secret=secret.get_secret_value() if secret else None,
             streaming=telegram.streaming,
@@ -57,10 +60,20 @@ async def open_channels(
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
         gate = Gate(telegram.rate_limits)
-        channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places)
+        channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places, memo=memo)
         stack.push_async_callback(channel.aclose)
         opened.append(channel)
     return opened
+
+
+async def _owner_of(settings: Settings, database: Database) -> str | None:
+    """The owner's id in Telegram, as far as it is known at the start."""
+    owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
+    if owner is None:
+        people = await database.run(members.members)
+        owner = next((one.person.principal for one in people if one.owner), None)
+    channel, _, sender = (owner or "").partition(":")
+    return sender if channel == "telegram" and sender.isdigit() else None
 
 
 def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:

@@ -274,3 +274,23 @@ class Hooked(Protocol):
     async def called(self, secret: str, body: bytes) -> int:
         """The HTTP status of the answer to a call that shows this secret."""
         ...
+
+
+class Memo(Protocol):
+    """What a channel remembers over a restart, by name."""
+
+    async def get(self, name: str) -> str | None: ...
+    async def put(self, name: str, value: str) -> None: ...
+
+
+class Forgetful:
+    """A `Memo` that remembers nothing over a restart."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    async def get(self, name: str) -> str | None:
+        return self._known.get(name)
+
+    async def put(self, name: str, value: str) -> None:
+        self._known[name] = value

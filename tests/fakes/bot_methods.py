@@ -229,7 +229,11 @@ class BotMethods:
 
     def _set_my_commands(self, params: Params) -> bool:
         self.commands = structure(params, "commands") or []
-        self._record(Effect("setMyCommands", None, params={"commands": self.commands}))
+        scope = structure(params, "scope") or {"type": "default"}
+        if scope["type"] == "chat":
+            self._chats.check_reachable(int(scope["chat_id"]), None)
+        menu = {"commands": self.commands, "scope": scope, "language": params.get("language_code")}
+        self._record(Effect("setMyCommands", None, params=menu))
         return True
 
     def _answer_callback_query(self, params: Params) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
-from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
+from gateway.channels.base import Accept, ChannelStatus, Forgetful, Growing, Memo, Streaming
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
 from gateway.channels.telegram.question import show
@@ -24,7 +24,8 @@ class TelegramChannel:
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
-    bot's own, `places` all bots'. Nothing connects before `run` or the first send.
+    bot's own, `places` all bots'; `memo` is what it remembers. Nothing connects before `run` or
+    the first send.
     """
 
     name = "telegram"
@@ -36,15 +37,16 @@ class TelegramChannel:
         gate: Gate,
         cursor: int | None = None,
         places: Places | None = None,
+        memo: Memo | None = None,
     ) -> None:
         self._settings = settings
         self._gate = gate
         self._client = TelegramClient(settings)
-        places = places or Places()
+        places, memo = places or Places(), memo or Forgetful()
         self._receiver: Poller | Webhook = (
-            Webhook(settings, self._client, places)
+            Webhook(settings, self._client, places, memo)
             if settings.webhook_url
-            else Poller(settings, self._client, cursor, places)
+            else Poller(settings, self._client, cursor, places, memo)
         )
         self._sender = Sender(self._client, gate, places.moves(self.name))
 

@@ -6,10 +6,10 @@ from typing import Any, BinaryIO
 
 import telegram
 
+from gateway.channels.base import Memo
 from gateway.channels.telegram.decode import Bot
 from gateway.channels.telegram.request import AiohttpRequest, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.commands.table import COMMANDS
 from gateway.messages import Media, OutboundPart
 
 BATCH_LIMIT = 100
@@ -55,12 +55,10 @@ class TelegramClient:
         me = await self.bot.get_me()
         return Bot(me.id, me.username or "")
 
-    async def set_menu(self) -> None:
-        commands = [
-            telegram.BotCommand(name, command.summary[0].upper() + command.summary[1:])
-            for name, command in COMMANDS.items()
-        ]
-        await self.bot.set_my_commands(commands)
+    async def set_menu(self, memo: Memo) -> None:
+        from gateway.channels.telegram.menu import set_menus
+
+        await set_menus(self.bot, self._settings, memo)
 
     async def set_webhook(self) -> None:
         settings = self._settings

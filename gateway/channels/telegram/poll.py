@@ -12,7 +12,8 @@ from typing import Any
 from telegram.error import TelegramError
 
 from agent.errors import ConfigError, KoreError
-from gateway.channels.base import Accept, Batch, ChannelStatus
+from gateway.channels.base import Accept, Batch, ChannelStatus, Forgetful, Memo
+from gateway.channels.telegram.claim import claimed
 from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
 from gateway.channels.telegram.decode import Bot, Here
 from gateway.channels.telegram.request import Lost, Refusal, Unreadable
@@ -44,12 +45,14 @@ class Poller:
         client: TelegramClient,
         cursor: int | None,
         places: Places | None = None,
+        memo: Memo | None = None,
     ) -> None:
         self.status = ChannelStatus("starting")
         self._settings = settings
         self._client = client
         self._offset = cursor
         self._places = places or Places()
+        self._memo = memo or Forgetful()
         self._limit = BATCH_LIMIT
         self._delay_s = settings.backoff_s
         self._garbled = 0
@@ -59,6 +62,18 @@ class Poller:
 
     async def run(self, accept: Accept) -> None:
         """Runs until cancelled. Raises `ConfigError` when the server refuses the token."""
+        while True:
+            with claimed(self._settings.token, self._settings.root) as holder:
+                if holder is None:
+                    return await self._run(accept)
+            self._troubled(
+                f"{holder} on this machine polls for this bot already; stop it, or use a bot of "
+                "your own",
+                "conflict",
+            )
+            await asyncio.sleep(self._settings.conflict_s)
+
+    async def _run(self, accept: Accept) -> None:
         self._me = asyncio.get_running_loop().create_future()
         self._completed_at = self._news_at = time.monotonic()
         try:
@@ -82,7 +97,7 @@ class Poller:
                     if self.status.state == "starting":
                         # The first poll may wait long for news; that all is well is known now.
                         self.status = ChannelStatus("polling")
-                return await self._client.set_menu()
+                return await self._client.set_menu(self._memo)
             except TelegramError as exc:
                 if not me.done():
                     self._nameless(str(exc))

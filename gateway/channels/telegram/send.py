@@ -281,10 +281,6 @@ def _keyboard(part: OutboundPart) -> InlineKeyboardMarkup | None:
     return InlineKeyboardMarkup(rows) if rows else None
 
 
-def _thread(route: Route) -> int | None:
-    return int(route.thread_id) if route.thread_id else None
-
-
 def _is_group(route: Route) -> bool:
     """Private chats have the positive id of their person."""
     return route.chat_id.startswith("-")

@@ -20,6 +20,8 @@ class TelegramSettings:
     Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`. `streaming` is
     how private chats see an answer grow.
 
+    `owner` is the id of the person who is shown every command.
+
     With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls us instead.
     It is told to come again when storing takes longer than `hook_answer_s`, and asked every
     `hook_look_s` how it gets on.
@@ -35,6 +37,7 @@ class TelegramSettings:
     backoff_s: float = 1.0
     backoff_limit_s: float = 60.0
     body_limit_bytes: int = 16 * 1024 * 1024
+    owner: str | None = None
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
     hook_answer_s: float = 10.0

@@ -15,7 +15,7 @@ from typing import Any
 from telegram.error import TelegramError
 
 from agent.errors import ConfigError, KoreError
-from gateway.channels.base import Accept, Batch, ChannelStatus
+from gateway.channels.base import Accept, Batch, ChannelStatus, Memo
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.decode import Bot, Here
 from gateway.channels.telegram.request import Refusal
@@ -38,11 +38,14 @@ class Webhook:
     It stays set when Kore stops: Telegram keeps what comes for a day, and brings it again.
     """
 
-    def __init__(self, settings: TelegramSettings, client: TelegramClient, places: Places) -> None:
+    def __init__(
+        self, settings: TelegramSettings, client: TelegramClient, places: Places, memo: Memo
+    ) -> None:
         self.status = ChannelStatus("starting")
         self._settings = settings
         self._client = client
         self._places = places
+        self._memo = memo
         self._troubles = Troubles()
         self._bot: Bot | None = None
         self._accept: Accept | None = None
@@ -112,7 +115,7 @@ class Webhook:
                     is_set = True
                     self._troubles.over(_HOOK)
                     self.status = replace(self.status, state="webhook", last_error=None)
-                    await self._client.set_menu()
+                    await self._client.set_menu(self._memo)
                 else:
                     is_set = await self._is_ours()
                     wait_s = wait_s if is_set else self._settings.conflict_s

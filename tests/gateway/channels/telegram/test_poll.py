@@ -8,7 +8,6 @@ import pytest
 
 from agent.errors import ConfigError, KoreError
 from gateway.channels.telegram.channel import TelegramChannel
-from gateway.commands.table import COMMANDS
 from gateway.gate import Gate
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
@@ -196,7 +195,7 @@ async def test_the_start_does_not_wait_for_name_and_menu(
     async with running():
         await bot_api.wait_for(lambda: store.contents == ["one"])
         await bot_api.wait_for(lambda: bot_api.methods.commands)
-    assert [command["command"] for command in bot_api.methods.commands] == list(COMMANDS)
+    assert "help" in [command["command"] for command in bot_api.methods.commands]
 
 
 async def test_in_a_group_only_talk_to_the_bot_is_stored_but_all_is_confirmed(

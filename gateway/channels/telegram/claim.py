@@ -1,0 +1,46 @@
+"""One poller for each bot on a machine: a lock on the token's hash, beside Kore's own folders.
+
+Telegram ends one of two polls for the same bot (409), and each gets a part of what people write.
+"""
+
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def claimed(token: str, server: str) -> Iterator[str | None]:
+    """Claim a server's bot until the block ends, or the process does. Gives who has it already
+    (in words), or None. Where no lock can be had nobody is kept from polling."""
+    try:
+        descriptor = os.open(_file(token, server), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        yield None
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield os.pread(descriptor, 100, 0).decode("utf-8", "replace") or "another Kore"
+            return
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"Kore (pid {os.getpid()})".encode(), 0)
+        yield None
+    finally:
+        os.close(descriptor)
+
+
+def _file(token: str, server: str) -> Path:
+    """In a folder that only this user can write to. Raises `OSError`."""
+    root = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    folder = Path(root) / f"kore-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{folder} is not mine alone")
+    return folder / hashlib.sha256(f"kore bot {token} {server}".encode()).hexdigest()[:32]

@@ -1,0 +1,16 @@
+"""Small facts that a part remembers over a restart, by name."""
+
+from sqlite3 import Connection
+
+
+def get(connection: Connection, name: str) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return row[0] if row else None
+
+
+def put(connection: Connection, name: str, value: str) -> None:
+    connection.execute(
+        "INSERT INTO meta (name, value) VALUES (?, ?)"
+        " ON CONFLICT DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
