@@ -11,8 +11,6 @@ from typing import Any
 from agent.security.redaction import Redactor
 from gateway.settings import Settings
 
-FILE_LIMIT_BYTES = 10_000_000
-FILES_KEPT = 5
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -58,7 +56,7 @@ def open_logs(
     handlers: list[logging.Handler] = []
     file = settings.logging.file or default_file
     if file is not None:
-        rotating = _rotating(file)
+        rotating = _rotating(file, settings)
         rotating.setFormatter(JsonLines(redactor))
         handlers.append(rotating)
     if terminal:
@@ -78,7 +76,7 @@ def open_logs(
         logging.getLogger(ours).setLevel(settings.logging.level.upper())
 
 
-def _rotating(file: Path) -> logging.Handler:
+def _rotating(file: Path, settings: Settings) -> logging.Handler:
     """A file of mode 0600, and so are those that take its place."""
     from logging.handlers import RotatingFileHandler
 
@@ -89,7 +87,8 @@ def _rotating(file: Path) -> logging.Handler:
             return open(descriptor, "a", encoding="utf-8")
 
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Private(file, maxBytes=FILE_LIMIT_BYTES, backupCount=FILES_KEPT)
+    size_bytes = settings.logging.file_mb * 1_000_000
+    return Private(file, maxBytes=size_bytes, backupCount=settings.logging.files_kept)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

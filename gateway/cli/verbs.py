@@ -52,6 +52,7 @@ VERBS = (
         ),
     ),
     Verb("status", "what is running, and how it is", ("kore status", "kore status --json")),
+    Verb("logs", "what the gateway logged", ("kore logs -f", "kore logs -n 200 --level warning")),
     Verb(
         "reload",
         "have the running gateway read its configuration again",

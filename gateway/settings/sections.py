@@ -232,6 +232,8 @@ class ScheduleSection(Section):
 class LoggingSection(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     file: Path | None = None
+    file_mb: Annotated[Whole, Field(le=1000)] = 10
+    files_kept: Annotated[Whole, Field(le=100)] = 5
 
 
 class McpServer(Section):

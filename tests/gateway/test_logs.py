@@ -54,13 +54,11 @@ def test_the_level_is_ours_and_others_stay_quiet(tmp_path: Path) -> None:
     assert [json.loads(line)["text"] for line in file.read_text().splitlines()] == ["ours"]
 
 
-def test_files_that_take_over_are_private_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.logs.FILE_LIMIT_BYTES", 200)
-    open_logs(load(tmp_path, {}), Redactor(), terminal=False, default_file=tmp_path / "k.log")
+def test_files_that_take_over_are_private_too_and_only_so_many_are_kept(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"logging": {"file_mb": 1, "files_kept": 2}})
+    open_logs(settings, Redactor(), terminal=False, default_file=tmp_path / "k.log")
     for n in range(10):
-        logging.getLogger("gateway.x").info("line %d", n)
+        logging.getLogger("gateway.x").info("line %d %s", n, "x" * 600_000)
     files = list(tmp_path.glob("k.log*"))
-    assert len(files) > 2
+    assert len(files) == 3
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}

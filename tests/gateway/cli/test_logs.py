@@ -1,0 +1,84 @@
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from queue import Queue
+
+from tests.gateway.cli.kore import ROOT, kore
+
+
+def line(text: str, level: str = "info", **more: object) -> str:
+    entry = {"ts": 1.0, "level": level, "logger": "gateway.x", "text": text, **more}
+    return json.dumps(entry) + "\n"
+
+
+def written(home: Path, name: str, *lines: str) -> Path:
+    file = home / "logs" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(lines))
+    return file
+
+
+def test_old_files_come_first_and_only_the_newest_lines_are_shown(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    written(home, "kore.log.2", line("one"), line("two"))
+    written(home, "kore.log.1", line("three"))
+    written(home, "kore.log", line("four", lane="a"), "half a li")
+    done = kore("logs", "-n", "3", home=home)
+    assert [text.split(" ", 2)[2] for text in done.stdout.splitlines()] == [
+        "info    two",
+        "info    three",
+        "info    four lane=a",
+    ]
+
+
+def test_a_level_hides_what_is_less(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    lines = (line("a", "debug"), line("b"), line("c", "warning"), line("d", "error"))
+    written(home, "kore.log", *lines)
+    done = kore("logs", "--level", "warning", "--json", home=home)
+    assert [json.loads(text)["text"] for text in done.stdout.splitlines()] == ["c", "d"]
+
+
+def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    written(home, "kore.log", line("key sk-canary-key and \x1b[2J"))
+    done = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-key"})
+    assert "canary" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_without_a_log_it_is_said_where_to_look(tmp_path: Path) -> None:
+    done = kore("logs", home=tmp_path / "h")
+    assert done.returncode == 1
+    assert "journalctl" in done.stderr
+
+
+def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    file = written(home, "kore.log", line("old"))
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home)}
+    heard: Queue[str] = Queue()
+    with subprocess.Popen(
+        [sys.executable, "-m", "gateway", "logs", "-f"],
+        cwd=tmp_path,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        assert following.stdout is not None
+        out = following.stdout
+        reader = threading.Thread(target=lambda: [heard.put(text) for text in out])
+        reader.start()
+        try:
+            assert "old" in heard.get(timeout=60)
+            with file.open("a") as more:
+                more.write(line("new"))
+            assert "new" in heard.get(timeout=60)
+            file.rename(file.with_name("kore.log.1"))
+            file.write_text(line("newest"))
+            assert "newest" in heard.get(timeout=60)
+        finally:
+            following.kill()
+            reader.join()
