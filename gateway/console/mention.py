@@ -12,7 +12,6 @@ _NAMED = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
 # What a sentence puts behind a name.
 _BEHIND = ".,;:!?)]}'\"…"
 _BINARY_BYTES = 8_192
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 
 @frozen
@@ -50,11 +49,17 @@ def named(
 def _kind(real: Path, found: Named) -> list[Path]:
     if real.is_dir():
         return found.files
-    if not real.is_file():
+    from agent.images import LIMIT_BYTES, media_type_of
+
+    try:
+        head = _head(real) if real.is_file() else None
+        if head is None:
+            return found.binary
+        if media_type_of(head[:16]) is not None and real.stat().st_size <= LIMIT_BYTES:
+            return found.pictures
+    except OSError:
         return found.binary
-    if real.suffix.casefold() in _PICTURES:
-        return found.pictures
-    return found.files if _is_text(real) else found.binary
+    return found.binary if b"\0" in head else found.files
 
 
 def _existing(name: str, folder: Path, *, quoted: bool) -> Path | None:
@@ -79,9 +84,6 @@ def _is_blocked(real: Path, root: Path, blocked: Sequence[str]) -> bool:
     return blocked_entry(real, base, blocked) is not None
 
 
-def _is_text(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return b"\0" not in file.read(_BINARY_BYTES)
-    except OSError:
-        return False
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_BINARY_BYTES)

@@ -98,12 +98,27 @@ def remarks(named: "Named") -> list[str]:
 
 
 def media_of(named: "Named") -> "tuple[Media, ...]":
-    """Pictures as a message carries them."""
-    from mimetypes import guess_type
+    """Pictures as a message carries them: where they are, and what is in them now."""
+    return tuple(media for path in named.pictures if (media := _media(path)) is not None)
 
+
+def _media(path: Path) -> "Media | None":
+    from hashlib import sha256
+
+    from agent.errors import ToolError
+    from agent.images import LIMIT_BYTES, media_type_of
+    from agent.tools import disk
     from gateway.messages import Media
 
-    return tuple(
-        Media("photo", str(path), path.name, guess_type(path)[0], path.stat().st_size)
-        for path in named.pictures
+    try:
+        data = disk.read(path, LIMIT_BYTES)
+    except ToolError:  # it is gone since it was named
+        return None
+    return Media(
+        "photo",
+        str(path),
+        path.name,
+        media_type_of(data[:16]),
+        len(data),
+        digest=sha256(data).hexdigest(),
     )

@@ -14,7 +14,8 @@ def folder(tmp_path: Path) -> Path:
     for name in ("notes.md", "a b.txt", "src/x.py"):
         (root / name).write_text("text")
     (root / "blob.bin").write_bytes(b"a\0b")
-    (root / "shot.PNG").write_bytes(b"\x89PNG")
+    (root / "shot.PNG").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    (root / "huge.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 4_000_000)
     (root / ".env").write_text("KEY=1")
     (tmp_path / "secret.txt").write_text("outside")
     return root
@@ -40,10 +41,10 @@ def test_files_are_named_at_the_beginning_of_a_word(
 
 
 def test_pictures_blocked_and_binary_files_are_told_apart(folder: Path) -> None:
-    found = named("@shot.PNG @.env @blob.bin", folder, (".env",))
+    found = named("@shot.PNG @.env @blob.bin @huge.png", folder, (".env",))
     assert [path.name for path in found.pictures] == ["shot.PNG"]
     assert [path.name for path in found.blocked] == [".env"]
-    assert [path.name for path in found.binary] == ["blob.bin"]
+    assert [path.name for path in found.binary] == ["blob.bin", "huge.png"]
     assert found.files == []
 
 

@@ -1,6 +1,7 @@
 """What is typed and pasted at a real prompt, and what becomes of it."""
 
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,7 @@ async def test_a_picture_goes_along_as_one(owner: MemoryService, home: Path, pla
     (media,) = owner.submitted[0].media
     assert (media.kind, media.path) == ("photo", str(place / "tree.png"))
     assert (media.media_type, media.size_bytes) == ("image/png", len(PICTURE))
+    assert media.digest == sha256(PICTURE).hexdigest()
 
 
 async def test_what_stands_behind_a_command_is_completed(owner: MemoryService, home: Path) -> None:
