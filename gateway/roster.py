@@ -56,6 +56,7 @@ async def open_channels(
             webhook_url=telegram.webhook_url if telegram.mode == "webhook" else None,
             webhook_secret=secret.get_secret_value() if secret else None,
             streaming=telegram.streaming,
+            long_answer_messages=telegram.long_answer_messages,
         )
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)

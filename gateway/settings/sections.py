@@ -111,6 +111,7 @@ class TelegramSection(Section):
     webhook_secret: SecretStr | None = None
     rate_limits: Literal["telegram", "none"] = "telegram"
     streaming: Literal["edits", "drafts", "off"] = "edits"
+    long_answer_messages: Whole = 4
     accounts: tuple[TelegramAccount, ...] = ()
     chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)
 

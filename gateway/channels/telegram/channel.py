@@ -8,7 +8,7 @@ from gateway.channels.base import Accept, ChannelStatus, Forgetful, Growing, Mem
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
 from gateway.channels.telegram.question import show
-from gateway.channels.telegram.render import render
+from gateway.channels.telegram.render import render, shortened
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.webhook import Webhook
@@ -73,7 +73,8 @@ class TelegramChannel:
         return 404
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
-        return render(markdown)
+        """An answer that would fill too many messages is its beginning and a file."""
+        return shortened(markdown, render(markdown), self._settings.long_answer_messages)
 
     async def admit(self, route: Route) -> None:
         """Returns when the gate lets one final pass; a sender calls it before it marks its row as

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.language import later, t
+from agent.language import later, plural, t
 from agent.signals import in_words
 from gateway.channels.telegram.markup import clean, parsed
 from gateway.channels.telegram.split import LIMIT_UNITS, first_part, split
 from gateway.channels.telegram.utf16 import units
-from gateway.messages import Entity, OutboundPart
+from gateway.messages import Entity, OutboundFile, OutboundPart
 
 # Its translations are shorter.
 REPEAT_NOTE = later("↻ This may be a repeat: the connection broke while sending.\n")
@@ -44,6 +44,22 @@ def render(markdown: str) -> tuple[OutboundPart, ...]:
     """What Telegram shows for an answer: at least one part, none blank or too long. Never fails."""
     text, entities = _convert(clean(in_words(markdown)))
     return split(text, entities, _PART_UNITS) or (OutboundPart(t(EMPTY_ANSWER)),)
+
+
+def shortened(
+    markdown: str, parts: tuple[OutboundPart, ...], most: int
+) -> tuple[OutboundPart, ...]:
+    """An answer of more than `most` messages (0: of any number) as its beginning and a file."""
+    if not 0 < most < len(parts):
+        return parts
+    text = clean(in_words(markdown))
+    whole = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
+    caption = plural(
+        len(parts) - 1,
+        "The answer goes on for one more message. This file holds all of it.",
+        "The answer goes on for {n} more messages. This file holds all of it.",
+    )
+    return parts[0], OutboundPart(caption, files=(whole,))
 
 
 def render_preview(markdown: str, line: str = "") -> OutboundPart | None:

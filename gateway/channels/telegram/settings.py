@@ -18,7 +18,8 @@ class TelegramSettings:
     may wait for news, `answer_s` how long the server may take for anything else, and on top of a
     poll. After a 409 another poller is left alone for `conflict_s`, longer than its poll lasts.
     Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`. `streaming` is
-    how private chats see an answer grow.
+    how private chats see an answer grow. An answer of more than `long_answer_messages`, if it
+    is not 0, is its beginning and a file.
 
     `owner` is the id of the person who is shown every command.
 
@@ -43,6 +44,7 @@ class TelegramSettings:
     hook_answer_s: float = 10.0
     hook_look_s: float = 60.0
     streaming: Streaming = "edits"
+    long_answer_messages: int = 0
 
     @property
     def account(self) -> str:

@@ -111,3 +111,14 @@ async def test_a_silent_turn_shows_a_draft_and_then_one_message(
     assert gateway.methods(chat) == ["sendMessageDraft", "sendMessage"]
     assert gateway.api.answers(chat) == ["late"]
     assert chat not in gateway.api.chats.drafts
+
+
+async def test_a_very_long_answer_is_its_beginning_and_a_file(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    text = "\n\n".join(f"Paragraph {n}: " + "word " * 60 for n in range(100))
+    gateway.model.script(ReplyScript(text=text))
+    await gateway.api.user_says(chat, "go")
+    await gateway.idle()
+    assert gateway.methods(chat) == ["sendMessage", "sendDocument"]
+    assert gateway.api.answers(chat)[0].startswith("Paragraph 0: word")

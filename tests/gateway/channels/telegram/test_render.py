@@ -10,6 +10,7 @@ from gateway.channels.telegram.render import (
     mark_repeat,
     render,
     render_preview,
+    shortened,
 )
 from gateway.channels.telegram.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import units
@@ -196,6 +197,22 @@ def test_every_part_has_room_for_the_mark() -> None:
         check(marked)
         assert marked.text.startswith(REPEAT_NOTE)
     assert units(mark_repeat(OutboundPart("x" * (LIMIT_UNITS - 2))).text) == LIMIT_UNITS
+
+
+def test_a_very_long_answer_is_its_beginning_and_a_file_with_all_of_it() -> None:
+    markdown = "# Title\n\n" + "some **bold** words \ud83d\n\n" * 1500
+    parts = render(markdown)
+    assert len(parts) > 4
+    first, rest = shortened(markdown, parts, 4)
+    assert first == parts[0]
+    (whole,) = rest.files
+    assert whole.text == markdown.replace("\ud83d", "\ufffd")
+    assert whole.text is not None
+    assert whole.size_bytes == len(whole.text.encode())
+    assert whole.name == "answer.md"
+    assert str(len(parts) - 1) in rest.text
+    assert shortened(markdown, parts, 0) == parts
+    assert shortened(markdown, parts, len(parts)) == parts
 
 
 def test_a_promise_is_shown_in_words() -> None:
