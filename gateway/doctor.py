@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from agent.errors import ConfigError, KoreError
 from agent.frozen import frozen
+from agent.language import later, t
 from agent.providers.routing import OFFLINE, resolve
 from agent.security.sandbox.choice import GET_ONE, choose
 from gateway.caps import has_money_limits, unenforceable
@@ -28,8 +29,8 @@ from gateway.settings.models import chosen_model, model_list
 DISTRIBUTION = "kore-assistant"
 _LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
 _SKEW_S = 60
-NO_SANDBOX = 'set security.sandbox to "auto"'
-NO_WAY_OUT = "install bubblewrap (apt install bubblewrap), or empty security.exec_hosts"
+NO_SANDBOX = later('set security.sandbox to "auto"')
+NO_WAY_OUT = later("install bubblewrap (apt install bubblewrap), or empty security.exec_hosts")
 # No clock that is right can show an earlier time than this source was written.
 _WRITTEN_AT = 1_780_000_000
 
@@ -46,15 +47,19 @@ class Check:
 
 def check_python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
-    return Check("python", "ok", f"{found} at {sys.executable}")
+    return Check(
+        "python", "ok", t("{found} at {executable}", found=found, executable=sys.executable)
+    )
 
 
 def check_home(home: Home) -> Check:
     """Kore's folder and the files with secrets in it belong to their owner only."""
     if not home.root.is_dir():
-        return Check("home", "warn", f"{home.root} is not there yet", "kore init")
+        return Check("home", "warn", t("{root} is not there yet", root=home.root), "kore init")
     if not os.access(home.root, os.W_OK | os.X_OK):
-        return Check("home", "fail", f"{home.root} cannot be written to", "check who owns it")
+        return Check(
+            "home", "fail", t("{root} cannot be written to", root=home.root), t("check who owns it")
+        )
     folders = (home.root, home.logs, home.audit)
     within = {path for folder in folders for path in folder.glob("*")} - {home.workspace}
     return _private("home", [home.root, *sorted(within)]) or Check("home", "ok", str(home.root))
@@ -63,7 +68,7 @@ def check_home(home: Home) -> Check:
 def check_files(settings: Settings) -> Check:
     """What was put elsewhere belongs to its owner only, too."""
     files = [*settings.store.files, *filter(None, [settings.logging.file])]
-    return _private("files", files) or Check("files", "ok", "nobody else can read them")
+    return _private("files", files) or Check("files", "ok", t("nobody else can read them"))
 
 
 def _private(name: str, paths: Sequence[Path]) -> Check | None:
@@ -75,9 +80,9 @@ def _private(name: str, paths: Sequence[Path]) -> Check | None:
                 found.append(path)
     if not found:
         return None
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    more = t(" and {n} more", n=len(found) - 1) if len(found) > 1 else ""
     fix = f"chmod go= {' '.join(shlex.quote(str(path)) for path in found)}"
-    return Check(name, "warn", f"others can read {found[0]}{more}", fix)
+    return Check(name, "warn", t("others can read {found}{more}", found=found[0], more=more), fix)
 
 
 def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
@@ -86,15 +91,15 @@ def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
         require_model(settings)
         config = resolve(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError as exc:
-        return Check("model", "fail", str(exc), exc.hint or "set the key, or another agent.model")
-    if config.model == OFFLINE:
         return Check(
-            "model",
-            "warn",
-            "offline/echo, a stand-in that does not think",
-            "set OPENAI_API_KEY or another vendor's key",
+            "model", "fail", str(exc), exc.hint or t("set the key, or another agent.model")
         )
-    return Check("model", "ok", f"{config.model} at {config.api_base}")
+    if config.model == OFFLINE:
+        fix = t("set OPENAI_API_KEY or another vendor's key")
+        return Check("model", "warn", t("offline/echo, a stand-in that does not think"), fix)
+    return Check(
+        "model", "ok", t("{model} at {api_base}", model=config.model, api_base=config.api_base)
+    )
 
 
 def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
@@ -102,11 +107,13 @@ def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
     try:
         config = resolve(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError:
-        return Check("limits", "ok", "not looked at: there is no model")
+        return Check("limits", "ok", t("not looked at: there is no model"))
     if found := unenforceable(settings.limits, config):
         sentence, _, fix = found.partition(". ")
         return Check("limits", "warn", sentence, fix)
-    return Check("limits", "ok", "money" if has_money_limits(settings.limits) else "none on money")
+    return Check(
+        "limits", "ok", t("money") if has_money_limits(settings.limits) else t("none on money")
+    )
 
 
 def check_policy(settings: Settings) -> Check:
@@ -116,14 +123,14 @@ def check_policy(settings: Settings) -> Check:
     try:
         Policies.of(settings)
     except KoreError as exc:
-        return Check("policy", "fail", str(exc), exc.hint or "mend the file")
+        return Check("policy", "fail", str(exc), exc.hint or t("mend the file"))
     file = settings.security.policy_file
-    return Check("policy", "ok", str(file) if file else "no file, the built-in roles hold")
+    return Check("policy", "ok", str(file) if file else t("no file, the built-in roles hold"))
 
 
 def check_telegram(settings: Settings) -> Check:
     if not settings.telegram.enabled:
-        return Check("telegram", "ok", "not enabled")
+        return Check("telegram", "ok", t("not enabled"))
     try:
         require_telegram(settings)
     except KoreError as exc:
@@ -132,14 +139,16 @@ def check_telegram(settings: Settings) -> Check:
         return Check(
             "telegram",
             "warn",
-            'allow_from is ["*"]: everybody may use the agent',
-            "list numeric ids in telegram.allow_from",
+            t('allow_from is ["*"]: everybody may use the agent'),
+            t("list numeric ids in telegram.allow_from"),
         )
     if not settings.telegram.allow_from:
         return Check(
-            "telegram", "ok", "who writes to the bot gets a code: `kore pair approve CODE`"
+            "telegram", "ok", t("who writes to the bot gets a code: `kore pair approve CODE`")
         )
-    return Check("telegram", "ok", f"{len(settings.telegram.allow_from)} may use it")
+    return Check(
+        "telegram", "ok", t("{allow_from} may use it", allow_from=len(settings.telegram.allow_from))
+    )
 
 
 def check_database(path: Path) -> Check:
@@ -148,7 +157,9 @@ def check_database(path: Path) -> Check:
     A running Kore keeps it to itself: then it is not looked into.
     """
     if not path.exists():
-        return Check("database", "ok", f"{path} is not there yet; the first start makes it")
+        return Check(
+            "database", "ok", t("{path} is not there yet; the first start makes it", path=path)
+        )
     try:
         database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
         try:
@@ -158,26 +169,37 @@ def check_database(path: Path) -> Check:
             database.close()
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            return Check("database", "ok", f"{path}, in use; stop Kore to have it looked into")
+            return Check(
+                "database", "ok", t("{path}, in use; stop Kore to have it looked into", path=path)
+            )
         verdict, version = str(exc), None
     if verdict != "ok":
         return Check(
             "database",
             "fail",
             f"{path}: {verdict}",
-            "stop kore, keep a copy of the file, and put a backup in its place (kore backup)",
+            t("stop kore, keep a copy of the file, and put a backup in its place (kore backup)"),
         )
-    return Check("database", "ok", f"{path}, {path.stat().st_size:,} bytes, schema {version}")
+    return Check(
+        "database",
+        "ok",
+        t(
+            "{path}, {st_size:,} bytes, schema {version}",
+            path=path,
+            st_size=path.stat().st_size,
+            version=version,
+        ),
+    )
 
 
 def check_disk(folder: Path) -> Check:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
-    detail = f"{free / 1e9:.1f} GB free for {folder}"
+    detail = t("{free:.1f} GB free for {folder}", free=free / 1000000000.0, folder=folder)
     if free < _FULL_BYTES:
-        return Check("disk", "fail", detail, "make room; Kore cannot keep messages without it")
+        return Check("disk", "fail", detail, t("make room; Kore cannot keep messages without it"))
     if free < _LOW_BYTES:
-        return Check("disk", "warn", detail, "make room soon")
+        return Check("disk", "warn", detail, t("make room soon"))
     return Check("disk", "ok", detail)
 
 
@@ -185,11 +207,13 @@ def check_clock(home: Home, skew_s: float | None = None) -> Check:
     """The clock is plausible; `skew_s` is a server's clock minus ours, when one was asked."""
     now = time.time()
     newest = max((p.stat().st_mtime for p in (home.config, home.database) if p.exists()), default=0)
-    fix = "set the clock, or run a time service such as systemd-timesyncd"
+    fix = t("set the clock, or run a time service such as systemd-timesyncd")
     if now < _WRITTEN_AT or newest > now + _SKEW_S:
-        return Check("clock", "fail", "the clock is behind what it has already shown", fix)
+        return Check("clock", "fail", t("the clock is behind what it has already shown"), fix)
     if skew_s is not None and abs(skew_s) > _SKEW_S:
-        return Check("clock", "warn", f"{abs(skew_s):.0f} s away from the server's clock", fix)
+        return Check(
+            "clock", "warn", t("{abs:.0f} s away from the server's clock", abs=abs(skew_s)), fix
+        )
     return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
 
 
@@ -200,10 +224,10 @@ def check_packages() -> Check:
         return Check(
             "packages",
             "fail",
-            f"also installed, with packages of the same name: {', '.join(rivals)}",
-            "install Kore into a virtual environment of its own",
+            t("also installed, with packages of the same name: {rivals}", rivals=", ".join(rivals)),
+            t("install Kore into a virtual environment of its own"),
         )
-    return Check("packages", "ok", "agent, gateway and kore are ours alone")
+    return Check("packages", "ok", t("agent, gateway and kore are ours alone"))
 
 
 def check_sandbox(settings: Settings, home: Home) -> Check:
@@ -218,24 +242,34 @@ def check_sandbox(settings: Settings, home: Home) -> Check:
             return Check("sandbox", "fail", str(exc), exc.hint)
     before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())
     if choice.sandbox.confines:
-        held = f"{choice.sandbox.name}, tried: every escape failed"
+        held = t("{sandbox}, tried: every escape failed", sandbox=choice.sandbox.name)
         if hosts := ", ".join(settings.security.exec_hosts):
             if not choice.sandbox.leads_out:
-                held = f"{choice.sandbox.name} cannot hold commands to {hosts}: they are refused"
-                return Check("sandbox", "warn", held, NO_WAY_OUT)
-            held += f"; commands reach {hosts}"
+                held = t(
+                    "{sandbox} cannot hold commands to {hosts}: they are refused",
+                    sandbox=choice.sandbox.name,
+                    hosts=hosts,
+                )
+                return Check("sandbox", "warn", held, t(NO_WAY_OUT))
+            held += t("; commands reach {hosts}", hosts=hosts)
         return Check("sandbox", "ok", f"{held} ({before})" if before else held)
     if settings.security.sandbox == "none":
-        return Check("sandbox", "warn", "none: commands can do all that you can", NO_SANDBOX)
-    return Check("sandbox", "warn", f"none ({before})", GET_ONE)
+        return Check("sandbox", "warn", t("none: commands can do all that you can"), t(NO_SANDBOX))
+    return Check("sandbox", "warn", t("none ({before})", before=before), GET_ONE)
 
 
 def check_owner(home: Home, running: bool) -> Check:
     if running:
-        return Check("owner", "ok", f"Kore is running; it listens at {home.socket}")
+        return Check(
+            "owner", "ok", t("Kore is running; it listens at {socket}", socket=home.socket)
+        )
     if home.socket.exists():
-        return Check("owner", "ok", f"not running; {home.socket} is left over and does no harm")
-    return Check("owner", "ok", "not running")
+        return Check(
+            "owner",
+            "ok",
+            t("not running; {socket} is left over and does no harm", socket=home.socket),
+        )
+    return Check("owner", "ok", t("not running"))
 
 
 def local_checks(settings: Settings, home: Home, environ: Mapping[str, str]) -> list[Check]:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from agent.errors import KoreError
+from agent.language import t
 from agent.subagents.definition import Definition
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import clean, clean_lines, print_json, print_table
@@ -44,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "show":
         agent = found.find(args.name, Path.cwd())
         if agent is None:
-            raise KoreError(f"no agent {args.name[:80]!r}", hint="`kore agents list` shows them")
+            raise KoreError(
+                t("no agent {args!r}", args=args.name[:80]), hint=t("`kore agents list` shows them")
+            )
         if args.json:
             print_json({**facts(agent, tools), "prompt": agent.prompt})
         else:
@@ -102,13 +105,16 @@ def _new(args: argparse.Namespace) -> int:
 
     if not _NAME.fullmatch(args.name):
         raise KoreError(
-            f"found the name {args.name[:80]!r}, expected lower-case letters, digits and -"
+            t(
+                "found the name {args!r}, expected lower-case letters, digits and -",
+                args=args.name[:80],
+            )
         )
     folder = (Path.cwd() / ".kore" if args.project else home_of(args).root) / "agents"
     text = fill(
         "new_agent",
         called=args.name,
-        description=_quoted(args.description or "Say when this agent is to be used."),
+        description=_quoted(args.description or t("Say when this agent is to be used.")),
         tools=_quoted(args.tools or "*"),
         model=_quoted(args.model or "inherit"),
     )
@@ -117,12 +123,19 @@ def _new(args: argparse.Namespace) -> int:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(path, f"{text}\n")
     except FileExistsError:
-        raise KoreError(f"{path} is there already", hint="edit it, or choose a name") from None
+        raise KoreError(
+            t("{path} is there already", path=path), hint=t("edit it, or choose a name")
+        ) from None
     except OSError as exc:
-        raise KoreError(f"{path} cannot be written: {exc.strerror}") from None
+        raise KoreError(
+            t("{path} cannot be written: {strerror}", path=path, strerror=exc.strerror)
+        ) from None
     print(path)
     speak = f"kore agent --agent {args.name}"
-    print(f"write there what it is for and how it works, then try it: {speak}", file=sys.stderr)
+    print(
+        t("write there what it is for and how it works, then try it: {speak}", speak=speak),
+        file=sys.stderr,
+    )
     return 0
 
 

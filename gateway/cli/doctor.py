@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict
 
 from agent.errors import ConfigError, KoreError
+from agent.language import t
 from agent.providers.routing import OFFLINE, resolve
 from gateway import doctor
 from gateway.cli.basis import home_of, settings_of
@@ -51,7 +52,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
         lines = str(exc).splitlines()
         broken = [Check("config", "fail", line, exc.hint) for line in lines]
         return [*first, *broken, doctor.check_packages(), doctor.check_clock(home)]
-    files = ", ".join(map(str, settings.files)) or "no file, the defaults hold"
+    files = ", ".join(map(str, settings.files)) or t("no file, the defaults hold")
     checks = [*first, Check("config", "ok", files)]
     checks += doctor.local_checks(settings, home, os.environ)
     skew_s = None
@@ -68,17 +69,17 @@ async def _ask_model(settings: Settings) -> Check:
     try:
         config = resolve(chosen_model(settings, os.environ), model_list(settings), os.environ)
         if config.model == OFFLINE:
-            return Check("model call", "ok", "not needed offline")
+            return Check("model call", "ok", t("not needed offline"))
         return Check("model call", "ok", await try_model(config))
     except KoreError as exc:
-        return Check("model call", "fail", str(exc), exc.hint or "check the key and the network")
+        return Check("model call", "fail", str(exc), exc.hint or t("check the key and the network"))
 
 
 async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
     from gateway.live import try_telegram
 
     if not settings.telegram.enabled or not settings.telegram.token.get_secret_value():
-        return Check("bot", "ok", "not asked: telegram is not enabled"), None
+        return Check("bot", "ok", t("not asked: telegram is not enabled")), None
     try:
         name, skew_s = await try_telegram(settings)
     except KoreError as exc:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import open_service
 from gateway.cli.table import moment, print_json, print_table
@@ -31,8 +32,8 @@ def _number(text: str) -> int | None:
     if not text.isdecimal():
         found = text[:80]
         raise KoreError(
-            f"expected the number of a grant or the word all, found {found!r}",
-            hint="`kore policy grants` lists them",
+            t("expected the number of a grant or the word all, found {found!r}", found=found),
+            hint=t("`kore policy grants` lists them"),
         )
     return int(text)
 
@@ -41,7 +42,7 @@ def _list(grants: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json(grants)
     elif not grants:
-        print("Nothing is allowed for longer than once.")
+        print(t("Nothing is allowed for longer than once."))
     else:
         rows = [
             (

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.client import Client
 from gateway.home import Home
 from gateway.service import Service
@@ -32,7 +33,7 @@ async def open_service(
         yield client
         return
     if not own:
-        raise NotRunning("Kore is not running", hint="`kore gateway` starts it")
+        raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
     from gateway.app import App
 
     async with App.open(settings, home, channels=False) as app:

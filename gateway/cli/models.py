@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.cli.basis import settings_of
 from gateway.cli.table import clean, print_json, print_table
 
@@ -56,7 +57,7 @@ def _row(one: "Offer") -> tuple[str, ...]:
     if one.price_input_usd is not None:
         price = f"${one.price_input_usd:g} / ${one.price_output_usd:g}"
     keys = f", {one.keys} keys" if one.keys > 1 else ""
-    state = "cannot be used" if one.problem else one.source + keys
+    state = t("cannot be used") if one.problem else one.source + keys
     return one.name, one.model, ", ".join(one.marks), window, price, state
 
 

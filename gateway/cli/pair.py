@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from agent.language import t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import open_service
 from gateway.cli.table import moment, print_json, print_table
@@ -40,9 +41,15 @@ def _list(people: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(people)
         return
     if people["owner"] is None:
-        print("Nobody is the owner yet; the first one who is approved will be.")
+        print(t("Nobody is the owner yet; the first one who is approved will be."))
     rows = [
-        (one["id"], one["account"], "asks", f"since {moment(one['asked_at'])}", one["name"])
+        (
+            one["id"],
+            one["account"],
+            "asks",
+            t("since {moment}", moment=moment(one["asked_at"])),
+            one["name"],
+        )
         for one in people["asking"]
     ]
     rows += [
@@ -50,7 +57,7 @@ def _list(people: Mapping[str, Any], *, as_json: bool) -> None:
             one["id"],
             one["account"],
             "owner" if one["owner"] else "paired",
-            f"since {moment(one['approved_at'])}",
+            t("since {moment}", moment=moment(one["approved_at"])),
             one["name"],
         )
         for one in people["paired"]
@@ -58,4 +65,4 @@ def _list(people: Mapping[str, Any], *, as_json: bool) -> None:
     if rows:
         print_table(("id", "account", "is", "when", "name"), rows)
     else:
-        print("Nobody asks, and nobody is paired.")
+        print(t("Nobody asks, and nobody is paired."))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent.codec import message_to_json
+from agent.language import t
 from agent.types import Message
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
@@ -83,7 +84,7 @@ async def _search(service: Service, args: argparse.Namespace) -> None:
         print(f"{one.session}  {moment(one.at)}  {who}{name}")
         print(f"    {_marked(one)}")
     if not found:
-        print("nothing found", file=sys.stderr)
+        print(t("nothing found"), file=sys.stderr)
 
 
 def _held_together(word: str) -> str:
@@ -107,7 +108,13 @@ async def _fork(service: Service, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"id": fork})
     else:
-        print(f"Session {fork} begins with all of {args.id}: kore agent -r {fork}")
+        print(
+            t(
+                "Session {fork} begins with all of {args}: kore agent -r {fork}",
+                fork=fork,
+                args=args.id,
+            )
+        )
 
 
 async def _take_in(service: Service, args: argparse.Namespace) -> None:
@@ -115,7 +122,7 @@ async def _take_in(service: Service, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"id": made})
     else:
-        print(f"Session {made}: kore agent -r {made}")
+        print(t("Session {made}: kore agent -r {made}", made=made))
 
 
 async def _rename(service: Service, args: argparse.Namespace) -> None:
@@ -144,7 +151,7 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
         print_json([asdict(info) for info in sessions])
         return
     if not sessions:
-        print("no sessions yet; `kore agent` begins one", file=sys.stderr)
+        print(t("no sessions yet; `kore agent` begins one"), file=sys.stderr)
         return
     rows = [
         (s.id, s.status, str(s.messages), moment(s.last_active_at), s.lane or "", s.name)
@@ -158,5 +165,5 @@ def _show(info: SessionInfo, messages: Sequence[Message], *, as_json: bool) -> N
         print_json([message_to_json(message) for message in messages])
         return
     if info.taint:
-        print(f"> taken in so far: {info.taint.replace(',', ', ')}\n")
+        print(t("> taken in so far: {replace}\n", replace=info.taint.replace(",", ", ")))
     print(clean_lines(readable(messages)))

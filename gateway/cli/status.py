@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_table(("fact", "value"), _rows(facts))
         if not facts["running"]:
-            print("`kore gateway` starts it; `kore agent` needs none", file=sys.stderr)
+            print(t("`kore gateway` starts it; `kore agent` needs none"), file=sys.stderr)
     return 0
 
 
@@ -54,7 +54,7 @@ def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 def _text(name: str, value: Any) -> str:
     """The names say what the numbers are."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return t("yes") if value else t("no")
     if name.endswith("_at"):
         return moment(value)
     if name.endswith("_s"):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from agent.language import t
 from agent.width import padded, width, wrapped
 
 _GAP = "  "
@@ -25,7 +26,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     is too narrow gets cells of several lines, or a block for each row; a pipe or file always a line
     for each row.
     """
-    table = [list(headers), *([clean(cell) for cell in row] for row in rows)]
+    table = [[t(header) for header in headers], *([clean(cell) for cell in row] for row in rows)]
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
     for line in laid_out(table, columns):
         sys.stdout.write(line + "\n")

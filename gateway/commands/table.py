@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "plan": Command(later("look and answer only, change nothing"), "mode"),
     "auto": Command(later("run without asking (the owner only)"), "mode"),
-    "language": Command("the language that I speak to you", "language", at_once=True),
+    "language": Command(later("the language that I speak to you"), "language", at_once=True),
     "cost": Command(
         later("what was spent: this conversation, this chat today"), "cost", at_once=True
     ),

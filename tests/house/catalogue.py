@@ -17,6 +17,8 @@ FOLDER = ROOT / "agent" / "languages"
 TRANSLATED = tuple(language for language in LANGUAGES if language != ENGLISH)
 # Which arguments of a function hold texts.
 _TEXTS = {"t": (0,), "later": (0,), "plural": (1, 2), "Verb": (1,)}
+# The first argument of these is a tuple of texts, which they look up.
+_TUPLES = {"print_table"}
 # Keywords that do, in the verbs: `gateway.cli.program` looks them up when help is asked for.
 _KEYWORDS = {"help", "unknown"}
 
@@ -42,6 +44,8 @@ def arguments(tree: ast.Module) -> Iterator[ast.expr]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for at in _TEXTS.get(node.func.id, ()):
                 yield from _choices(node.args[at]) if at < len(node.args) else ()
+            if node.func.id in _TUPLES and isinstance(node.args[0], ast.Tuple):
+                yield from node.args[0].elts
         if isinstance(node, ast.keyword) and node.arg in _KEYWORDS:
             # One that names what it may be is shown in English.
             yield from () if isinstance(node.value, ast.JoinedStr) else (node.value,)
