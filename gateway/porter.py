@@ -15,7 +15,7 @@ from gateway.delivery import Delivery
 from gateway.messages import InboundMessage, Media
 from gateway.received import described, has_room, name_of, receive
 from gateway.store import held
-from gateway.store.database import Database, NotNow
+from gateway.store.database import Database, StoreError
 from gateway.store.held import Held
 from gateway.store.outbox import Letter
 
@@ -185,7 +185,7 @@ class Porter:
         while True:
             try:
                 return await self._database.run(work, *args, **kwargs)
-            except NotNow as exc:
+            except StoreError as exc:
                 log.error("files wait: %s", exc)
                 await asyncio.sleep(_STORE_PAUSE_S)
 

@@ -241,10 +241,8 @@ class BotApi(LoopbackServer):
         fault = self._faults.take("file")
         if fault is not None and fault.kind == "status":
             return refuse_by_script(fault)
-        if fault is not None and fault.kind == "hang":
-            return await self.hang(request)
-        if fault is not None and fault.kind == "delay":
-            await self.pause(fault.delay_s)
+        if fault is not None and fault.kind in ("reset", "hang"):
+            return await (reset(request) if fault.kind == "reset" else self.hang(request))
         return await self._deliver(request, data, fault)
 
     async def _deliver(
