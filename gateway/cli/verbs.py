@@ -129,6 +129,11 @@ VERBS = (
             "kore user delete telegram:123",
         ),
     ),
+    Verb(
+        "service",
+        "keep the gateway running: install, status, logs, uninstall",
+        ("kore service install", "kore service logs --follow"),
+    ),
     Verb("replay", "queue a message again that was given up on", ("kore replay 42",)),
     Verb(
         "store",

@@ -1,0 +1,102 @@
+"""`kore service`, beside stand-ins for systemd's programs; the real one has read the unit, too."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.kore import kore
+
+SYSTEMCTL = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in
+  *is-active*) echo active;;
+  *is-enabled*) echo enabled;;
+esac
+"""
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> dict[str, str]:
+    """Surroundings with a systemctl that writes down what it is told, and no lingering."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("systemctl", SYSTEMCTL), ("loginctl", "#!/bin/sh\necho no\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    return {"PATH": f"{programs}:/usr/bin:/bin", "CALLS": str(tmp_path / "calls")}
+
+
+def unit(tmp_path: Path) -> Path:
+    return tmp_path / ".config" / "systemd" / "user" / "kore.service"
+
+
+def test_it_is_written_enabled_started_and_taken_out_again(
+    tmp_path: Path, systemd: dict[str, str]
+) -> None:
+    home = tmp_path / "h"
+    done = kore("service", "install", home=home, environ=systemd | {"OPENAI_API_KEY": "sk-7"})
+    assert done.returncode == 0, done.stderr
+    assert "OPENAI_API_KEY is exported in this shell only" in done.stdout
+    assert "sk-7" not in done.stdout + unit(tmp_path).read_text()
+    assert "loginctl enable-linger" in done.stdout
+    assert f'"--home" "{home}" "gateway"' in unit(tmp_path).read_text()
+    calls = Path(systemd["CALLS"]).read_text()
+    assert "daemon-reload" in calls
+    assert "enable kore.service" in calls
+    assert "restart kore.service" in calls
+    status = kore("service", "status", "--json", home=home, environ=systemd)
+    facts = json.loads(status.stdout)
+    assert (facts["installed"], facts["active"], facts["lingers"]) == (True, "active", False)
+    gone = kore("service", "uninstall", home=home, environ=systemd)
+    assert gone.returncode == 0
+    assert not unit(tmp_path).exists()
+    assert "disable --now kore.service" in Path(systemd["CALLS"]).read_text()
+    assert kore("service", "uninstall", home=home, environ=systemd).returncode == 1
+
+
+def test_a_broken_configuration_is_told_and_not_installed(
+    tmp_path: Path, systemd: dict[str, str]
+) -> None:
+    home = tmp_path / "h"
+    home.mkdir()
+    (home / "config.json").write_text('{"agnet": {}}')
+    done = kore("service", "install", home=home, environ=systemd)
+    assert done.returncode == 2
+    assert not unit(tmp_path).exists()
+
+
+def test_without_systemd_it_says_so_and_still_shows_the_unit(tmp_path: Path) -> None:
+    nowhere = {"PATH": str(tmp_path)}
+    done = kore("service", "install", home=tmp_path / "h", environ=nowhere)
+    assert done.returncode == 1
+    assert "no systemd here" in done.stderr
+    shown = kore("service", "install", "--print", home=tmp_path / "h", environ=nowhere)
+    assert shown.stdout.startswith("[Unit]")
+    assert not (tmp_path / "h").exists()
+
+
+def test_odd_names_of_folders_are_no_specifiers_and_no_variables(tmp_path: Path) -> None:
+    home = tmp_path / 'a %h "b" $HOME'
+    shown = kore("service", "install", "--print", home=home)
+    assert r"a %%h \"b\" $$HOME" in shown.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_itself_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
+    shown = kore("service", "install", "--print", home=tmp_path / "a % b")
+    file = tmp_path / "kore.service"
+    file.write_text(shown.stdout)
+    (tmp_path / "a % b").mkdir()
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--user", "--man=no", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)},
+    )
+    complaints = [line for line in done.stderr.splitlines() if "kore.service" in line]
+    assert complaints == []
