@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chat test check format constraints schema catalogue bench crash fuzz image-test clean
+.PHONY: help setup docs screenshots chat test check format constraints schema catalogue bench crash fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
@@ -25,6 +25,8 @@ help:
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
 	@echo "make schema       write docs/events.schema.json anew from the events"
 	@echo "make catalogue    sort the languages' catalogues and list what they lack"
+	@echo "make docs         build the documentation as a site, into build/site"
+	@echo "make screenshots  take the pictures of the pages anew, of running programs (needs tmux)"
 	@echo "make clean        remove .venv and all that was built"
 
 # The terminal belongs to Kore alone (job control gives it a process group of its own), so that
@@ -81,6 +83,13 @@ schema: $(VENV)/.dev
 catalogue: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.catalogue
 
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+screenshots: $(VENV)/.dev
+	@$(BIN)/python -m pages.screenshots
+
 clean:
 	rm -rf $(VENV) .fuzz dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 
@@ -106,6 +115,11 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "Installing Kore into $(VENV) (about a minute, once) ..." >&2
 	@$(BIN)/pip install -q -c constraints.txt hatchling
 	@$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.runtime
+	@echo "Installing the tools for the site ..." >&2
+	@$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e '.[docs]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime

@@ -11,7 +11,8 @@ from agent.language import t
 
 QUIET = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*[-–]\s*([01]?\d|2[0-3]):([0-5]\d)")
 _NAMED = re.compile(
-    r"(?im)^[\s*_-]*(?:time\s?zone|时区|時區)[*_]*\s*[:：][\s*_`]*([A-Za-z0-9/_+-]+)"
+    r"(?im)^[^\n:：]{0,40}(?:time\s?zone|时区|時區)[*_ ]*[:：][^\n]{0,80}?"
+    r"\b(UTC|[A-Z][A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)"
 )
 _READ_CHARS = 20_000
 

@@ -40,6 +40,8 @@ def test_user_md_may_say_where_the_owner_lives(tmp_path: Path) -> None:
     assert told_in(file) is None
     file.write_text("# Me\n\n- **Timezone:** `Asia/Shanghai`\n")
     assert told_in(file) == "Asia/Shanghai"
+    file.write_text("- Place and time zone: Berlin, Europe/Berlin\n")
+    assert told_in(file) == "Europe/Berlin"
     file.write_text("时区：Asia/Taipei\n")
     assert told_in(file) == "Asia/Taipei"
     file.write_text("Timezone: the usual\n")

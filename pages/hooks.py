@@ -1,0 +1,53 @@
+"""What mkdocs is told while it builds: the menu, and the files beside docs/ that pages link to."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+from pages.reference import PAGES
+
+ROOT = Path(__file__).parents[1]
+BESIDE = ("README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "config.example.json")
+_SECTION = re.compile(r"\n(?=[A-Z][^\n]*:\n\n)")
+_ITEM = re.compile(r"\[([^\]]+)\]\(([^)#]+\.md)\)")
+
+
+def menu(index: str) -> list[Any]:
+    """The sections of the index and their pages, each page once."""
+    found: list[Any] = [{"Kore's pages": "index.md"}]
+    for section in _SECTION.split(index)[1:]:
+        title = section.partition(":")[0].removesuffix(", one page each")
+        named = {place: name[0].upper() + name[1:] for name, place in _ITEM.findall(section)}
+        found.append({title: [{name: place} for place, name in named.items()]})
+    made = [{name: place} for place, (name, _) in PAGES.items()]
+    return [*found[:2], {"Reference": [*made, {"Every error": "errors.md"}]}, *found[2:]]
+
+
+def on_config(config: Any) -> Any:
+    config["nav"] = menu((Path(config["docs_dir"]) / "index.md").read_text(encoding="utf-8"))
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """README and the like are not in the menu, but can be read."""
+    for name in BESIDE:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        if name.endswith(".md"):
+            text = re.sub(r"\]\(docs/", "](", text)
+        file = File.generated(config, name, content=text)
+        file.inclusion = file.inclusion.NOT_IN_NAV
+        files.append(file)
+    for place, (_, make) in PAGES.items():
+        files.append(File.generated(config, place, content=make()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """What lies beside docs/ lies beside the pages of the site."""
+    depth = page.file.src_uri.count("/")
+    for name in BESIDE:
+        up = "../" * depth
+        markdown = markdown.replace(f"]({up}../{name}", f"]({up}{name}")
+    return markdown

@@ -1,0 +1,82 @@
+"""The reference pages of the site, made of the code whenever the site is built."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gateway.cli.verbs import VERBS
+from gateway.commands.table import COMMANDS
+from gateway.settings.keys import catalogue, environment_names, whole_sections
+from gateway.settings.schema import Settings
+
+_MADE = "Made of the code when this site was built."
+
+
+def commands() -> str:
+    """Every verb with its options, and every command of a chat."""
+    lines = ["# Every command", "", _MADE, "What they mean: [cli.md](cli.md).", ""]
+    lines += ["| in a shell | options | what it does |", "| --- | --- | --- |"]
+    for verb in VERBS:
+        parser = argparse.ArgumentParser(prog=f"kore {verb.name}", add_help=False)
+        import_module(verb.module).add_arguments(parser)
+        lines += list(_rows(parser, f"kore {verb.name}", verb.summary))
+    lines += ["", "In a chat ([chat-commands.md](chat-commands.md)):", ""]
+    lines += ["| command | what it does |", "| --- | --- |"]
+    lines += [f"| `/{name}` | {_cell(one.summary)} |" for name, one in COMMANDS.items()]
+    return "\n".join([*lines, ""])
+
+
+def keys() -> str:
+    """Every key of config.json: its environment name, its default."""
+    lines = ["# Every key", "", _MADE, "What they mean: [configuration.md](configuration.md).", ""]
+    lines += ["| key | in the environment | default |", "| --- | --- | --- |"]
+    known = set(environment_names())
+    for section, names in catalogue().items():
+        default = Settings.model_fields[section].default
+        for name in names:
+            environment = f"{section}_{name}".upper()
+            assert environment in known, environment
+            shown = _value(getattr(default, name))
+            lines.append(f"| `{section}.{name}` | `KORE_{environment}` | {shown} |")
+    for section in whole_sections():
+        lines.append(f"| `{section}` | `KORE_{section.upper()}` (JSON) | empty |")
+    return "\n".join([*lines, ""])
+
+
+PAGES = {"all-commands.md": ("Every command", commands), "all-keys.md": ("Every key", keys)}
+
+
+def _rows(parser: argparse.ArgumentParser, name: str, summary: str) -> Iterator[str]:
+    """A verb, and behind it each of its parts."""
+    options, parts = [], list[tuple[str, argparse.ArgumentParser, str]]()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            told = {one.dest: one.help or "" for one in action._choices_actions}
+            parts = [(word, part, told.get(word, "")) for word, part in action.choices.items()]
+        elif action.option_strings:
+            if "-h" not in action.option_strings:
+                options.append(action.option_strings[-1])
+        else:
+            options.append(action.metavar if isinstance(action.metavar, str) else action.dest)
+    if not parts:
+        quoted = " ".join(f"`{_cell(one)}`" for one in options)
+        yield f"| `{name}` | {quoted} | {_cell(summary)} |"
+    for word, part, help_ in parts:
+        yield from _rows(part, f"{name} {word}", help_ or summary)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Path):
+        return f"`{value}`"
+    if value is None or value in ((), {}) or str(value) in ("", "**********"):
+        return "null" if value is None else "empty"
+    if isinstance(value, Mapping | tuple | list | bool):
+        return f"`{json.dumps(value, default=str)}`"
+    return f"`{value}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("%%", "%")

@@ -1,0 +1,48 @@
+"""The reference pages of the site name all that there is."""
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.verbs import VERBS
+from gateway.commands.table import COMMANDS
+from gateway.settings.keys import catalogue, whole_sections
+from pages.reference import PAGES, commands, keys
+from tests.house.pages import quoted, rows
+from tests.house.test_docs import flags
+from tests.house.tree import ROOT
+
+
+def test_every_key_stands_there_with_its_name_in_the_environment() -> None:
+    told = {name: row[1] for row in rows(keys()) for name in quoted(row[0])}
+    wanted = {f"{section}.{key}" for section, names in catalogue().items() for key in names}
+    assert set(told) == wanted | {*whole_sections()}
+    assert "KORE_TELEGRAM_TOKEN" in told["telegram.token"]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_every_verb_and_its_options_stand_there(verb: object) -> None:
+    name, module = verb.name, verb.module  # type: ignore[attr-defined]
+    parser = argparse.ArgumentParser()
+    import_module(module).add_arguments(parser)
+    page = commands()
+    told = "\n".join(line for line in page.splitlines() if line.startswith(f"| `kore {name}"))
+    short = {flag for flag in flags(parser) if not flag.startswith("-") or flag.startswith("--")}
+    assert {flag for flag in short if flag not in told} == set()
+
+
+def test_every_chat_command_stands_there() -> None:
+    assert all(f"`/{name}`" in commands() for name in COMMANDS)
+
+
+def test_the_site_asks_no_other_host_for_anything() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "font: false" in settings
+    assert "http" not in settings
+    pictures = Path(ROOT / "docs" / "pictures").glob("*.svg")
+    for picture in pictures:
+        text = picture.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "http" not in text.replace("http://www.w3.org/1999/xlink", ""), picture.name
+    assert set(PAGES) == {"all-commands.md", "all-keys.md"}
