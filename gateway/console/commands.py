@@ -21,6 +21,7 @@ from gateway.service import Said, Service, SessionInfo
 
 if TYPE_CHECKING:
     from gateway.console.picker import Choice, Preview
+    from gateway.console.place import Place
 
     Pick = Callable[[Sequence[Choice], Preview], Awaitable[str | None]]
 
@@ -64,10 +65,12 @@ _PREVIEWED = 6
 Choose = Callable[[str], Awaitable[str | None]]
 
 
-def help_table() -> Table:
+def help_table(place: "Place | None" = None) -> Table:
+    """All that can be typed, with the commands that people wrote themselves."""
+    own = [(f"/{one.name}", one.summary) for one in place.customs.all()] if place else []
     table = Table.grid(padding=(0, 2))
-    for name, summary in (*CHAT_COMMANDS, *CONSOLE_COMMANDS, BY_HAND, *KEYS_HELP):
-        table.add_row(Text(f"  {name}", "bold"), Text(t(summary), "dim"))
+    for name, summary in (*CHAT_COMMANDS, *CONSOLE_COMMANDS, *own, BY_HAND, *KEYS_HELP):
+        table.add_row(Text(f"  {name}", "bold"), Text(visible(t(summary)), "dim"))
     return table
 
 

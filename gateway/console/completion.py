@@ -8,6 +8,7 @@ from typing import get_args
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from agent.language import t
 from agent.security.modes import MODES
 from gateway.console.files import Files
 from gateway.console.place import Place
@@ -51,7 +52,7 @@ class Completions(Completer):
                 yield _as_file(path, -len(found[1]))
         elif _COMMAND.fullmatch(before):
             for name, summary in fitting(await self._commands(), before):
-                yield Completion(name, -len(before), display_meta=summary)
+                yield Completion(name, -len(before), display_meta=t(summary))
         elif (found := _ARGUMENT.fullmatch(before)) is not None:
             words = await self._arguments(found[1])
             for word, told in fitting(words, found[2]):

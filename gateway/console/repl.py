@@ -282,7 +282,7 @@ class Repl:
                 chosen = await self._sessions.resume(self._stage.lane, rest.strip())
                 self._stage.session = chosen or self._stage.session
             elif word == "/help":
-                self._screen.print(help_table())
+                self._screen.print(help_table(self._start.place))
                 self._screen.print()
             elif (told := self._stage.misspelt(text)) is not None:
                 self._screen.print(Text(told, "yellow"))

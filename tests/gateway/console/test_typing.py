@@ -193,6 +193,10 @@ async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
         await terminal.see(PROMPT)
         terminal.type("/greet Ann\r")
         await terminal.see("echo: Say hello to Ann.")
+        await terminal.see(PROMPT)
+        terminal.type("/help\r")
+        await terminal.see("/greet")
+        await terminal.see("say what a file does")
     assert await submitted(owner, 2) == [
         "Explain @src/orchard.py to a child.",
         "Say hello to Ann.",
