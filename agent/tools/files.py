@@ -15,6 +15,7 @@ from agent.tools import disk
 from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.latch import alone
+from agent.tools.pdf import pdf_text
 from agent.tools.scope import Scope
 from agent.tools.text import (
     LIMIT_BYTES,
@@ -33,7 +34,7 @@ LINE_LIMIT = 2_000
 
 
 class ReadFile:
-    """Shows a text file as numbered lines, from `line_start` to `line_end`, within the limit."""
+    """A text file, or the text of a PDF, as numbered lines from `line_start` to `line_end`."""
 
     name: ClassVar[str] = "read_file"
     effect: ClassVar[Effect] = "read"
@@ -56,20 +57,15 @@ class ReadFile:
         # Before it is read: a change in between is noticed later.
         found = stamp(path)
         data = await disk.in_thread(lambda: disk.read(path, LIMIT_BYTES))
-        form = Form.of(data)
-        refuse_binary(data, form, path)
+        is_pdf = data.startswith(b"%PDF-")
+        text, torn = (await pdf_text(data), "") if is_pdf else _text(data, path)
         self.views.saw(call.session, path, found)
-        text = data[len(form.mark) :].decode(form.encoding, "replace")
-        if "\ufffd" in text and not form.mark and is_latin(data):
-            text = data.decode("latin-1")
         lines = lines_of(text)
         if not lines:
             return ToolResult(f"{path} is empty.")
         first = min(max(1, int(args.get("line_start", 1))), len(lines))
         last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
-        body = self._numbered(lines, first, last)
-        if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
-            body += f"\n… (some bytes are not valid {form.encoding} and are shown as \ufffd)"
+        body = self._numbered(lines, first, last) + torn
         shown = f"{path}: lines {first} to {last} of {len(lines)}"
         return ToolResult(body, for_user=shown, taint=UNTRUSTED if is_marked(path) else NOTHING)
 
@@ -182,6 +178,18 @@ class AppendFile:
 
         shown, size = await disk.in_thread(work)
         return ToolResult(f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(shown, path))
+
+
+def _text(data: bytes, path: Path) -> tuple[str, str]:
+    """The text, and a note when not all of its bytes are text. Raises ToolError."""
+    form = Form.of(data)
+    refuse_binary(data, form, path)
+    text = data[len(form.mark) :].decode(form.encoding, "replace")
+    if "\ufffd" in text and not form.mark and is_latin(data):
+        return data.decode("latin-1"), ""
+    if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
+        return text, f"\n… (some bytes are not valid {form.encoding} and are shown as \ufffd)"
+    return text, ""
 
 
 def _existing(path: Path) -> Document | None:

@@ -10,6 +10,7 @@ from agent.tools.base import CallContext
 from agent.tools.files import AppendFile, ReadFile, WriteFile
 from agent.tools.folder import ListDir
 from agent.tools.output import spill_folder
+from tests.fakes.pdf import pdf_of
 
 
 async def read(
@@ -286,3 +287,13 @@ async def test_latin_1_stays_so_until_it_cannot_hold_the_new_text(
     assert path.read_bytes() == "Bär und Gäste".encode("latin-1")
     await WriteFile(settings).run({"path": "f.txt", "content": "Bär 熊"}, call)
     assert path.read_bytes() == "Bär 熊".encode()
+
+
+async def test_a_pdf_is_read_by_its_text(call: CallContext, workspace: Path) -> None:
+    (workspace / "plan.pdf").write_bytes(pdf_of(["first page", "second page"]))
+    shown = await read(call, "plan.pdf")
+    assert "[page 1 of 2]" in shown
+    assert "second page" in shown
+    (workspace / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing of the kind")
+    with pytest.raises(ToolError, match="PDF could not be read"):
+        await read(call, "broken.pdf")
