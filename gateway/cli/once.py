@@ -10,6 +10,7 @@ from agent import events
 from agent.codec import dumps
 from agent.errors import KoreError
 from agent.frozen import frozen
+from agent.language import later, t
 from agent.security.policy import Answer
 from agent.types import Result
 from gateway.console.lines import call_line, outcome, side_line, visible
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
 
-_LOST = "Kore stopped before the answer was complete; it goes on when Kore runs again"
+_LOST = later("Kore stopped before the answer was complete; it goes on when Kore runs again")
 DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
@@ -87,7 +88,7 @@ class OneTurn:
                         if await self._take(event):
                             break
                     else:
-                        raise OwnerLost(_LOST)
+                        raise OwnerLost(t(_LOST))
                     stopper.cancel()
             except* KoreError as failures:
                 failure = next(e for e in failures.exceptions if isinstance(e, KoreError))
@@ -142,9 +143,13 @@ class OneTurn:
     async def _approve(self, asked: events.ApprovalAsked) -> None:
         if self._ask is None:
             self._note(
-                f"{call_line(asked.tool, asked.arguments)} needs an approval ({asked.reason}) and "
-                "was denied: nobody can be asked here. A conversation in the terminal can answer; "
-                "-y allows what does not need a person in every mode."
+                t(
+                    "{call} needs an approval ({reason}) and was denied: nobody can be asked here. "
+                    "A conversation in the terminal can answer; -y allows what does not need a "
+                    "person in every mode.",
+                    call=call_line(asked.tool, asked.arguments),
+                    reason=t(asked.reason),
+                )
             )
         answer = await self._ask(asked) if self._ask else "deny"
         await self._service.answer(asked.nonce, answer, principal())

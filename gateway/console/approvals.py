@@ -53,7 +53,7 @@ def ask_at_terminal(
 
     async def ask(asked: ApprovalAsked) -> Answer:
         diff = f"\n{visible(asked.diff)}" if asked.diff else ""
-        print(f"? {subject(asked)}{diff}\n  {visible(asked.reason)}", file=screen)
+        print(f"? {subject(asked)}{diff}\n  {visible(t(asked.reason))}", file=screen)
         left = t("{time} left", time=seconds(asked.expires_s))
         print(f"  {t(CHOICES)}  ({left}) ", end="", file=screen, flush=True)
         answer = await _one_answer(keys.fileno(), asked.expires_s, interrupted)

@@ -58,7 +58,7 @@ def tool_outcome(
 def question(asked: events.ApprovalAsked) -> RenderableType:
     """All of what would happen: nothing that a person approves may be hidden."""
     head = Text.assemble(("? ", "bold yellow"), (subject(asked), "bold"))
-    reason = Text(f"  {visible(asked.reason)}", "dim")
+    reason = Text(f"  {visible(t(asked.reason))}", "dim")
     return Group(head, diff(asked.diff, None), reason) if asked.diff else Group(head, reason)
 
 

@@ -67,11 +67,23 @@ def text_of(argument: ast.expr) -> str | None:
 
 def texts() -> dict[str, str]:
     """Every English text that the code says, and a place where it does."""
-    return {
+    said = {
         english: place(path, argument)
         for path in python_files(*PACKAGES)
         for argument in arguments(parse(path))
         if (english := text_of(argument)) is not None
+    }
+    return {**said, **_reasons()}
+
+
+def _reasons() -> dict[str, str]:
+    """Why a person is asked, as the question shows it; those with a name in them stay English."""
+    folder = ROOT / "agent" / "prompts" / "policy"
+    found = {path.read_text("utf-8").strip(): path for path in folder.glob("*.md")}
+    return {
+        text: str(path.relative_to(ROOT))
+        for text, path in found.items()
+        if path.name.startswith(("ask_", "taint_")) and "$" not in text
     }
 
 

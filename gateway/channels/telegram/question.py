@@ -52,7 +52,7 @@ def _pieces(question: Question, code: str, language: str | None) -> Iterator[_Pi
         yield _Piece(f"\n{place}")
     yield _Piece("\n")
     yield _Piece(code, "pre", language)
-    yield _Piece(f"\n{exact(question.reason)[:_LINE_CHARS]}")
+    yield _Piece(f"\n{exact(t(question.reason))[:_LINE_CHARS]}")
     if question.asker != question.principal:
         asker = t("Asked for by {name}", name=exact(question.asker)[:_LINE_CHARS])
         yield _Piece(f"\n{asker}")

@@ -1,8 +1,10 @@
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.language import speaking
 from gateway.channels.telegram.question import show
 from gateway.channels.telegram.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
@@ -37,6 +39,35 @@ def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     answers = [read_press(button.data) for button in part.buttons]
     assert answers == [(ASKED.nonce, answer) for answer in ("once", "session", "always", "deny")]
     assert all(len(button.data.encode()) <= 64 for button in part.buttons)
+
+
+@pytest.mark.parametrize(
+    ("language", "first", "reason", "labels"),
+    [
+        (
+            "zh-Hans",
+            "🔐 问题 3：exec",
+            "它会运行一个命令。",
+            "允许一次 本次对话内允许 始终允许 拒绝",
+        ),
+        (
+            "zh-Hant",
+            "🔐 問題 3：exec",
+            "它會執行一個命令。",
+            "允許一次 本次對話內允許 始終允許 拒絕",
+        ),
+    ],
+)
+def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
+    language: str, first: str, reason: str, labels: str
+) -> None:
+    with speaking(language):
+        part = show(ASKED)
+    assert part.text.startswith(f"{first}\n")
+    assert part.text.endswith(f"\ngit push\n{reason}")
+    assert [button.label for button in part.buttons] == labels.split()
+    (code,) = (entity for entity in part.entities if entity.type == "pre")
+    assert part.text.encode("utf-16-le")[code.offset * 2 :][:16].decode("utf-16-le") == "git push"
 
 
 def test_what_was_decided_takes_the_place_of_the_buttons() -> None:
