@@ -50,7 +50,7 @@ def tool_outcome(
     head = tool_call(result.name, line.removeprefix(result.name).strip())
     if result.is_error:
         head.stylize("red", 0, 1)
-    lines = [line + hint * line.startswith("… ") for line in outcome(result)]
+    lines = [line + hint * line.startswith("…") for line in outcome(result)]
     body = _Outcome(lines, "red" if result.is_error else "dim")
     return Group(head, body, diff(result.diff)) if result.diff else Group(head, body)
 
