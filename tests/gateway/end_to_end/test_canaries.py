@@ -132,6 +132,7 @@ async def _chat(gateway: Canaries) -> None:
     await gateway.told(OWNER, "hello")
     calls = [
         Call("read_file", {"path": str(home / "config.json")}),
+        Call("read_file", {"path": str(home / "config.good.json")}),
         Call("read_file", {"path": str(home / "secrets.json")}),
         Call("read_file", {"path": "/proc/self/environ"}),
         Call("read_file", {"path": LEAK}),
@@ -186,8 +187,13 @@ async def _beside(gateway: Canaries) -> str:
 
 
 def _files(home: Path) -> list[Path]:
-    """All that Kore wrote; not what the test has put there itself."""
-    own = {home / "config.json", home / "secrets.json", home / "workspace" / "many.txt"}
+    """All that Kore wrote; not what the test has put there itself, nor the kept copy of it."""
+    own = {
+        home / "config.json",
+        home / "config.good.json",
+        home / "secrets.json",
+        home / "workspace" / "many.txt",
+    }
     own.add(home / "workspace" / LEAK)
     return [path for path in sorted(home.rglob("*")) if path.is_file() and path not in own]
 
