@@ -38,6 +38,22 @@ async def test_what_was_being_done_at_a_kill_does_not_stay_there(alone: GatewayP
     assert alone.api.answers(7) == ["I look.\n\nFound."]
 
 
+async def test_a_kill_before_the_first_word_leaves_nothing_but_a_draft(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    alone.model.script(ReplyScript(text="late", latency_s=60.0))
+    await alone.api.user_says(7, "go")
+    await alone.until(lambda: alone.api.chats.drafts.get(7))
+    await alone.kill()
+    assert alone.api.answers(7) == []
+    alone.model.script("Here I am.")
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(7) == ["Here I am."]
+    assert len(alone.api.sends) == 1
+
+
 async def test_a_clean_restart_ends_what_runs_and_changes_no_byte_of_the_past(
     alone: GatewayProcess,
 ) -> None:
