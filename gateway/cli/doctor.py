@@ -26,9 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--live", action="store_true", help="also ask the model one tiny question, and Telegram"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--fix", action="store_true", help="offer to mend what can be mended, then look again"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="with --fix: ask nothing")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.fix:
+        _mend(args)
     found = asyncio.run(_checks(args))
     clean = args.crash.redactor.clean_data
     checks = [Check(**clean(asdict(check))) for check in found]
@@ -41,6 +47,33 @@ def run(args: argparse.Namespace) -> int:
             if check.state != "ok" and check.fix:
                 print(f"{'':18}{printable(check.fix)}")
     return 1 if worst == "fail" else 0
+
+
+def _mend(args: argparse.Namespace) -> None:
+    """Each thing by itself, asked about unless `--yes` says that nothing is to be asked."""
+    import sys
+
+    from gateway.cli.channel import config_path
+    from gateway.mending import remedies
+    from gateway.setup.dialogue import Back, Dialogue, Skip, somebody_is_there
+
+    if not args.yes and not somebody_is_there():
+        said = t("kore doctor --fix asks first, and nobody is there")
+        raise ConfigError(said, hint="kore doctor --fix --yes")
+    home, talk = home_of(args), Dialogue()
+    try:
+        workspace = settings_of(args).agent.workspace
+    except ConfigError:
+        workspace = None
+    for remedy in remedies(home, config_path(args, home), workspace):
+        said = printable(args.crash.redactor.clean(remedy.said))
+        try:
+            wanted = args.yes or talk.confirm(t("{what}?", what=said))
+        except (Back, Skip):
+            continue
+        if wanted:
+            remedy.act()
+            print(t("mended: {what}", what=said), file=sys.stderr)
 
 
 async def _checks(args: argparse.Namespace) -> list[Check]:
