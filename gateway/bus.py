@@ -82,6 +82,10 @@ class MessageBus:
                 self._group.create_task(self._approvals.acknowledge(pressed), name="a press")
         for lane in taken.stopped:
             self._request_stop(lane)
+        for message in taken.fresh:
+            if self._group is not None and (at := self._delivery.reacts(message.route)):
+                seen = at.seen(message.route, message.message_id)
+                self._group.create_task(seen, name="a reaction")
 
     async def submit(self, message: InboundMessage) -> None:
         """One message from a source without a cursor; returns once it is on disk."""

@@ -21,6 +21,7 @@ from gateway.channels.base import (
     Paced,
     Probes,
     RateLimited,
+    Reacts,
     Refused,
     SendError,
     Unreachable,
@@ -108,6 +109,11 @@ class Delivery:
 
     def channel(self, route: Route) -> Channel | None:
         return self.channels.get((route.channel, route.account))
+
+    def reacts(self, route: Route) -> Reacts | None:
+        """The route's channel, if it can show that a message was seen."""
+        channel = self.channel(route)
+        return channel if channel is not None and isinstance(channel, Reacts) else None
 
     def asks(self, route: Route) -> Asks | None:
         """The route's channel, if people can answer questions there."""
@@ -209,7 +215,11 @@ class Delivery:
             await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
             self.sent += 1
-            return await self._stored(outbox.sent, due.seq, provider_msg, lane, self._clock())
+            done = (due.seq, provider_msg, lane, self._clock())
+            following = await self._stored(outbox.sent, *done)
+            if due.message.last and due.message.kind == "final" and isinstance(channel, Reacts):
+                await channel.answered(due.message)
+            return following
         return await self._stored(self._head, lane)
 
     async def _settle(self, due: Due, error: SendError) -> None:

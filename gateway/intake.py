@@ -50,13 +50,14 @@ class Limits:
 @frozen
 class Taken:
     """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
-    is to stop, and lanes with a letter from here; what became of buttons that were pressed, and of
-    questions that a stop withdrew."""
+    is to stop, and lanes with a letter from here; `fresh` are messages that a turn will answer;
+    what became of buttons that were pressed, and of questions that a stop withdrew."""
 
     lanes: set[str]
     aside: set[str] = field(default_factory=set)
     stopped: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
+    fresh: list[InboundMessage] = field(default_factory=list)
     pressed: list[Pressed] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
 
@@ -177,6 +178,8 @@ class Intake:
         for message in (entry.message for entry in new if entry.dead_reason is None):
             if message.follows:
                 continue
+            if command_of(message) is None:
+                taken.fresh.append(message)
             with speaking(languages.of(message)):
                 self._look_past_the_queue(connection, message, taken, arrival.now)
         return taken

@@ -53,6 +53,7 @@ async def open_channels(
             base_url=telegram.base_url,
             name=name,
             owner=await _owner_of(settings, database),
+            reaction=None if telegram.reactions == "off" else telegram.reactions,
             webhook_url=telegram.webhook_url if telegram.mode == "webhook" else None,
             webhook_secret=secret.get_secret_value() if secret else None,
             streaming=telegram.streaming,

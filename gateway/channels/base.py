@@ -276,21 +276,14 @@ class Hooked(Protocol):
         ...
 
 
-class Memo(Protocol):
-    """What a channel remembers over a restart, by name."""
+@runtime_checkable
+class Reacts(Protocol):
+    """Optional: the platform can show on a message that it was seen. What fails is left out."""
 
-    async def get(self, name: str) -> str | None: ...
-    async def put(self, name: str, value: str) -> None: ...
+    async def seen(self, route: Route, message_id: str | None) -> None:
+        """It was taken in, and will be answered."""
+        ...
 
-
-class Forgetful:
-    """A `Memo` that remembers nothing over a restart."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
-    async def get(self, name: str) -> str | None:
-        return self._known.get(name)
-
-    async def put(self, name: str, value: str) -> None:
-        self._known[name] = value
+    async def answered(self, message: OutboundMessage) -> None:
+        """The last part of an answer has arrived."""
+        ...

@@ -113,6 +113,7 @@ class TelegramSection(Section):
     streaming: Literal["edits", "drafts", "off"] = "edits"
     long_answer_messages: Whole = 4
     accounts: tuple[TelegramAccount, ...] = ()
+    reactions: Annotated[str, Field(min_length=1, max_length=16)] = "off"
     chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)
 
 

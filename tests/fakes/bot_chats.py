@@ -62,6 +62,7 @@ class Chats:
         self.upgraded: dict[int, int] = {}
         # What a private chat shows of a message that is being written, until it comes.
         self.drafts: dict[int, str] = {}
+        self.reactions: dict[tuple[int, int], list[str]] = {}
         self.closed_as = "message thread not found"
         self.closed_threads: set[tuple[int, int]] = set()
         self._shown: dict[int, dict[int, Shown]] = defaultdict(dict)

@@ -61,6 +61,7 @@ class BotMethods:
             "setmycommands": self._set_my_commands,
             "answercallbackquery": self._answer_callback_query,
             "setwebhook": self._set_webhook,
+            "setmessagereaction": self._set_reaction,
             "deletewebhook": self._delete_webhook,
             "getwebhookinfo": self._get_webhook_info,
             "getfile": files.get_file,
@@ -240,6 +241,17 @@ class BotMethods:
         self._record(
             Effect("answerCallbackQuery", None, text=params.get("text"), params=dict(params))
         )
+        return True
+
+    def _set_reaction(self, params: Params) -> bool:
+        chat_id = self._admit(params)
+        message_id = integer(params, "message_id") or 0
+        if self._chats.get(chat_id, message_id) is None:
+            raise bad_request("message to react not found")
+        shown = [one["emoji"] for one in structure(params, "reaction") or []]
+        self._chats.reactions[chat_id, message_id] = shown
+        told = "".join(shown)
+        self._record(Effect("setMessageReaction", chat_id, text=told, message_id=message_id))
         return True
 
     def _set_webhook(self, params: Params) -> bool:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
-from gateway.channels.base import Accept, ChannelStatus, Forgetful, Growing, Memo, Streaming
+from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
+from gateway.channels.memo import Forgetful, Memo
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
 from gateway.channels.telegram.question import show
+from gateway.channels.telegram.reactions import Reactions
 from gateway.channels.telegram.render import render, shortened
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
@@ -49,6 +51,8 @@ class TelegramChannel:
             else Poller(settings, self._client, cursor, places, memo)
         )
         self._sender = Sender(self._client, gate, places.moves(self.name))
+        moves = places.moves(self.name)
+        self._reactions = Reactions(self._client.bot, gate, moves, settings.reaction)
 
     @property
     def account(self) -> str:
@@ -71,6 +75,14 @@ class TelegramChannel:
         if isinstance(self._receiver, Webhook):
             return await self._receiver.called(secret, body)
         return 404
+
+    async def seen(self, route: Route, message_id: str | None) -> None:
+        """Shows a reaction, if one is set and the gate has room."""
+        await self._reactions.seen(route, message_id)
+
+    async def answered(self, message: OutboundMessage) -> None:
+        """Takes the reactions away from what was answered."""
+        await self._reactions.answered(message)
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
         """An answer that would fill too many messages is its beginning and a file."""

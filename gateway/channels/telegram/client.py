@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import telegram
 
-from gateway.channels.base import Memo
+from gateway.channels.memo import Memo
 from gateway.channels.telegram.decode import Bot
 from gateway.channels.telegram.request import AiohttpRequest, Unreadable
 from gateway.channels.telegram.settings import TelegramSettings

@@ -12,7 +12,7 @@ import telegram
 
 from agent.language import ENGLISH, speaking, t
 from agent.version import VERSION
-from gateway.channels.base import Memo
+from gateway.channels.memo import Memo
 from gateway.channels.telegram.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.commands.table import COMMANDS

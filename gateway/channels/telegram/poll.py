@@ -12,7 +12,8 @@ from typing import Any
 from telegram.error import TelegramError
 
 from agent.errors import ConfigError, KoreError
-from gateway.channels.base import Accept, Batch, ChannelStatus, Forgetful, Memo
+from gateway.channels.base import Accept, Batch, ChannelStatus
+from gateway.channels.memo import Forgetful, Memo
 from gateway.channels.telegram.claim import claimed
 from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
 from gateway.channels.telegram.decode import Bot, Here

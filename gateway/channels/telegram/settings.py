@@ -21,7 +21,8 @@ class TelegramSettings:
     how private chats see an answer grow. An answer of more than `long_answer_messages`, if it
     is not 0, is its beginning and a file.
 
-    `owner` is the id of the person who is shown every command.
+    `owner` is the id of the person who is shown every command, `reaction` an
+    emoji that stands on a message until it is answered.
 
     With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls us instead.
     It is told to come again when storing takes longer than `hook_answer_s`, and asked every
@@ -39,6 +40,7 @@ class TelegramSettings:
     backoff_limit_s: float = 60.0
     body_limit_bytes: int = 16 * 1024 * 1024
     owner: str | None = None
+    reaction: str | None = None
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
     hook_answer_s: float = 10.0

@@ -15,7 +15,8 @@ from typing import Any
 from telegram.error import TelegramError
 
 from agent.errors import ConfigError, KoreError
-from gateway.channels.base import Accept, Batch, ChannelStatus, Memo
+from gateway.channels.base import Accept, Batch, ChannelStatus
+from gateway.channels.memo import Memo
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.decode import Bot, Here
 from gateway.channels.telegram.request import Refusal

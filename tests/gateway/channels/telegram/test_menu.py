@@ -1,7 +1,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gateway.channels.base import Forgetful
+from gateway.channels.memo import Forgetful
 from gateway.channels.telegram.client import TelegramClient
 from gateway.commands.table import COMMANDS
 from tests.fakes.bot_api import BotApi

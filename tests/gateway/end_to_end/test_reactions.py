@@ -1,0 +1,54 @@
+"""A reaction says that a message was taken in, and goes with its answer."""
+
+from tests.fakes.faults import status
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+
+def shown(gateway: GatewayProcess, chat: int) -> dict[int, list[str]]:
+    found = gateway.api.chats.reactions
+    return {number: emoji for (where, number), emoji in found.items() if where == chat}
+
+
+async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: GatewayProcess) -> None:
+    alone.configure({"telegram": {"reactions": "👀"}})
+    await alone.start()
+    alone.model.script(ReplyScript(text="Done.", latency_s=1.0))
+    first = await alone.api.user_says(7, "go")
+    second = await alone.api.user_says(7, "and this")
+    await alone.until(lambda: shown(alone, 7).get(second.message_id) == ["👀"])
+    await alone.idle()
+    await alone.until(lambda: shown(alone, 7) == {first.message_id: [], second.message_id: []})
+    await alone.told(7, "/status")
+    assert not any(shown(alone, 7).values())
+
+
+async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure({"telegram": {"reactions": "👀"}})
+    await alone.start()
+    alone.model.script(ReplyScript(text="late", latency_s=60.0))
+    said = await alone.api.user_says(7, "go")
+    await alone.until(lambda: shown(alone, 7) == {said.message_id: ["👀"]})
+    await alone.kill()
+    alone.model.forget_script()
+    await alone.start()
+    await alone.idle()
+    await alone.until(lambda: shown(alone, 7) == {said.message_id: []})
+
+
+async def test_without_the_setting_nothing_is_put_on_messages(alone: GatewayProcess) -> None:
+    await alone.start()
+    await alone.told(7, "hi")
+    assert "setMessageReaction" not in alone.api.calls
+
+
+async def test_a_chat_that_allows_no_reaction_is_answered_all_the_same(
+    alone: GatewayProcess,
+) -> None:
+
+    alone.configure({"telegram": {"reactions": "👀"}})
+    await alone.start()
+    alone.api.fail("setMessageReaction", status(400, description="REACTION_INVALID"), times=9)
+    assert await alone.told(7, "hi") == ["echo: hi"]
