@@ -49,6 +49,7 @@ class Adjustable:
         self.spending.limits = settings.limits
         self.spending.errand_usd = settings.subagents.max_cost_usd
         self.clerk.expires_s = settings.security.approval_timeout_s
+        self.delivery.languages.configure(settings.agent.language)
         self.redactor.learn(agent.settings.secrets | agent.models.keys())
         for way, allowed in access.allow.items():
             if "*" in allowed:

@@ -18,10 +18,13 @@ class Languages:
     """
 
     def __init__(self, configured: str = "auto") -> None:
-        self._configured = configured if configured in LANGUAGES else None
+        self.configure(configured)
         self._default = spoken()
         self._heard: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
+
+    def configure(self, configured: str) -> None:
+        self._configured = configured if configured in LANGUAGES else None
 
     def load(self, connection: Connection) -> None:
         rows = languages.of_all(connection)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.width import padded
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.table import clean, print_json
 
@@ -65,7 +66,7 @@ def _show(verdict: "Verdict", args: argparse.Namespace) -> None:
     mark = "pass" if verdict.passed else "FAIL"
     cost = "" if verdict.cost_usd is None else f"  ${verdict.cost_usd:.4f}"
     tokens = f"{usage.input + usage.output:>8,} tokens"
-    print(f"{mark}  {verdict.case:<28}{verdict.seconds:>6.1f} s{tokens}{cost}", flush=True)
+    print(f"{mark}  {padded(verdict.case, 28)}{verdict.seconds:>6.1f} s{tokens}{cost}", flush=True)
     for fault in verdict.faults:
         print(f"      {clean(args.crash.redactor.clean(fault))}", flush=True)
 

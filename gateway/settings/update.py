@@ -14,7 +14,7 @@ AT_ONCE = frozenset(
     {
         *("model_list", "profiles", "limits", "subagents", "tools", "context", "access", "agents"),
         *("agent.model", "agent.fallback", "agent.max_iterations", "agent.temperature"),
-        *("agent.max_tokens", "agent.thinking"),
+        *("agent.max_tokens", "agent.thinking", "agent.language"),
         *("security.restrict_to_workspace", "security.trusted_folders", "security.policy_file"),
         *("security.blocked_commands", "security.blocked_paths", "security.modes"),
         "security.approval_timeout_s",

@@ -84,3 +84,11 @@ def test_the_configuration_wins_over_the_app_and_a_choice_over_both() -> None:
     assert languages.of_route(Route("chat", "bot", "1")) == HANT
     assert Languages().of(said("x", language=HANS)) == HANS
     assert Languages().of(typed("x")) == "en"
+
+
+def test_another_configuration_counts_at_once() -> None:
+    languages = Languages()
+    languages.configure(HANS)
+    assert languages.of(said("x", language="en")) == HANS
+    languages.configure("auto")
+    assert languages.of(said("x", language="en")) == "en"
