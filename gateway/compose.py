@@ -9,8 +9,7 @@ from agent.context.news import News
 from agent.context.system import Workspace
 from agent.events import Evicted, SessionCreated
 from agent.measure import Speaking
-from agent.types import Context, Message, Taint, Text
-from gateway.attached import attached, attached_taint
+from agent.types import Context, Message, Part, Taint, Text
 from gateway.messages import InboundMessage
 from gateway.store.claims import Claim
 from gateway.store.sessions import taint_of_text
@@ -47,7 +46,15 @@ def compose(
     shown = (Context(news.text) for news in _news(messages))
     more = (Context(work),) if work else ()
     said = [Text(text)] if text else ()
-    return Message("user", (*said, *reports, *more, *attached(messages), when, *shown))
+    return Message("user", (*said, *reports, *more, *_attached(messages), when, *shown))
+
+
+def _attached(messages: Sequence[InboundMessage]) -> list[Part]:
+    if not any(one.media for one in messages):
+        return []
+    from gateway.attached import attached
+
+    return attached(messages)
 
 
 def known_before(workspace: Workspace, speaking: Speaking) -> frozenset[Taint]:
@@ -69,7 +76,12 @@ def told_of_work(message: InboundMessage, speaking: Speaking, clean: Callable[[s
 def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     """What files bring along, and the terminal's folder, and what a job was made in."""
     planned = (taint_of_text(",".join(one.options.get("taint", ()))) for one in _jobs(messages))
-    return attached_taint(messages).union(*(news.taint for news in _news(messages)), *planned)
+    taint = frozenset[Taint]().union(*(news.taint for news in _news(messages)), *planned)
+    if any(one.media for one in messages):
+        from gateway.attached import attached_taint
+
+        taint |= attached_taint(messages)
+    return taint
 
 
 def opening(claim: Claim) -> list[SessionCreated | Evicted]:

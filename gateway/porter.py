@@ -13,7 +13,6 @@ from agent.language import later, speaking, t
 from gateway.channels.base import Accept, Batch, FetchesMedia, NotFetched
 from gateway.delivery import Delivery
 from gateway.messages import InboundMessage, Media
-from gateway.received import described, has_room, name_of, receive
 from gateway.store import held
 from gateway.store.database import Database, StoreError
 from gateway.store.held import Held
@@ -158,6 +157,8 @@ class Porter:
 
     async def _try(self, message: InboundMessage, media: Media) -> Media:
         """Raises `NotFetched` and `OSError`."""
+        from gateway.received import described, has_room, name_of, receive
+
         channel = self._delivery.channel(message.route)
         if channel is None or not isinstance(channel, FetchesMedia):
             raise NotFetched(_NOBODY)
@@ -208,6 +209,8 @@ def _told(media: Media, why: NotFetched) -> str:
 
 def _known(media: Media, path: Path, workspace: Path) -> Media | None:
     """The file, if it came before."""
+    from gateway.received import described
+
     try:
         found = described(media, path, workspace)
     except OSError:
