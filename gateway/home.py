@@ -29,6 +29,11 @@ class Home:
         return self.root / "config.good.json"
 
     @property
+    def trusted(self) -> Path:
+        """Which files of projects are trusted, by what they hold."""
+        return self.root / "trust.json"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets.json"
 
@@ -85,9 +90,9 @@ class Home:
     def own(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
-            *(self.config, self.draft, self.good, self.secrets, self.socket, self.lock),
+            *(self.config, self.draft, self.good, self.trusted, self.secrets),
+            *(self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.tried, self.agents, self.undo, self.long_work),
-            self.backups,
         )
 
     def ensure(self) -> None:

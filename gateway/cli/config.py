@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     setting.add_argument(
         "value", nargs="?", metavar="VALUE", help="text or JSON; without it, it is asked for"
     )
+    importing = actions.add_parser("import", help="take over what files of other programs say")
+    importing.add_argument("file", nargs="?", type=Path, metavar="FILE", help="this one alone")
+    importing.add_argument("--json", action="store_true", help="print JSON")
     reverting = actions.add_parser("revert", help="put back the last file that a gateway ran with")
     reverting.add_argument("--json", action="store_true", help="print JSON")
     for part in (listing, reading, setting, unsetting, editing):
@@ -36,9 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.action in ("set", "unset", "edit", "revert"):
-        from gateway.cli import config_edit
+    if args.action in ("set", "unset", "edit", "revert", "import"):
+        from gateway.cli import config_edit, config_foreign
 
+        if args.action == "import":
+            return config_foreign.take_over(args, sources_of(args))
         return int(getattr(config_edit, args.action)(args, sources_of(args)))
     if args.file is not None:
         args.config = args.file
@@ -67,13 +72,13 @@ def _validate(args: argparse.Namespace) -> int:
         print_json({"valid": False, "errors": str(exc).splitlines()})
         return 2
     files = [str(path) for path in settings.files]
-    notes = [str(lack) for lack in settings.missing]
+    notes = [*(f"{lack} (not in use now)" for lack in settings.missing), *settings.notes]
     if args.json:
         print_json({"valid": True, "files": files, "errors": [], "notes": notes})
         return 0
     print(f"valid: {', '.join(files) or 'no file, the defaults hold'}")
     for note in notes:
-        print(f"note: {note} (not in use now)")
+        print(f"note: {note}")
     return 0
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
+from gateway.cli import config_foreign
 from gateway.cli.table import print_json
 from gateway.home import Home, write_private
 from gateway.settings import change
 from gateway.settings.document import SIZE_LIMIT_BYTES, read_text
+from gateway.settings.foreign import is_foreign
 from gateway.settings.keeping import is_secret, starred
 from gateway.settings.references import has_reference
 from gateway.settings.sources import Sources
@@ -24,6 +26,8 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
     """Put one value into the file."""
     file = _file(args, sources)
     text = args.value if args.value is not None else _asked(args.key)
+    if is_foreign(file):
+        return config_foreign.set_there(args, file, text)
     with one_writer(file):
         path = change.path_of(args.key, change.content_of(file, change.text_of(file)), ours=True)
         made = change.setting(sources, file, path, change.meant(path, text))
@@ -38,6 +42,8 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
 def unset(args: argparse.Namespace, sources: Sources) -> int:
     """Take one value out of the file; what layers below say holds again."""
     file = _file(args, sources)
+    if is_foreign(file):
+        return config_foreign.set_there(args, file, None)
     with one_writer(file):
         path = change.path_of(args.key, change.content_of(file, change.text_of(file)), ours=True)
         made = change.unsetting(sources, file, path)

@@ -111,14 +111,14 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> Change:
         if name in known:
             kept, apart = reference, {name: next(iter(apart.values()))}
     try:
-        return _tried(sources, Change(file, put(text, path, kept), apart))
+        return tried(sources, Change(file, put(text, path, kept), apart))
     except ValueError as exc:
         raise ConfigError(f"{file}: {exc}") from None
 
 
 def unsetting(sources: Sources, file: Path, path: Path_) -> Change:
     """A file of ours without what stands at a path. Raises `ConfigError`."""
-    return _tried(sources, Change(file, without(file, path)))
+    return tried(sources, Change(file, without(file, path)))
 
 
 def without(file: Path, path: Path_) -> str:
@@ -133,10 +133,10 @@ def without(file: Path, path: Path_) -> str:
 
 def rewriting(sources: Sources, file: Path, text: str) -> Change:
     """A file of ours with another text. Raises `ConfigError`."""
-    return _tried(sources, Change(file, text), strict=True)
+    return tried(sources, Change(file, text), strict=True)
 
 
-def _tried(sources: Sources, change: Change, *, strict: bool = False) -> Change:
+def tried(sources: Sources, change: Change, *, strict: bool = False) -> Change:
     """The change, if it brings nothing new that is wrong. Raises `ConfigError`."""
     content = _object(change)
     at = Sources(change.file, sources.home, sources.cwd, sources.environ)

@@ -210,6 +210,20 @@ class File(Layer):
             self.values[key] = Value(value, place)
 
 
+class Borrowed(Layer):
+    """What a file of another program says, in our words: below all of our own files."""
+
+    def __init__(self, values: Mapping[Key, Any], place: Place, references: References) -> None:
+        super().__init__(references)
+        self.values = {key: Value(value, place, quotable=False) for key, value in values.items()}
+
+    def _open(self, key: Key) -> bool:
+        """Models and the names of them belong together: all of a file's, or none."""
+        if key[0] in ("model_list", "profiles") and "model_list" in self.current_state:
+            return False
+        return super()._open(key)
+
+
 class Defaults(Layer):
     """The schema's own defaults, as far as they depend on Kore's folder or the environment.
 

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 from agent.errors import ConfigError
 from gateway.settings.complaints import sentences
 from gateway.settings.document import read_object
-from gateway.settings.layers import CommandLine, Defaults, Environment, File, Layer
+from gateway.settings.layers import Borrowed, CommandLine, Defaults, Environment, File, Layer
 from gateway.settings.names import check_names
-from gateway.settings.place import Place
+from gateway.settings.place import Key, Kind, Place
 from gateway.settings.references import References, expand_home, read_secrets
 from gateway.settings.schema import Settings
+from gateway.settings.trust import PROJECT, is_trusted
 
 COMPLAINTS_SHOWN = 20
 
@@ -47,13 +48,65 @@ def load_settings(
             raise ConfigError(f"{place}: no such file", hint="`kore init` writes a first one")
     secrets = {**read_secrets(home / "secrets.json"), **drafts.get(home / "secrets.json", {})}
     references = References(environ, secrets, home)
+    borrowed, notes = _borrowed(home, cwd, environ, secrets)
     layers = [
         CommandLine(overrides, cwd, references),
         Environment(cwd, references),
         *[File(content, place, references) for place, content in reversed(found.items())],
+        *[Borrowed(values, place, references) for place, values in borrowed.items()],
         Defaults(references),
     ]
-    return _build(layers, references, [Path(place.name) for place in found])
+    files = [Path(place.name) for place in (*found, *borrowed)]
+    settings = _build(layers, references, files)
+    settings.note(notes)
+    return settings
+
+
+def borrowed_places(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Files of other programs that are read where they are there, the highest first."""
+    found = [cwd / name for name in PROJECT if name != ".kore/config.json"]
+    if environ.get("HOME"):
+        own = Path(environ["HOME"])
+        config = Path(environ.get("XDG_CONFIG_HOME") or own / ".config")
+        theirs = (own / ".kode.json", own / ".kodax" / "config.json", config / "kore/config.yaml")
+        found = [*(path for path in found if path not in theirs), *theirs]
+    return found
+
+
+def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
+    """What a folder brings along. In the user's own folder that is the user's own."""
+    own = environ.get("HOME")
+    return set() if own and cwd == Path(own) else {cwd / name for name in PROJECT}
+
+
+def _borrowed(
+    home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
+) -> tuple[dict[Place, dict[Key, Any]], list[str]]:
+    """What they say, and what is to be said of them. One that does not fit harms nobody."""
+    found: dict[Place, dict[Key, Any]] = {}
+    notes: list[str] = []
+    projects = project_files(cwd, environ)
+    for path in borrowed_places(home, cwd, environ):
+        if not path.is_file():
+            continue
+        from gateway.settings.foreign import read_foreign
+
+        if path in projects and not is_trusted(path, home):
+            notes.append(f"{path}: not read before `kore trust`: it came with this folder")
+            continue
+        place = Place("file", str(path), path.parent)
+        try:
+            theirs = read_foreign(path)
+            if theirs is None:
+                continue
+            references = References(environ, secrets, home)
+            alone = [Borrowed(theirs.values, place, references), Defaults(references)]
+            _build(alone, references, ())
+        except (ValueError, ConfigError) as exc:
+            notes.append(f"{path}: left out: {str(exc).splitlines()[0]}")
+            continue
+        found[place] = theirs.values
+    return found, notes
 
 
 def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
@@ -71,7 +124,8 @@ def _files(
     project = cwd / ".kore" / "config.json"
     # In the user's own folder `./.kore` is the home itself, not a project's.
     if project.parent.resolve() != home.resolve() and project.resolve() != own.resolve():
-        places.append((Place("project", str(project), cwd), False))
+        kind: Kind = "file" if is_trusted(project, home) else "project"
+        places.append((Place(kind, str(project), cwd), False))
     return places
 
 

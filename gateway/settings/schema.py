@@ -71,6 +71,7 @@ class Settings(BaseSettings):
     _missing: tuple[Missing, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
     _hidden: tuple[str, ...] = PrivateAttr(default=())
+    _notes: tuple[str, ...] = PrivateAttr(default=())
     _places: Origins = PrivateAttr(default_factory=Origins)
 
     def __init__(
@@ -116,6 +117,15 @@ class Settings(BaseSettings):
     def hide(self, texts: Sequence[str]) -> None:
         """What nobody may be shown either; for whoever reads the settings."""
         self._hidden = tuple(texts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What should be known of files that were not read, or not as a whole."""
+        return self._notes
+
+    def note(self, notes: Sequence[str]) -> None:
+        """For whoever reads the settings."""
+        self._notes = tuple(notes)
 
     def tell(self, places: Mapping[Key, str]) -> None:
         """Where the keys were set; for whoever reads the settings."""

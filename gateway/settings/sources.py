@@ -35,7 +35,11 @@ class Sources:
     @property
     def watched(self) -> tuple[Path, ...]:
         """Every file that would be read, whether it is there or not."""
-        return (self.own, self.secrets, self.cwd / ".kore" / "config.json")
+        from gateway.settings.load import borrowed_places
+
+        theirs = borrowed_places(self.home, self.cwd, self.environ)
+        own = (self.own, self.secrets, self.home / "trust.json")
+        return (*own, self.cwd / ".kore" / "config.json", *theirs)
 
     def load(self, drafts: Drafts | None = None) -> Settings:
         """Raises `ConfigError`."""

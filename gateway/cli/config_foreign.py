@@ -1,0 +1,148 @@
+"""`kore config import`, and changes in files of other programs that these still read."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from gateway.cli.table import clean, print_json
+from gateway.settings import change
+from gateway.settings.change import Change
+from gateway.settings.foreign import read_foreign
+from gateway.settings.keeping import is_secret, set_apart
+from gateway.settings.load import borrowed_places, project_files
+from gateway.settings.place import Key
+from gateway.settings.schema import Settings
+from gateway.settings.sources import Sources
+from gateway.settings.splice import put
+from gateway.settings.trust import is_trusted
+from gateway.settings.writing import one_writer, replace
+
+_POINTERS = {"agent.model": "main", "profiles.default": "main", "profiles.task": "task"}
+_POINTERS |= {"profiles.reasoning": "reasoning", "profiles.quick": "quick"}
+_NAMES = {"main": "defaultModel"}
+
+
+def take_over(args: argparse.Namespace, sources: Sources) -> int:
+    """Write what they say into our own file, for good; theirs stay as they are."""
+    files = [Path.cwd() / args.file.expanduser()] if args.file else _there(sources)
+    if not files:
+        raise KoreError(
+            "there is no file of another program", hint="name one: kore config import FILE"
+        )
+    file, taken, left = sources.own, [], []
+    with one_writer(file):
+        text = change.text_of(file)
+        secrets: dict[str, str] = {}
+        for path in files:
+            try:
+                theirs = read_foreign(path)
+            except ValueError as exc:
+                raise ConfigError(f"{path}: {exc}") from None
+            if theirs is None:
+                raise KoreError(f"{path}: no such file")
+            left += [f"{path}: {line}" for line in theirs.left]
+            content = change.content_of(file, text)
+            for key, value in theirs.values.items():
+                fresh = _merged(_present(content, key), value)
+                if fresh is None:
+                    left.append(f"{path}: {'.'.join(key)}: set already")
+                    continue
+                kept, apart = set_apart(key, fresh)
+                text, secrets = put(text, key, kept), {**secrets, **apart}
+                taken.append(f"{'.'.join(key)} from {path}")
+        made = change.tried(sources, Change(file, text, secrets))
+        made.write(sources)
+    if args.json:
+        print_json({"file": str(file), "taken": taken, "left": left, "secrets": list(secrets)})
+        return 0
+    for line in taken:
+        print(f"taken: {clean(line)}")
+    if secrets:
+        print(f"kept in {sources.secrets}: {', '.join(secrets)}")
+    for line in left:
+        print(f"not taken: {clean(line)}")
+    return 0
+
+
+def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
+    """Change one value in their file, by their key or by ours where they have one for it; None
+    takes it out. Order, comments and unknown keys stay."""
+    with one_writer(file):
+        content = change.content_of(file, change.text_of(file))
+        key = _their_key(args.key, content) if file.name == ".kode.json" else args.key
+        path = change.path_of(key, content, ours=False)
+        if path[0] in Settings.model_fields and path[0] not in content:
+            raise ConfigError(f"{file} has no place for {args.key}")
+        if text is None:
+            fresh = change.without(file, path)
+        else:
+            value = change.meant(path, text)
+            if key != args.key:
+                value = _their_name(text, content)
+            try:
+                fresh = put(change.text_of(file), path, value)
+            except ValueError as exc:
+                raise ConfigError(f"{file}: {exc}") from None
+        replace(file, fresh)
+    shown = "a secret" if is_secret(path) else text
+    if args.json:
+        print_json({"file": str(file), "key": ".".join(path)})
+    else:
+        what = "is taken out" if text is None else f"= {clean(str(shown))}"
+        print(f"{file}: {'.'.join(path)} {what}")
+    return 0
+
+
+def _there(sources: Sources) -> list[Path]:
+    """Those that are read live: the owner's own, and what is trusted of this folder."""
+    projects = project_files(sources.cwd, sources.environ)
+    found = borrowed_places(sources.home, sources.cwd, sources.environ)
+    return [
+        path
+        for path in found
+        if path.is_file() and (path not in projects or is_trusted(path, sources.home))
+    ]
+
+
+def _present(content: Any, key: Key) -> Any:
+    for part in key:
+        content = content.get(part) if isinstance(content, dict) else None
+    return content
+
+
+def _merged(present: Any, theirs: Any) -> Any:
+    """Lists of models and maps of servers grow; what is set already wins. None: nothing is new."""
+    if isinstance(present, list) and isinstance(theirs, list):
+        known = {one.get("model_name") for one in present if isinstance(one, dict)}
+        fresh = [one for one in theirs if one["model_name"] not in known]
+        return [*present, *fresh] if fresh else None
+    if isinstance(present, dict) and isinstance(theirs, dict):
+        added = {name: one for name, one in theirs.items() if name not in present}
+        return {**present, **added} if added else None
+    return theirs if present is None else None
+
+
+def _their_key(key: str, content: Mapping[str, Any]) -> str:
+    pointer = _POINTERS.get(key)
+    if pointer is None:
+        return key
+    if "modelPointers" in content or isinstance(content.get("modelProfiles"), list):
+        return f"modelPointers.{pointer}"
+    return _NAMES.get(pointer, f"{pointer}Model")
+
+
+def _their_name(name: str, content: Mapping[str, Any]) -> str:
+    """How they call a model: in one shape by the name of its profile, in the other by its own."""
+    profiles = content.get("modelProfiles") or {}
+    if isinstance(profiles, dict):
+        known = {str(one): str(one) for one in profiles}
+    else:
+        listed = [one for one in profiles if isinstance(one, dict)]
+        known = {str(one.get("modelName")): str(one.get("modelName")) for one in listed}
+        known = {**{str(one.get("name")): str(one.get("modelName")) for one in listed}, **known}
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise ConfigError(f"no model is called {name!r} there; there are {names}")
+    return known[name]

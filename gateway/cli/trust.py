@@ -1,0 +1,61 @@
+"""`kore trust`: let the files that a folder brings along count as one's own."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from agent.errors import KoreError
+from gateway.cli.basis import home_of
+from gateway.cli.table import clean_lines, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="else this one")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--revoke", action="store_true", help="take it back")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from gateway.settings.trust import PROJECT, brought, distrust, is_trusted, trust
+
+    folder, home = (Path.cwd() / (args.folder or ".")).resolve(), home_of(args).root
+    if args.revoke:
+        count = distrust(folder, home)
+        print(f"{folder}: {count} files are not trusted any more")
+        return 0
+    files = brought(folder)
+    if not files:
+        raise KoreError(f"{folder} brings nothing along for Kore: none of {', '.join(PROJECT)}")
+    new = [path for path in files if not is_trusted(path, home)]
+    if new and not args.yes:
+        for path in new:
+            print(f"{path}:\n{_shown(path)}\n", file=sys.stderr)
+        if not sys.stdin.isatty():
+            raise KoreError("nothing was changed", hint="--yes does it without a question")
+        print("They may then set models, addresses and servers to start.", file=sys.stderr)
+        print("Trust these files as they are? Type yes: ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip() != "yes":
+            raise KoreError("nothing was changed")
+    trust(files, home)
+    if args.json:
+        print_json({"trusted": [str(path) for path in files]})
+    else:
+        for path in files:
+            print(f"trusted as it is now: {path}")
+    return 0
+
+
+def _shown(path: Path) -> str:
+    """What it says, without its secrets."""
+    import json
+
+    from gateway.settings.document import read_text
+    from gateway.settings.jsonc import read
+    from gateway.settings.keeping import starred
+
+    try:
+        content = starred(read(read_text(path) or "").value)
+    except ValueError as exc:
+        raise KoreError(f"{path}: {exc}") from None
+    return clean_lines(json.dumps(content, indent=2, ensure_ascii=False))

@@ -1,0 +1,219 @@
+"""What the files of other programs say, in the words of our settings.
+
+`.kode.json` (the shape of its design and the one that it writes), KodaX's `config.json`, an older
+`config.yaml`, `.mcp.json` and `.mcprc`. Where a design and a program differ, both are read.
+Nothing that loosens a rule is taken: modes and lists of allowed tools mean something else there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from agent.frozen import frozen
+from agent.providers.vendors import ALIASES, VENDORS
+from gateway.settings.document import read_text
+from gateway.settings.jsonc import read
+from gateway.settings.keys import catalogue
+from gateway.settings.place import Key
+
+_KODE_POINTERS = {"main": "default", "task": "task", "reasoning": "reasoning", "quick": "quick"}
+_KODE_NAMES = {
+    "defaultModel": "default",
+    "defaultModelName": "default",
+    "taskModel": "task",
+    "reasoningModel": "reasoning",
+    "quickModel": "quick",
+}
+_SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
+
+
+@frozen
+class Foreign:
+    """`values` by our keys; `left` says what was not taken, a line each."""
+
+    values: dict[Key, Any] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a file of this name belongs to another program."""
+    return path.name in (".kode.json", ".mcp.json", ".mcprc") or path.parent.name == ".kodax"
+
+
+def read_foreign(path: Path) -> Foreign | None:
+    """None when there is no such file. Raises `ValueError` for one that cannot be read, and
+    `ConfigError` for one that must not."""
+    text = read_text(path)
+    if text is None or not text.strip():
+        return None
+    content = _yaml(text) if path.suffix in (".yaml", ".yml") else read(text).value
+    if not isinstance(content, dict):
+        raise ValueError("expected an object")
+    if path.name == ".kode.json":
+        return _kode(content)
+    if path.name in (".mcp.json", ".mcprc"):
+        servers = content.get("mcpServers", content if path.name == ".mcprc" else {})
+        return _servers_only(servers)
+    return _older(content) if path.suffix in (".yaml", ".yml") else _kodax(content)
+
+
+def _kode(content: Mapping[str, Any]) -> Foreign:
+    left: list[str] = []
+    profiles = content.get("modelProfiles") or {}
+    if isinstance(profiles, dict):
+        profiles = [{"name": name, **one} for name, one in profiles.items() if _object(one)]
+    entries, called = [], {}
+    for one in filter(_object, profiles):
+        entry = _entry(one, left)
+        if entry is not None and one.get("isActive", True):
+            entries.append(entry)
+            called[str(one.get("name"))] = called[_model(one)] = entry["model_name"]
+    values: dict[Key, Any] = {("model_list",): entries} if entries else {}
+    pointers = content.get("modelPointers") or {}
+    wanted = [(_KODE_POINTERS[k], v) for k, v in pointers.items() if k in _KODE_POINTERS]
+    wanted += [(ours, content[theirs]) for theirs, ours in _KODE_NAMES.items() if theirs in content]
+    for profile, name in wanted:
+        if name in called:
+            values.setdefault(("profiles", profile), called[name])
+        elif name:
+            left.append(f"{profile}: no model is called {name!r}")
+    _servers(content.get("mcpServers"), values, left)
+    known = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
+    return Foreign(values, (*left, *_unknown(content, known)))
+
+
+def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
+    name, model = str(one.get("name") or _model(one)), _model(one)
+    provider = str(one.get("provider") or "").lower()
+    vendor = ALIASES.get(provider, provider)
+    base = one.get("baseURL") or one.get("baseUrl")
+    if vendor not in VENDORS:
+        if not base:
+            left.append(f"model {name!r}: the provider {provider!r} is not known here")
+            return None
+        # Whatever it is called, at an address of its own it speaks as OpenAI does.
+        vendor = "openai"
+    if not model:
+        left.append(f"model {name!r}: it has no name at its provider")
+        return None
+    found: dict[str, Any] = {"model_name": name.replace("/", "-"), "model": f"{vendor}/{model}"}
+    for ours, theirs in (
+        ("api_base", base),
+        ("api_key", one.get("apiKey")),
+        ("max_tokens", one.get("maxTokens")),
+        ("context_tokens", one.get("contextLength")),
+    ):
+        if theirs:
+            found[ours] = theirs
+    return found
+
+
+def _model(one: Mapping[str, Any]) -> str:
+    return str(one.get("modelName") or one.get("model") or "")
+
+
+def _kodax(content: Mapping[str, Any]) -> Foreign:
+    left: list[str] = []
+    entries = []
+    for one in filter(_object, content.get("customProviders") or ()):
+        vendor = "anthropic" if one.get("protocol") == "anthropic" else "openai"
+        models = [one.get("model"), *(one.get("models") or ())]
+        for n, model in enumerate(dict.fromkeys(filter(None, map(_name_of, models)))):
+            name = str(one.get("name")) if n == 0 else f"{one.get('name')}:{model}"
+            entry: dict[str, Any] = {"model_name": name.replace("/", "-")}
+            entry["model"] = f"{vendor}/{model}"
+            for ours, given in (
+                ("api_base", one.get("baseUrl")),
+                ("api_key", one.get("apiKeyEnv") and f"${{{one['apiKeyEnv']}}}"),
+                ("max_tokens", one.get("maxOutputTokens")),
+                ("context_tokens", one.get("contextWindow")),
+            ):
+                if given:
+                    entry[ours] = given
+            entries.append(entry)
+    values: dict[Key, Any] = {("model_list",): entries} if entries else {}
+    provider, wanted = str(content.get("provider") or ""), content.get("model")
+    names = [entry["model_name"] for entry in entries]
+    vendor = ALIASES.get(provider.lower(), provider.lower())
+    if provider in names:
+        chosen = f"{provider}:{wanted}"
+        values["profiles", "default"] = chosen if chosen in names else provider
+    elif vendor in VENDORS and (wanted or VENDORS[vendor].default_model):
+        values["profiles", "default"] = f"{vendor}/{wanted or VENDORS[vendor].default_model}"
+    elif provider:
+        left.append(f"provider: {provider!r} is not known here")
+    if isinstance(content.get("thinking"), bool):
+        values["agent", "thinking"] = content["thinking"]
+    _servers(content.get("mcpServers"), values, left)
+    known = {"customProviders", "provider", "model", "thinking", "mcpServers"}
+    return Foreign(values, (*left, *_unknown(content, known)))
+
+
+def _older(content: Mapping[str, Any]) -> Foreign:
+    """`llm`, `context`, `security`: the latter two have keys of ours."""
+    values: dict[Key, Any] = {}
+    left: list[str] = []
+    llm = content.get("llm")
+    if _object(llm):
+        one = {**llm, "apiKey": llm.get("api_key"), "baseURL": llm.get("base_url")}
+        entry = _entry({"name": "llm", **one, "maxTokens": llm.get("max_tokens")}, left)
+        if entry is not None:
+            values["model_list",] = [entry]
+            values["profiles", "default"] = entry["model_name"]
+    for section in ("context", "security"):
+        for key, value in (content.get(section) or {}).items():
+            name = str(key)
+            if name in catalogue()[section] and (
+                section == "context" or name in ("blocked_commands", "blocked_paths")
+            ):
+                values[section, name] = value
+            else:
+                left.append(f"{section}.{name}: not taken")
+    return Foreign(values, (*left, *_unknown(content, {"llm", "context", "security"})))
+
+
+def _servers_only(servers: Any) -> Foreign:
+    values: dict[Key, Any] = {}
+    left: list[str] = []
+    _servers(servers, values, left)
+    return Foreign(values, tuple(left))
+
+
+def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
+    if isinstance(servers, list):
+        servers = {str(one.get("name")): one for one in filter(_object, servers)}
+    found = {}
+    for name, one in (servers or {}).items():
+        if not _object(one) or one.get("type") == "ws":
+            left.append(f"server {name!r}: of a kind that is not known here")
+            continue
+        found[name] = {key: one[key] for key in _SERVER_KEYS if key in one}
+    if found:
+        values["mcp_servers",] = found
+
+
+def _unknown(content: Mapping[str, Any], known: set[str]) -> list[str]:
+    return [f"{key}: not taken" for key in content if key not in known]
+
+
+def _object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _name_of(value: Any) -> str:
+    """KodaX lists models by name, or as objects with an id."""
+    if _object(value):
+        return str(value.get("id") or value.get("name") or "")
+    return str(value or "")
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as exc:
+        mark = getattr(exc, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"{where}not valid YAML") from None

@@ -1,0 +1,54 @@
+"""Which files of projects the owner has said to trust, each by what it holds."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gateway.settings.document import read_object
+from gateway.settings.writing import replace
+
+# What a folder may bring along for Kore, the highest first.
+PROJECT = (".kore/config.json", ".kode.json", ".kodax/config.local.json", ".mcprc", ".mcp.json")
+FILE = "trust.json"
+
+
+def brought(folder: Path) -> list[Path]:
+    """Those of them that are there."""
+    return [folder / name for name in PROJECT if (folder / name).is_file()]
+
+
+def digest(path: Path) -> str:
+    """Of what a file holds; '' for one that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def is_trusted(path: Path, home: Path) -> bool:
+    """Whether the file is as it was when it was trusted. Raises `ConfigError`."""
+    known = read_object(home / FILE) or {}
+    return bool(known) and known.get(str(path.resolve())) == digest(path) != ""
+
+
+def trust(paths: Iterable[Path], home: Path) -> None:
+    """Remember these files as they are. Raises `ConfigError`."""
+    _write({**_known(home), **{str(path.resolve()): digest(path) for path in paths}}, home)
+
+
+def distrust(folder: Path, home: Path) -> int:
+    """Forget all files of a folder; how many there were. Raises `ConfigError`."""
+    known = _known(home)
+    gone = {str((folder / name).resolve()) for name in PROJECT} & set(known)
+    _write({path: held for path, held in known.items() if path not in gone}, home)
+    return len(gone)
+
+
+def _known(home: Path) -> Mapping[str, str]:
+    return read_object(home / FILE) or {}
+
+
+def _write(known: Mapping[str, str], home: Path) -> None:
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace(home / FILE, json.dumps(dict(known), indent=2, ensure_ascii=False) + "\n")
