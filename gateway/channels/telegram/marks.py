@@ -133,9 +133,11 @@ class Marks:
         text = "".join(self._pieces)
         at = offsets(text)
         found = []
+        # Blanks that a block of code begins with belong to it, and to the quotation around it.
+        blocks = {start for kind, start, _, _ in self._spans if kind == "pre"}
         for kind, start, end, extra in self._spans:
             if kind not in _CODE:
-                while start < end and text[start].isspace():
+                while start < end and text[start].isspace() and start not in blocks:
                     start += 1
             while start < end and text[end - 1].isspace():
                 end -= 1

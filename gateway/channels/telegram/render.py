@@ -10,7 +10,7 @@ from dataclasses import replace
 from agent.language import later, plural, t
 from agent.signals import in_words
 from gateway.channels.telegram.markup import clean, parsed
-from gateway.channels.telegram.split import LIMIT_UNITS, first_part, split
+from gateway.channels.telegram.split import LIMIT_ENTITIES, LIMIT_UNITS, first_part, split
 from gateway.channels.telegram.utf16 import units
 from gateway.messages import Entity, OutboundFile, OutboundPart
 
@@ -76,7 +76,7 @@ def render_preview(markdown: str, line: str = "") -> OutboundPart | None:
         return part
     shift = units(part.text) + 2
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in formatted)
-    return OutboundPart(f"{part.text}\n\n{below}", part.entities + moved)
+    return OutboundPart(f"{part.text}\n\n{below}", (part.entities + moved)[:LIMIT_ENTITIES])
 
 
 def _closed(markdown: str) -> str:

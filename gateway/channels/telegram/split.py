@@ -76,11 +76,14 @@ class _Cutter:
     def _trimmed(self, begin: int, end: int) -> tuple[int, int]:
         """Formatting that was cut ends at what is shown, as Telegram would have it."""
         start, stop = self._index(begin), self._index(end)
-        while start < stop and self._text[start].isspace():
+        while start < stop and self._text[start].isspace() and not self._is_code(start):
             start += 1
         while start < stop and self._text[stop - 1].isspace():
             stop -= 1
         return self._at[start], self._at[stop]
+
+    def _is_code(self, index: int) -> bool:
+        return any(start <= index < end for start, end in self._blocks)
 
     def _skip_blank(self, start: int) -> int:
         """The next character to show; the indentation of a line of code counts as shown."""

@@ -64,7 +64,10 @@ def _of_entities(part: OutboundPart) -> Iterator[str]:
             yield f"splits a pair: {entity}"
             continue
         text = raw[first * 2 : last * 2].decode("utf-16-le")
-        if not text.strip() or (entity.type != "pre" and text != text.strip()):
+        # Code keeps its indentation, and with it the quotation that begins with it.
+        begins = any(e.type == "pre" and e.offset == first for e in part.entities)
+        trimmed = text.rstrip() if begins else text.strip()
+        if not trimmed.strip() or text != trimmed:
             yield f"not trimmed: {entity.type} {text!r}"
         yield from _of_extra(entity)
 

@@ -84,7 +84,7 @@ def test_every_start_of_it_can_be_shown_while_it_streams(name: str) -> None:
     markdown = answer(name)
     step = max(1, min(len(markdown), 20_000) // PREFIXES)
     for end in range(1, min(len(markdown), 20_000) + step, step):
-        part = render_preview(markdown[:end])
+        part = render_preview(markdown[:end], "⏳ Reading `x.py`")
         if part is not None:
             assert problems(part) == [], markdown[:end]
 
