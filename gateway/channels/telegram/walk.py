@@ -142,7 +142,10 @@ class Walk:
                 marks.block(1)
 
     def _block(self, span: dict[str, int]) -> None:
-        """A block begins: behind an empty line if the source has one there."""
+        """A block begins: behind an empty line if the source has one there. What only we took for
+        a spoiler may have begun before it, and ends here."""
+        if self.marks.is_open("spoiler"):
+            self.marks.close("spoiler")
         before = self._source[max(span["start"] - _LOOK_BACK, 0) : span["start"]]
         gap = before[len(before.rstrip(b" \t>\n")) :]
         self.marks.block(2 if gap.count(b"\n") > 1 else 1)

@@ -52,6 +52,7 @@ def test_formatting_makes_room_for_code_and_goes_on_behind_it() -> None:
     assert formatted("**a `b` c**") == [("bold", "a"), ("code", "b"), ("bold", "c")]
     assert formatted("[see `b`](https://x.y)") == [("text_link", "see b")]
     assert formatted("||a **b|| c**") == [("spoiler", "a b"), ("bold", "b"), ("bold", "c")]
+    assert formatted("||a\n> b|| c") == [("spoiler", "a"), ("blockquote", "b c")]
     assert formatted("> a `b`") == [("blockquote", "a b"), ("code", "b")]
 
 
