@@ -90,8 +90,7 @@ async def test_ctrl_c_leaves_a_bot_that_is_set_up_and_a_link_that_still_opens(
         await terminal.see("Use the token in TELEGRAM_BOT_TOKEN?")
         terminal.type("\r")
         code = await code_in(terminal)
-        terminal.process.send_signal(signal.SIGINT)
-        await terminal.see("The link holds on")
+        await terminal.interrupt("The link holds on")
         assert await terminal.ended() == 0
     assert not (home / "secrets.json").exists()
     async with kore_there(home, "gateway", environ=environ):

@@ -111,8 +111,7 @@ async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, bot_api: BotApi) -> 
         await answer(terminal, "Language / ")
         await answer(terminal, "Which model provider?", "-")
         await terminal.see("What shall I be called?")
-        terminal.process.send_signal(signal.SIGINT)
-        await terminal.see("Nothing was written.")
+        await terminal.interrupt("Nothing was written.")
         assert await terminal.ended() == 130
     assert not home.exists()
 

@@ -5,11 +5,12 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import sys
 import termios
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 DEADLINE_S = 30
@@ -65,6 +66,18 @@ class Terminal:
         except TimeoutError:
             raise AssertionError(f"{text!r} not in …{self.text[self._mark :][-800:]!r}") from None
         self._mark = at + len(text)
+
+    async def interrupt(self, text: str) -> None:
+        """Press Ctrl-C until the text appears: what comes between a prompt and its reading is only
+        seen at the next key, here as with every program that reads lines."""
+        async with asyncio.timeout(DEADLINE_S):
+            while text not in self.text[self._mark :]:
+                self.process.send_signal(signal.SIGINT)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(3):
+                        while text not in self.text[self._mark :]:
+                            self._news.clear()
+                            await self._news.wait()
 
     async def ended(self) -> int:
         async with asyncio.timeout(DEADLINE_S):
