@@ -110,7 +110,8 @@ def _show(entry: Mapping[str, Any], *, as_json: bool) -> None:
     verdict = "allowed" if entry["allowed"] else "DENIED "
     who = " ".join(filter(None, (entry["role"], entry["session_id"])))
     params = dumps(entry["params"]) if entry["params"] else ""
-    line = f"{when}  {verdict}  {entry['tool']} {params}  ({who}: {entry['reason']})"
+    why = ": ".join(filter(None, (who, entry["reason"])))
+    line = f"{when}  {verdict}  {entry['tool']} {params}  ({why})"
     print(clean(line), flush=True)
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from agent.language import later, t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import open_service
 from gateway.cli.table import moment, print_json, print_table
@@ -15,6 +16,17 @@ _CHANGES = {
     "pause": "let a job rest",
     "resume": "go on with a job that rests or was switched off",
     "run": "have a job done now",
+}
+
+_KINDS = {
+    "reminder": later("reminder"),
+    "prompt": later("task"),
+    "heartbeat": later("heartbeat"),
+}
+_STATES = {
+    "paused": later("paused"),
+    "failed": later("switched off"),
+    "done": later("done"),
 }
 
 
@@ -74,18 +86,24 @@ def _list(found: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
         print_json(found)
         return
     if not found:
-        print("There are no jobs.")
+        print(t("There are no jobs."))
         return
     rows = [
         (
             str(one["id"]),
-            one["kind"],
-            one["state"],
-            moment(one["next_at"]) if one["next_at"] else "",
-            one["rule"],
+            t(_KINDS[one["kind"]]),
+            one["title"],
+            one["rule_in_words"],
+            moment(one["next_at"]) if one["next_at"] else _state(one),
+            one["last"] or "",
             one["lane"],
-            one["line"],
         )
         for one in found
     ]
-    print_table(("id", "kind", "state", "next", "rule", "told at", "what"), rows)
+    print_table(("id", "kind", "what", "rule", "next", "last", "told at"), rows)
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    """Why there is no next time."""
+    told = t(_STATES.get(job["state"], job["state"]))
+    return f"{told}: {job['reason']}" if job["reason"] else told

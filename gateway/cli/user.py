@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KoreError
+from agent.language import plural, t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import open_service
 from gateway.cli.table import print_json, size
@@ -85,12 +86,21 @@ def _say(args: argparse.Namespace, found: Mapping[str, Any], to: Any = None) -> 
 
 
 def _told(found: Mapping[str, Any]) -> str:
-    return (
-        f"{found['sessions']} conversations, {found['messages']} messages in them"
-        f" ({found['shared_turns']} turns in groups), {found['inbox']} received,"
-        f" {found['outbox']} sent, {found['calls']} model calls,"
-        f" {found['files']} files ({size(found['file_bytes'])})"
+    counts = (
+        plural(found["sessions"], "{n:,} conversation", "{n:,} conversations"),
+        plural(found["messages"], "{n:,} message in them", "{n:,} messages in them"),
+        plural(found["shared_turns"], "{n:,} turn in groups", "{n:,} turns in groups"),
+        t("{n:,} received", n=found["inbox"]),
+        t("{n:,} sent", n=found["outbox"]),
+        plural(found["calls"], "{n:,} model call", "{n:,} model calls"),
+        plural(
+            found["files"],
+            "{n:,} file ({size})",
+            "{n:,} files ({size})",
+            size=size(found["file_bytes"]),
+        ),
     )
+    return ", ".join(counts)
 
 
 def _remains(who: str, found: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from gateway.access import CONSOLE
 from gateway.messages import ONCE, InboundMessage, Sender
 from gateway.schedule.rule import Rule, read
 from gateway.schedule.timetable import House
-from gateway.schedule.words import local_time, title
+from gateway.schedule.words import local_time, rule_in_words, title
 from gateway.schedule.zone import is_zone, own_zone, told_in, zone_of
 from gateway.store import approvals, jobs
 from gateway.store.jobs import CatchUp, Job
@@ -96,11 +96,15 @@ def add(connection: Connection, house: House, maker: Maker, wish: Wish) -> Job:
 def made(job: Job) -> str:
     """What is said of a new one."""
     assert job.slot_at is not None, "a new job has a slot"
+    when = local_time(job.slot_at, job.zone)
+    if job.rule.startswith("at "):
+        return t("Job {job}: {title}, {when}.", job=job.id, title=title(job), when=when)
     return t(
-        "Job {job}: {title}, {when}.",
+        "Job {job}: {title}, {rule}, next {when}.",
         job=job.id,
         title=title(job),
-        when=local_time(job.slot_at, job.zone),
+        rule=rule_in_words(job),
+        when=when,
     )
 
 

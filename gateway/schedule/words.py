@@ -44,12 +44,16 @@ def line(connection: Connection, job: Job) -> str:
             told.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
     elif job.state != "done":
         told.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
-    if last := jobs.slots(connection, job, 1):
-        told.append(
-            t("last {when}: {how}", when=local_time(last[0].at, job.zone), how=how(last[0]))
-        )
+    if last := last_time(connection, job):
+        told.append(t("last {when}", when=last))
     sign = {"reminder": "⏰", "prompt": "▶", "heartbeat": "♥"}[job.kind]
     return f"- {job.id} {sign} {title(job)}: {', '.join(told)}"
+
+
+def last_time(connection: Connection, job: Job) -> str | None:
+    """When it was last due, and what became of it."""
+    last = jobs.slots(connection, job, 1)
+    return f"{local_time(last[0].at, job.zone)}: {how(last[0])}" if last else None
 
 
 def how(slot: Slot) -> str:
@@ -76,7 +80,9 @@ def facts(connection: Connection, job: Job) -> dict[str, Any]:
         "id": job.id,
         "kind": job.kind,
         "text": job.message.content,
+        "title": title(job),
         "rule": job.rule,
+        "rule_in_words": rule_in_words(job),
         "zone": job.zone,
         "catch_up": job.catch_up,
         "urgent": job.urgent,
@@ -100,6 +106,7 @@ def facts(connection: Connection, job: Job) -> dict[str, Any]:
             }
             for slot in jobs.slots(connection, job, 10)
         ],
+        "last": last_time(connection, job),
         "line": line(connection, job),
     }
 

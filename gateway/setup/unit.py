@@ -36,7 +36,6 @@ def unit_text(home: Home, config: Path | None, environ: Mapping[str, str]) -> st
     lines = (
         "[Unit]",
         "Description=Kore, a self-hosted assistant",
-        "Documentation=man:systemd.unit(5)",
         "StartLimitIntervalSec=300",
         "StartLimitBurst=10",
         "",

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agent.frozen import frozen
+from agent.language import plural, t
 from gateway.store.faults import StoreError
 from gateway.store.upgrade import FOLDER, scripts
 
@@ -31,7 +32,13 @@ class Contents:
 
     @property
     def words(self) -> str:
-        return ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        told = (
+            plural(self.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
+            plural(self.counts["messages"], "{n:,} message", "{n:,} messages"),
+            t("{n:,} received", n=self.counts["received"]),
+            t("{n:,} sent", n=self.counts["sent"]),
+        )
+        return ", ".join(told)
 
 
 def read_back(path: Path) -> Contents:

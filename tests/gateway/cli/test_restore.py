@@ -82,7 +82,7 @@ def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
     said(home, "first")
     copy = tmp_path / "copy.db"
     done = kore("backup", copy, home=home)
-    assert "read back: 1 conversations, 2 messages" in done.stdout
+    assert "read back: 1 conversation, 2 messages" in done.stdout
     said(home, "second")
     (home / "workspace" / "mine.txt").write_text("kept")
     assert kore("restore", copy, "--yes", home=home).returncode == 0
