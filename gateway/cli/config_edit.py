@@ -60,7 +60,12 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
         print(f"{aside}: goes on from there; delete it to begin anew", file=sys.stderr)
     else:
         write_private(aside, before)
-    _edited(aside)
+    try:
+        _edited(aside, before)
+    except KoreError:
+        if read_text(aside) == before:  # nothing to go on with
+            aside.unlink()
+        raise
     text = _read(aside)
     if text == before:
         aside.unlink()
@@ -119,7 +124,7 @@ def _asked(key: str) -> str:
         raise KoreError("the input ended before a value was given") from None
 
 
-def _edited(file: Path) -> None:
+def _edited(file: Path, before: str) -> None:
     words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not words:
         words = [name for name in ("nano", "vi") if shutil.which(name)][:1]
@@ -130,7 +135,10 @@ def _edited(file: Path) -> None:
     except OSError as exc:
         raise KoreError(f"the editor {words[0]} cannot be started: {exc.strerror}") from None
     if code != 0:
-        raise KoreError(f"the editor ended with {code}; nothing was changed", hint=str(file))
+        hint = f"what you wrote is in {file}, and the next edit goes on there"
+        if read_text(file) == before:
+            hint = "EDITOR chooses another one"
+        raise KoreError(f"the editor ended with {code}; nothing was changed", hint=hint)
 
 
 def _read(file: Path) -> str:

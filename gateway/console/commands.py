@@ -35,6 +35,7 @@ CONSOLE_COMMANDS = (
     ("/init", later("have the model write AGENTS.md for the folder; you see it first")),
     ("/exit", later("leave; the session stays")),
 )
+FILE = ("@path", later("show it a file, a folder or a picture with the message"))
 BY_HAND = ("!command", later("run it here yourself; the model sees what it printed"))
 # What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
 _NOT_BY_HAND = ("!tool ", "![")
@@ -50,6 +51,8 @@ CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMA
 KEYS_HELP = (
     ("Enter", later("send")),
     ("Alt-Enter, Ctrl-J", later("new line")),
+    ("Tab", later("take what the menu offers")),
+    ("Up, Down", later("earlier lines")),
     ("Ctrl-O", later("show the last result whole")),
     ("Ctrl-R", later("search in what was typed")),
     ("Ctrl-C", later("stop the turn, or clear the line")),
@@ -69,7 +72,7 @@ def help_table(place: "Place | None" = None) -> Table:
     """All that can be typed, with the commands that people wrote themselves."""
     own = [(f"/{one.name}", one.summary) for one in place.customs.all()] if place else []
     table = Table.grid(padding=(0, 2))
-    for name, summary in (*CHAT_COMMANDS, *CONSOLE_COMMANDS, *own, BY_HAND, *KEYS_HELP):
+    for name, summary in (*CHAT_COMMANDS, *CONSOLE_COMMANDS, *own, FILE, BY_HAND, *KEYS_HELP):
         table.add_row(Text(f"  {name}", "bold"), Text(visible(t(summary)), "dim"))
     return table
 

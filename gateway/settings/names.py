@@ -73,7 +73,7 @@ def require_telegram(settings: Settings) -> None:
     if not settings.telegram.token.get_secret_value():
         raise ConfigError(
             "telegram.token: found nothing, expected the bot's token, as telegram.enabled is true",
-            hint="get one from @BotFather and set KORE_TELEGRAM_TOKEN, or put it into config.json",
+            hint="`kore channel add telegram` asks for it; or set KORE_TELEGRAM_TOKEN",
         )
     if settings.telegram.mode == "webhook":
         _require_webhook(settings.telegram)

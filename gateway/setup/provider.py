@@ -157,15 +157,19 @@ def _ask_model(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
     def judge(text: str) -> str | None:
         return None if text else t("Type the name of a model.")
 
-    return talk.ask(t("Which model?"), vendor.default_model or "", judge).removeprefix(
-        f"{vendor.name}/"
-    )
+    # Somebody else's server knows its vendor's protocol, not its models.
+    usual = "" if choice.asks_address else vendor.default_model or ""
+    return talk.ask(t("Which model?"), usual, judge).removeprefix(f"{vendor.name}/")
 
 
 def _ask_key(talk: Dialogue, vendor: Vendor, *, optional: bool) -> str:
     if not vendor.key_variables:
         return ""
-    question = t("Key for {name} (not shown while you paste it)", name=vendor.name)
+    question = (
+        t("Its key, if it asks for one (not shown while you paste it; Enter: none)")
+        if optional
+        else t("Key for {name} (not shown while you paste it)", name=vendor.name)
+    )
     while True:
         key = talk.secret(question)
         if key.isascii() and " " not in key and (key or optional):

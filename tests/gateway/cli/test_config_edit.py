@@ -156,3 +156,17 @@ def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Pat
     assert (done.returncode, str(aside) in done.stderr) == (0, True)
     assert file.read_text() == KEPT.replace("5", "9")
     assert not aside.exists()
+
+
+def test_an_editor_that_fails_leaves_nothing_behind_unless_something_was_written(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path / "h", KEPT)
+    done = kore("config", "edit", home=file.parent, environ={"EDITOR": "false"})
+    assert (done.returncode, "nothing was changed" in done.stderr) == (1, True)
+    assert os.listdir(file.parent) == ["config.json"]
+    failing = {"EDITOR": "sh -c 'echo {} >\"$0\"; false'"}
+    done = kore("config", "edit", home=file.parent, environ=failing)
+    aside = file.with_name("config.edit.json")
+    assert f"what you wrote is in {aside}" in done.stderr
+    assert (aside.read_text(), file.read_text()) == ("{}\n", KEPT)

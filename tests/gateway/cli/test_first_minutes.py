@@ -31,7 +31,7 @@ async def name_a_server(terminal: Terminal, address: str) -> None:
     await choose(terminal, OTHER, "Which model provider?")
     await answer(terminal, "Its address", address)
     await answer(terminal, "Which model?", "fake")
-    await answer(terminal, "Key for openai", KEY)
+    await answer(terminal, "Its key, if it asks for one", KEY)
 
 
 async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_api: BotApi) -> None:
@@ -93,7 +93,7 @@ async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
         await name_a_server(terminal, model.url)
         await terminal.see("did not accept the key")
         await answer(terminal, "What now?", "1")
-        await answer(terminal, "Key for openai", "sk-the-right-one")
+        await answer(terminal, "Its key, if it asks for one", "sk-the-right-one")
         await terminal.see("It answers.")
         await answer(terminal, "What shall I be called?", "-")
         await terminal.see("Left as it is.")
