@@ -67,7 +67,11 @@ class Transcriber:
                     aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
                     session.post(url, data=form, headers=headers, allow_redirects=False) as answer,
                 ):
-                    status, body = answer.status, await answer.content.read(_ANSWER_BYTES)
+                    status, body = answer.status, bytearray()
+                    async for piece in answer.content.iter_any():
+                        body += piece
+                        if len(body) > _ANSWER_BYTES:
+                            raise NotFetched(_ODD)
             except (aiohttp.ClientError, TimeoutError, OSError) as exc:
                 raise NotFetched(_UNREACHABLE, again=True) from exc
         if status in (401, 403):
@@ -75,7 +79,7 @@ class Transcriber:
         if status != 200:
             again = status == 429 or status >= 500
             raise NotFetched(_REFUSED, again=again, status=status)
-        return _text_of(body)
+        return _text_of(bytes(body))
 
 
 def _text_of(body: bytes) -> str:

@@ -1,5 +1,6 @@
 """A stand-in for a service that writes down what is spoken, in OpenAI's protocol."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,10 @@ class Heard:
 
 
 class Listener(LoopbackServer):
-    """Answers with `text`, or with the next of the `answers` (status and body)."""
+    """Answers with `text`, or with the next of the `answers` (status and body).
+
+    A body that is a list of texts comes in so many pieces, with a breath between them.
+    """
 
     def __init__(self, text: str = "hello there") -> None:
         super().__init__()
@@ -32,7 +36,7 @@ class Listener(LoopbackServer):
     def base_url(self) -> str:
         return f"{self.url}/v1"
 
-    async def _listen(self, request: web.Request) -> web.Response:
+    async def _listen(self, request: web.Request) -> web.StreamResponse:
         fields: dict[str, str] = {}
         filename, data = "", b""
         for name, value in (await request.post()).items():
@@ -46,4 +50,15 @@ class Listener(LoopbackServer):
         status, body = self.answers.pop(0) if self.answers else (200, {"text": self.text})
         if isinstance(body, str):
             return web.Response(status=status, text=body)
+        if isinstance(body, list):
+            return await self._in_pieces(request, body)
         return web.json_response(body, status=status)
+
+    async def _in_pieces(self, request: web.Request, pieces: list[str]) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece.encode())
+            await asyncio.sleep(0.05)
+        await response.write_eof()
+        return response

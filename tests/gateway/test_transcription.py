@@ -43,6 +43,19 @@ async def test_what_was_spoken_is_written_down(listener: Listener, spoken: Path)
     assert request.authorization == "Bearer sk-x"
 
 
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
+    listener: Listener, spoken: Path
+) -> None:
+    listener.answers.append((200, ['{"text": "good ', 'morning", ', '"language": "en"}']))
+    assert (await transcriber(listener).hear(VOICE, spoken)).words == "good morning"
+
+
+async def test_an_answer_without_an_end_is_not_kept(listener: Listener, spoken: Path) -> None:
+    listener.answers.append((200, ['{"text": "', *["a" * 100_000] * 11, '"}']))
+    with pytest.raises(NotFetched, match="something else"):
+        await transcriber(listener).hear(VOICE, spoken)
+
+
 async def test_only_what_sounds_is_listened_to(listener: Listener, spoken: Path) -> None:
     picture = Media("photo", path="inbox/p.jpg")
     assert await transcriber(listener).hear(picture, spoken) is picture
