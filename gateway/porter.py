@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from agent.language import later, speaking, t
 from gateway.channels.base import Accept, Batch, FetchesMedia, NotFetched
@@ -70,6 +71,8 @@ class Porter:
         self._news = asyncio.Event()
         self._busy: set[int] = set()
         self._slots = asyncio.Semaphore(AT_ONCE)
+        # Files that are being fetched: a photo and the question that replies to it bring the same.
+        self._coming: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     def beside(self, accept: Accept) -> Accept:
         """`accept`, after which the porter looks for rows that wait."""
@@ -157,7 +160,7 @@ class Porter:
 
     async def _try(self, message: InboundMessage, media: Media) -> Media:
         """Raises `NotFetched` and `OSError`."""
-        from gateway.received import described, has_room, name_of, receive
+        from gateway.received import name_of
 
         channel = self._delivery.channel(message.route)
         if channel is None or not isinstance(channel, FetchesMedia):
@@ -165,19 +168,27 @@ class Porter:
         workspace = self._inboxes.workspace.resolve()
         folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
         path = folder / name_of(media, message.account)
-        found = await asyncio.to_thread(_known, media, path, workspace)
-        if found is None:
-            if not has_room(folder, media.size_bytes or self._limit_bytes):
-                raise NotFetched(_FULL)
-            await receive(
-                path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes)
-            )
-            found = await asyncio.to_thread(described, media, path, workspace)
+        async with self._coming.setdefault(path, asyncio.Lock()):
+            found = await self._there(channel, media, path, workspace)
         try:
             return await self._hears(found, path) if self._hears else found
         except NotFetched as exc:
             exc.found = found
             raise
+
+    async def _there(
+        self, channel: FetchesMedia, media: Media, path: Path, workspace: Path
+    ) -> Media:
+        """The file at `path`, fetched unless it came before."""
+        from gateway.received import described, has_room, receive
+
+        found = await asyncio.to_thread(_known, media, path, workspace)
+        if found is not None:
+            return found
+        if not has_room(path.parent, media.size_bytes or self._limit_bytes):
+            raise NotFetched(_FULL)
+        await receive(path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes))
+        return await asyncio.to_thread(described, media, path, workspace)
 
     async def _stored(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

@@ -1,0 +1,67 @@
+"""What the porter brings when several messages wait for files."""
+
+import asyncio
+from pathlib import Path
+from typing import BinaryIO
+
+from gateway.messages import InboundMessage, Media
+from gateway.porter import Porter
+from gateway.store import inbox
+from gateway.store.inbox import Arrival, Entry
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, ended, opened, said, settled
+
+DATA = b"x" * 100
+
+
+class SlowPlatform(Platform):
+    """Gives every file out in two halves; the second once `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.fetches = 0
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        self.fetches += 1
+        into.write(DATA[:50])
+        await self.go.wait()
+        into.write(DATA[50:])
+
+
+class Inboxes:
+    """Everybody's files in one folder."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+
+    def inbox(self, message: InboundMessage) -> Path:
+        return self.workspace / "inbox"
+
+
+async def stored(parts: Parts, *messages: InboundMessage) -> None:
+    arrival = Arrival("chat", "bot", 0.0)
+    await parts.database.run(inbox.accept, arrival, [Entry(one) for one in messages])
+
+
+async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: Path) -> None:
+    platform = SlowPlatform()
+    photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
+    async with opened(tmp_path, [], platform=platform) as parts:
+        asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
+        await stored(parts, said("[photo]", media=(photo,)), said("what is it?", media=(asked,)))
+        woken: list[str] = []
+        porter = Porter(parts.database, parts.delivery, Inboxes(parts.workspace), limit_bytes=1000)
+        work = asyncio.create_task(porter.run(woken.append))
+        await settled(lambda: platform.fetches)
+        # As long as the other needs to begin, too, if it does.
+        for _ in range(20):
+            await parts.rows("SELECT 1")
+            await asyncio.sleep(0.005)
+        platform.go.set()
+        await settled(lambda: len(woken) == 2)
+        await ended(work)
+        (file,) = (parts.workspace / "inbox").iterdir()
+        assert file.read_bytes() == DATA
+        assert platform.fetches == 1
+        assert await parts.rows("SELECT body FROM outbox") == []
