@@ -28,7 +28,7 @@ from gateway.channels.base import (
 )
 from gateway.languages import Languages
 from gateway.messages import OutboundPart, Route
-from gateway.outgoing import sent_by
+from gateway.outgoing import drop, sent_by
 from gateway.patience import AMBIGUOUS_TRIES, is_given_up, is_last_try, rest_s
 from gateway.store import moves, outbox, whereabouts
 from gateway.store.database import Database, StoreError
@@ -217,6 +217,7 @@ class Delivery:
             self.sent += 1
             done = (due.seq, provider_msg, lane, self._clock())
             following = await self._stored(outbox.sent, *done)
+            drop(due.message.content.files)
             if due.message.last and due.message.kind == "final" and isinstance(channel, Reacts):
                 await channel.answered(due.message)
             return following
@@ -281,6 +282,7 @@ class Delivery:
         # A platform may quote the address that it was asked at, with the token in it.
         reason = self.redactor.clean(reason)
         parts = await self._stored(self._end, due, reason, whole_lane)
+        drop(due.message.content.files)
         self.given_up += parts
         log.error(
             "given up: %d parts to %s, from %s part %d on: %s",

@@ -1,7 +1,7 @@
 """Files on their way out: copies that nothing changes until they are sent, and how they are sent.
 
-A copy is private to Kore (0600) and is deleted once it has arrived; what a crash leaves behind is
-swept up at the next start.
+A copy is private to Kore (0600) and is deleted once it is on record that it has arrived, or never
+will; what a crash leaves behind is swept up at the next start.
 """
 
 import json
@@ -46,15 +46,13 @@ def keep(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
 
 
 async def sent_by(channel: Channel, message: OutboundMessage) -> str:
-    """Send a message by the way that is right for it; returns the platform's id. Copies of files
-    are gone once they have arrived. Raises `SendError`."""
+    """Send a message by the way that is right for it; returns the platform's id. Raises
+    `SendError`."""
     if not message.content.files:
         return await channel.send(message)
     if not isinstance(channel, SendsMedia):
         raise Refused(f"{channel.name} carries no files")
-    provider_msg = await channel.send_files(message)
-    drop(message.content.files)
-    return provider_msg
+    return await channel.send_files(message)
 
 
 def drop(files: Iterable[OutboundFile]) -> None:

@@ -17,6 +17,7 @@ from gateway.channels.base import (
 )
 from gateway.delivery import LOST, Delivery, wait_for
 from gateway.messages import OutboundFile, OutboundMessage, OutboundPart, Route
+from gateway.outgoing import FOLDER
 from gateway.patience import GIVE_UP_AFTER_S
 from gateway.store import outbox
 from gateway.store.outbox import Letter
@@ -418,3 +419,48 @@ async def test_files_to_a_platform_without_them_are_given_up_and_told(
     ends = await sent(tmp_path, clock, platform, file)
     assert ends == [("dead", "chat carries no files")]
     assert platform.texts("1") == [LOST]
+
+
+def copied(folder: Path) -> tuple[Path, Letter]:
+    """A copy of a file, and a letter that takes it along."""
+    copy = folder / FOLDER / "c0ffee"
+    copy.parent.mkdir()
+    copy.write_bytes(b"content")
+    file = OutboundFile("a.txt", str(copy), size_bytes=7)
+    return copy, Letter("d:f", route(), [OutboundPart("", files=(file,))])
+
+
+async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path: Path) -> None:
+    platform = CarryingPlatform()
+    copy, parcel = copied(tmp_path)
+    refused = asyncio.Event()
+
+    async def wait(wake: asyncio.Event, seconds: float) -> None:
+        refused.set()
+        await asyncio.Event().wait()
+
+    delivering = {"wait": wait}
+    async with opened(tmp_path, Gated(), platform=platform, delivering=delivering) as parts:
+        await parts.rows(
+            "CREATE TEMP TRIGGER full BEFORE UPDATE ON outbox WHEN NEW.state = 'sent'"
+            " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        )
+        async with at_work(parts):
+            await parts.delivery.post(parcel)
+            async with asyncio.timeout(30):
+                await refused.wait()
+    assert len(platform.chats["1"]) == 1
+    assert copy.exists()
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await settled(lambda: not copy.exists())
+        assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
+        assert await parts.rows("SELECT dead_reason FROM outbox WHERE state = 'dead'") == []
+
+
+async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    copy, parcel = copied(tmp_path)
+    assert await sent(tmp_path, clock, Platform(), parcel) == [("dead", "chat carries no files")]
+    assert not copy.exists()
