@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from agent.frozen import frozen
 from agent.providers.vendors import ALIASES, VENDORS
-from gateway.settings.document import read_text
+from gateway.settings.document import parse, read_text
 from gateway.settings.jsonc import read
 from gateway.settings.keys import catalogue
 from gateway.settings.place import Key
@@ -63,6 +63,7 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
         profiles = [{"name": name, **one} for name, one in profiles.items() if _object(one)]
+    profiles = _list(profiles, "modelProfiles")
     entries, called = [], {}
     for one in filter(_object, profiles):
         entry = _entry(one, left)
@@ -70,10 +71,11 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
             entries.append(entry)
             called[str(one.get("name"))] = called[_model(one)] = entry["model_name"]
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
-    pointers = content.get("modelPointers") or {}
+    pointers = _map(content.get("modelPointers"), "modelPointers")
     wanted = [(_KODE_POINTERS[k], v) for k, v in pointers.items() if k in _KODE_POINTERS]
     wanted += [(ours, content[theirs]) for theirs, ours in _KODE_NAMES.items() if theirs in content]
     for profile, name in wanted:
+        name = _name_of(name)
         if name in called:
             values.setdefault(("profiles", profile), called[name])
         elif name:
@@ -116,9 +118,9 @@ def _model(one: Mapping[str, Any]) -> str:
 def _kodax(content: Mapping[str, Any]) -> Foreign:
     left: list[str] = []
     entries = []
-    for one in filter(_object, content.get("customProviders") or ()):
+    for one in filter(_object, _list(content.get("customProviders"), "customProviders")):
         vendor = "anthropic" if one.get("protocol") == "anthropic" else "openai"
-        models = [one.get("model"), *(one.get("models") or ())]
+        models = [one.get("model"), *_list(one.get("models"), "models")]
         for n, model in enumerate(dict.fromkeys(filter(None, map(_name_of, models)))):
             name = str(one.get("name")) if n == 0 else f"{one.get('name')}:{model}"
             entry: dict[str, Any] = {"model_name": name.replace("/", "-")}
@@ -133,7 +135,7 @@ def _kodax(content: Mapping[str, Any]) -> Foreign:
                     entry[ours] = given
             entries.append(entry)
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
-    provider, wanted = str(content.get("provider") or ""), content.get("model")
+    provider, wanted = _name_of(content.get("provider")), _name_of(content.get("model"))
     names = [entry["model_name"] for entry in entries]
     vendor = ALIASES.get(provider.lower(), provider.lower())
     if provider in names:
@@ -162,7 +164,7 @@ def _older(content: Mapping[str, Any]) -> Foreign:
             values["model_list",] = [entry]
             values["profiles", "default"] = entry["model_name"]
     for section in ("context", "security"):
-        for key, value in (content.get(section) or {}).items():
+        for key, value in _map(content.get(section), section).items():
             name = str(key)
             if name in catalogue()[section] and (
                 section == "context" or name in ("blocked_commands", "blocked_paths")
@@ -184,7 +186,7 @@ def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
     if isinstance(servers, list):
         servers = {str(one.get("name")): one for one in filter(_object, servers)}
     found = {}
-    for name, one in (servers or {}).items():
+    for name, one in _map(servers, "mcpServers").items():
         if not _object(one) or one.get("type") == "ws":
             left.append(f"server {name!r}: of a kind that is not known here")
             continue
@@ -195,6 +197,20 @@ def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
 
 def _unknown(content: Mapping[str, Any], known: set[str]) -> list[str]:
     return [f"{key}: not taken" for key in content if key not in known]
+
+
+def _map(value: Any, name: str) -> Mapping[str, Any]:
+    """Raises `ValueError` for what is there and is none."""
+    if not _object(value or {}):
+        raise ValueError(f"{name}: expected an object")
+    return value or {}
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    """Raises `ValueError` for what is there and is none."""
+    if not isinstance(value or [], list):
+        raise ValueError(f"{name}: expected a list")
+    return value or []
 
 
 def _object(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -209,10 +225,18 @@ def _name_of(value: Any) -> str:
 
 
 def _yaml(text: str) -> Any:
+    """What JSON has words for: a date is its text. Aliases are not read, of which few lines may
+    make gigabytes."""
+    import json
+
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("an alias (*name), which is not read here")
+        return parse(json.dumps(yaml.safe_load(text), default=str))
+    except TypeError:
+        raise ValueError("a key that is no text") from None
     except (yaml.YAMLError, RecursionError) as exc:
         mark = getattr(exc, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""

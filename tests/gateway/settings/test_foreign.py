@@ -141,6 +141,34 @@ def test_one_that_does_not_fit_harms_nobody_and_is_noted(tmp_path: Path, text: s
     assert any(".mcp.json: left out" in note for note in settings.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".kode.json", '{"modelPointers": ["main"]}'),
+        (".kode.json", '{"modelPointers": {"main": {"name": "x"}}}'),
+        (".kode.json", '{"modelProfiles": 5}'),
+        (".kode.json", '{"defaultModel": ["x"]}'),
+        (".kode.json", '{"mcpServers": "files"}'),
+        (".kodax/config.json", '{"customProviders": 5}'),
+        (".kodax/config.json", '{"customProviders": [{"name": "a", "models": 7}]}'),
+        (".config/kore/config.yaml", "context: [a]"),
+        (".config/kore/config.yaml", "security: 5"),
+        (".config/kore/config.yaml", "context: {max_tokens: 2020-01-01}"),
+        (".config/kore/config.yaml", "context: {2020-01-01: 5}"),
+        (".config/kore/config.yaml", "context: &a [*a]"),
+        (".config/kore/config.yaml", "context: {max_tokens: .nan}"),
+    ],
+)
+def test_an_odd_shape_in_a_file_of_others_is_no_crash(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    settings = loaded(tmp_path)
+    assert settings.model_list == ()
+    assert settings.profiles.default == "default"
+    assert settings.context.max_tokens == 128_000
+
+
 @pytest.mark.parametrize("name", [".kode.json", ".mcp.json", ".mcprc"])
 def test_what_a_folder_brings_counts_once_it_is_trusted_and_until_it_changes(
     tmp_path: Path, name: str
