@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,7 @@ def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Pa
                 if (home.root / name).is_file():
                     packed.write(home.root / name, name)
                     names.append(name)
-            for path in _below(workspace):
+            for path in _below(workspace, (copy, part)):
                 packed.write(path, f"{WORKSPACE}/{path.relative_to(workspace)}")
             names.append(f"{workspace} (links left out)")
         with zipfile.ZipFile(part) as packed:
@@ -108,11 +108,15 @@ def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Pa
     return names
 
 
-def _below(workspace: Path) -> Iterator[Path]:
-    """Its files; links lead elsewhere, and what they lead to is not part of it."""
+def _below(workspace: Path, without: Sequence[Path]) -> Iterator[Path]:
+    """Its files `without` those that the backup is made of: one that holds itself has no end.
+    Links lead elsewhere, and what they lead to is not part of it."""
+    root = workspace.resolve()
+    without = [path.relative_to(root) for path in without if path.is_relative_to(root)]
     for folder, folders, files in os.walk(workspace):
         folders.sort()
         for name in sorted(files):
             path = Path(folder, name)
-            if path.is_file() and not path.is_symlink():
+            own = path.relative_to(workspace) in without
+            if path.is_file() and not path.is_symlink() and not own:
                 yield path

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
+from agent.language import t
 
 if TYPE_CHECKING:
     from gateway.settings.sources import Sources
@@ -112,6 +113,7 @@ def _get(args: argparse.Namespace) -> int:
 
     from gateway.cli.table import clean_lines, print_json
     from gateway.settings.change import path_of
+    from gateway.settings.place import printable
 
     rows = {row["key"]: row for row in _rows(args)}
     content: Any = {}
@@ -124,9 +126,20 @@ def _get(args: argparse.Namespace) -> int:
     path = path_of(args.key, content, ours=True)
     value = content
     for n, part in enumerate(path):
-        value = value.get(part) if isinstance(value, dict) else value[int(part)]
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise ConfigError(
+                t(
+                    "{key}: {above} has no such entry",
+                    key=printable(args.key),
+                    above=printable(".".join(path[:n])),
+                )
+            )
         if value is None and n + 1 < len(path):
-            raise ConfigError(f"{args.key} is not set")
+            raise ConfigError(t("{key} is not set", key=printable(args.key)))
     if args.json:
         row = rows.get(".".join(path[:2])) or rows[path[0]]
         print_json({"key": args.key, "value": value, "from": row["from"]})

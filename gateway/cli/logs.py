@@ -80,12 +80,19 @@ def _chooser(args: argparse.Namespace) -> Callable[[bytes], str | None]:
 
 
 def _readable(entry: dict[str, Any]) -> str:
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(entry.get("ts", 0))))
     told = ("ts", "level", "logger", "text", "traceback")
     facts = "".join(f" {name}={value}" for name, value in entry.items() if name not in told)
+    at = _when(entry.get("ts"))
     line = f"{at} {entry['level']:<7} {clean(str(entry.get('text', '')))}{clean(facts)}"
     trace = entry.get("traceback")
     return f"{line}\n{clean_lines(str(trace))}" if trace else line
+
+
+def _when(stamp: Any) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(stamp)))
+    except (TypeError, ValueError, OverflowError, OSError):
+        return "?"
 
 
 def _coming(file: Path, at: int) -> Iterator[bytes]:

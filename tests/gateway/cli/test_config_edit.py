@@ -34,6 +34,16 @@ def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: P
     assert json.loads(done.stdout) == {"key": "http.port", "value": 0, "from": str(file)}
 
 
+@pytest.mark.parametrize(
+    "key", ["model_list.7", "agent.model.x", "http.port.0", "telegram.allow_from.9"]
+)
+def test_get_says_that_there_is_no_such_entry(tmp_path: Path, key: str) -> None:
+    file = written(tmp_path / "h", KEPT)
+    done = kore("config", "get", key, home=file.parent)
+    assert done.returncode == 2
+    assert f"{key}: {key.rpartition('.')[0]} has no such entry" in done.stderr
+
+
 def test_the_first_set_makes_a_file_for_its_owner_only(tmp_path: Path) -> None:
     home = tmp_path / "h"
     assert kore("config", "set", "logging.level", "debug", home=home).returncode == 0

@@ -5,6 +5,8 @@ import threading
 from pathlib import Path
 from queue import Queue
 
+import pytest
+
 from tests.gateway.cli.kore import ROOT, kore
 
 
@@ -47,6 +49,14 @@ def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -
     done = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-key"})
     assert "canary" not in done.stdout
     assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("stamp", ["yesterday", 1e300, [1], None])
+def test_a_line_with_an_odd_time_is_shown_all_the_same(tmp_path: Path, stamp: object) -> None:
+    home = tmp_path / "h"
+    written(home, "kore.log", line("odd", ts=stamp))
+    done = kore("logs", home=home)
+    assert (done.returncode, done.stdout) == (0, "? info    odd\n")
 
 
 def test_without_a_log_it_is_said_where_to_look(tmp_path: Path) -> None:

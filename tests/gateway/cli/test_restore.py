@@ -28,6 +28,19 @@ def texts(home: Path) -> str:
     return "".join(text for (text,) in rows)
 
 
+def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "hello")
+    # It comes before the backup's own parts, and does not become smaller.
+    (home / "workspace" / ".a").write_bytes(os.urandom(300_000))
+    done = kore("backup", home / "workspace" / "b.zip", home=home)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(home / "workspace" / "b.zip") as packed:
+        names = packed.namelist()
+    assert "workspace/.a" in names
+    assert [name for name in names if "b.zip" in name] == []
+
+
 @contextmanager
 def in_use(home: Path) -> Iterator[None]:
     with hold(Home(home).lock, "kore gateway"):
