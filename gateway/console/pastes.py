@@ -18,9 +18,23 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """What stands for the text on the line: itself, when it is short."""
+        self._note(text)
+        return self._folded(text)
+
+    def recall(self, text: str) -> str:
+        """What stands for a line of an earlier conversation. One that is short was typed, for all
+        that is known: whoever types it anew means the files that it names."""
+        shown = self._folded(text)
+        if shown != text:
+            self._note(text)
+        return shown
+
+    def _note(self, text: str) -> None:
         self._pieces[text] = None
         while sum(map(len, self._pieces)) > _KEPT_CHARS and len(self._pieces) > 1:
             self._pieces.popitem(last=False)
+
+    def _folded(self, text: str) -> str:
         count = text.count("\n") + (not text.endswith("\n"))
         if count <= _LINES and len(text) <= _CHARS:
             return text

@@ -56,7 +56,7 @@ class Prompt:
         self.completions = completions
         self.pastes = pastes = Pastes()
         self._session: PromptSession[str | None] = PromptSession(
-            history=ConsoleHistory(history, folder, pastes.fold, pastes.whole),
+            history=ConsoleHistory(history, folder, pastes.recall, pastes.whole),
             completer=completions,
             complete_while_typing=True,
             key_bindings=bindings(pastes, self._unfold),

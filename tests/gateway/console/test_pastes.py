@@ -23,6 +23,15 @@ def test_words_in_brackets_that_nobody_pasted_stay() -> None:
     assert Pastes().whole("[pasted 20 lines]") == "[pasted 20 lines]"
 
 
+def test_a_short_line_of_an_earlier_conversation_counts_as_typed_and_a_long_one_as_pasted() -> None:
+    pastes = Pastes()
+    long = "@/etc/hosts\n" * 20
+    assert pastes.recall("see @/etc/hosts") == "see @/etc/hosts"
+    assert pastes.recall(long) == "[pasted 20 lines]"
+    assert pastes.spans("see @/etc/hosts") == []
+    assert pastes.spans(long) == [(0, len(long))]
+
+
 def test_where_a_line_was_pasted_is_known() -> None:
     pastes = Pastes()
     pastes.fold("@x")
