@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.language import t
 from gateway.cli.basis import home_of, settings_of
+from gateway.cli.config import sources_of
 from gateway.cli.table import clean_lines, print_json
 
 
@@ -32,7 +33,8 @@ def _install(args: argparse.Namespace) -> int:
     from gateway.setup.unit import NAME, lingers, require_systemd, systemctl, unit_path, unit_text
 
     home = home_of(args)
-    text = unit_text(home, args.config.resolve() if args.config else None, os.environ)
+    named = args.config or os.environ.get("KORE_CONFIG")
+    text = unit_text(home, sources_of(args).own.resolve() if named else None, os.environ)
     if args.print:
         print(text, end="")
         return 0

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.cli.basis import home_of
 from gateway.cli.table import clean_lines, print_json
 
@@ -17,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from gateway.settings.trust import PROJECT, brought, distrust, is_trusted, trust
+    from gateway.settings.trust import PROJECT, brought, digest, distrust, is_trusted, remember
 
     folder, home = (Path.cwd() / (args.folder or ".")).resolve(), home_of(args).root
     if args.revoke:
@@ -27,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
     files = brought(folder)
     if not files:
         raise KoreError(f"{folder} brings nothing along for Kore: none of {', '.join(PROJECT)}")
+    # Before they are shown: what was changed while somebody read is not trusted.
+    held = {path: digest(path) for path in files}
     new = [path for path in files if not is_trusted(path, home)]
     if new and not args.yes:
         for path in new:
@@ -37,7 +40,12 @@ def run(args: argparse.Namespace) -> int:
         print("Trust these files as they are? Type yes: ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
             raise KoreError("nothing was changed")
-    trust(files, home)
+    remember(held, home)
+    if changed := [path for path in files if digest(path) != held[path]]:
+        raise KoreError(
+            t("{path} was changed meanwhile; it is not trusted as it is now", path=changed[0]),
+            hint=t("look at it again: kore trust"),
+        )
     if args.json:
         print_json({"trusted": [str(path) for path in files]})
     else:

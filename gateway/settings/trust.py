@@ -34,7 +34,12 @@ def is_trusted(path: Path, home: Path) -> bool:
 
 def trust(paths: Iterable[Path], home: Path) -> None:
     """Remember these files as they are. Raises `ConfigError`."""
-    _write({**_known(home), **{str(path.resolve()): digest(path) for path in paths}}, home)
+    remember({path: digest(path) for path in paths}, home)
+
+
+def remember(held: Mapping[Path, str], home: Path) -> None:
+    """Trust files that hold what has this digest. Raises `ConfigError`."""
+    _write({**_known(home), **{str(path.resolve()): one for path, one in held.items()}}, home)
 
 
 def distrust(folder: Path, home: Path) -> int:

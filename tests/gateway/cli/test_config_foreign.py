@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from gateway.settings.jsonc import read
+from gateway.settings.trust import is_trusted
 from tests.gateway.cli.kore import kore
+from tests.gateway.console.terminal import kore_there
 from tests.gateway.settings.test_foreign import DESIGN, REAL
 
 
@@ -81,6 +83,19 @@ def test_what_has_no_place_there_is_refused(home: Path, key: str, value: str, sa
     assert done.returncode == 2
     assert said in done.stderr
     assert file.read_text() == REAL
+
+
+async def test_what_is_changed_while_somebody_reads_it_is_not_trusted(tmp_path: Path) -> None:
+    home, work = tmp_path / "h", tmp_path / "work"
+    work.mkdir()
+    file = work / ".mcp.json"
+    file.write_text('{"mcpServers": {"good": {"command": "true"}}}')
+    async with kore_there(home, "trust", str(work)) as talk:
+        await talk.see("Type yes:")
+        file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
+        talk.type("yes\r")
+        await talk.see("changed meanwhile")
+    assert not is_trusted(file, home)
 
 
 def test_trust_shows_what_it_is_about_and_wants_a_yes(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def test_it_is_written_enabled_started_and_taken_out_again(
     assert kore("service", "uninstall", home=home, environ=systemd).returncode == 1
 
 
+def test_a_file_that_the_environment_names_is_the_service_s_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text("{}")
+    environ = {"KORE_CONFIG": str(tmp_path / "mine.json")}
+    done = kore("service", "install", "--print", home=tmp_path / "h", environ=environ)
+    assert f'"--config" "{tmp_path}/mine.json"' in done.stdout
+
+
 def test_a_broken_configuration_is_told_and_not_installed(
     tmp_path: Path, systemd: dict[str, str]
 ) -> None:
