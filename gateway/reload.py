@@ -5,13 +5,14 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
+from agent.language import later
 from agent.providers.models import Models
 from gateway.adjust import Adjustable
 from gateway.agent import open_agent
@@ -36,6 +37,10 @@ LOOK_S = 2.0
 CALM_S = 0.3
 # Until then at least, something may use the models that it began with.
 RETIRE_S = 3600.0
+_NOT_RIGHT = later(
+    "⚠️ The configuration has changed and is not right. I go on with the last good one."
+)
+_RIGHT_AGAIN = later("The configuration is right again, and holds.")
 
 Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
@@ -100,7 +105,8 @@ class Reloader:
             except ConfigError as exc:
                 await self._refuse(str(exc))
                 raise ConfigError(str(exc), hint="the last good configuration holds") from exc
-            self._read_at, self._problem = time.time(), None
+            self._read_at, mended = time.time(), self._problem is not None
+            self._problem = None
             if found.changed or found.waiting != self._waiting:
                 changed, waiting = ", ".join(found.changed), ", ".join(found.waiting)
                 log.info(
@@ -109,6 +115,9 @@ class Reloader:
                     f"; needs a restart: {waiting}" if waiting else "",
                 )
             self._waiting = found.waiting
+            if mended:
+                log.info("the configuration is right again")
+                await self._tell(_RIGHT_AGAIN)
             await asyncio.to_thread(self._keep)
             return {"changed": list(found.changed), "waiting": list(found.waiting)}
 
@@ -143,25 +152,28 @@ class Reloader:
         first, *more = problem.splitlines()
         rest = f" (and {len(more)} more)" if more else ""
         log.error("the last good configuration holds: %s%s", first, rest)
+        await self._tell(_NOT_RIGHT, f"{first}{rest}")
+
+    async def _tell(self, english: str, *details: str) -> None:
+        """A letter to the owner, if they ever wrote."""
         try:
-            lane = await self._database.run(self._tell, f"{first}{rest}", time.time())
+            lane = await self._database.run(self._write, english, details, time.time())
         except (StoreError, KoreError) as exc:
             log.warning("the owner could not be told: %s", exc)
             return
         if lane is not None:
             self._parts.delivery.wake(lane)
 
-    def _tell(self, connection: Connection, problem: str, now: float) -> str | None:
-        """A letter to the owner; returns the lane that has mail."""
+    def _write(
+        self, connection: Connection, english: str, details: Sequence[str], now: float
+    ) -> str | None:
+        """Returns the lane that has mail."""
         owner = self._parts.access.chief
         route = last_private_route(connection, owner) if owner else None
         if route is None:
             return None
-        said = (
-            "⚠️ The configuration has changed and is not right. I go on with the last good one.\n\n"
-            f"{problem}"
-        )
-        name = f"config:{hashlib.sha256(problem.encode()).hexdigest()[:16]}:{now:.0f}"
+        said = "\n\n".join((self._parts.delivery.languages.tell(route, english), *details))
+        name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
         parts = self._parts.delivery.render(route, said)
         outbox.put(connection, None, [Letter(name, route, parts, "notice")], now)
         return route.lane

@@ -12,7 +12,7 @@ _SHOWN = 5
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    lines = [f"Kore {VERSION}", t("Model: `{model}`", model=chosen(call, connection))]
+    lines = [f"Kore {VERSION}", _model(call, chosen(call, connection))]
     if call.session:
         count = sessions.count_messages(connection, call.session)
         lines.append(
@@ -31,3 +31,10 @@ def answer(call: CommandCall, connection: Connection) -> str:
             more = " …" if len(out) > _SHOWN else ""
             lines.append(t("Chats I cannot write to: {chats}", chats=listed + more))
     return "\n".join(lines)
+
+
+def _model(call: CommandCall, name: str) -> str:
+    """With what a name of the configuration, such as "default", stands for."""
+    known = call.office.agent.models.known
+    entry = next((one.model for one in known if one.name == name != one.model), None)
+    return t("Model: `{model}`", model=name) + (f" ({entry})" if entry else "")

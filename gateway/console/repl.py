@@ -227,7 +227,7 @@ class Repl:
             f"Kore {VERSION}",
             spoken_with and t("agent {name}", name=spoken_with),
             model,
-            self.session or t("new session"),
+            self.session or (None if self._start.choose else t("new session")),
             self._start.options.get("cwd", status.get("workspace")),
         )
         line = " · ".join(visible(str(fact)) for fact in facts if fact)

@@ -34,7 +34,8 @@ class Dialogue:
 
     def ask(self, question: str, default: str = "", judge: Judge | None = None) -> str:
         """One line; empty means `default`. Asks again as long as `judge` objects."""
-        shown = f"{question} [{default}]: " if default else f"{question}: "
+        asked = f"{question} [{default}]" if default else question
+        shown = asked + (" " if asked.endswith(("?", "？")) else ": ")
         while True:
             answer = self._read(lambda: input(shown)) or default
             objection = judge(answer) if judge else None

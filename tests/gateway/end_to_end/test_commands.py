@@ -99,7 +99,7 @@ async def test_status_tells_strangers_less_than_the_owner(
     gateway: GatewayProcess, chat: int
 ) -> None:
     (stranger,) = await gateway.told(chat, "/status")
-    assert "Model: stand-in" in stranger
+    assert "Model: stand-in (openai/fake)" in stranger
     assert "polling" not in stranger
     owner = (await gateway.told(OWNER, "/status"))[-1]
     assert "polling" in owner

@@ -98,6 +98,7 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
         alone.config.write_text(good)
         assert (await alone.kore("reload")).code == 0
         assert (await config_of(alone))["problem"] is None
+        await alone.until(lambda: any("right again" in a for a in alone.api.answers(OWNER)))
 
 
 async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_put_back(
