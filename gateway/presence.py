@@ -11,8 +11,9 @@ from gateway.messages import Route
 from gateway.store import outbox, whereabouts
 from gateway.store.outbox import Letter
 
-# Anybody can put a bot into a group: whoever does it all day fills no owner's chat.
+# Anybody can put a bot into a group, and out of it: whoever does it all day fills no owner's chat.
 NOTICES_AN_HOUR = 5
+_NAME = "presence:"
 
 
 class Presence:
@@ -33,7 +34,9 @@ class Presence:
                 text = self._noted(connection, standing, now)
             if owner is None or is_owners or text is None:
                 continue
-            name = f"presence:{standing.event_id}"
+            if not standing.private and self._has_told_enough(connection, now):
+                continue
+            name = f"{_NAME}{standing.event_id}"
             letter = Letter(name, owner, self._delivery.render(owner, text), "notice")
             outbox.put(connection, None, [letter], now)
             told.add(owner.lane)
@@ -44,8 +47,8 @@ class Presence:
         route, chat = standing.route, standing.title
         known_out = whereabouts.is_out(connection, route)
         if standing.present:
-            many = whereabouts.enter(connection, route, "", now)
-            if standing.private or standing.was_present or many > NOTICES_AN_HOUR:
+            whereabouts.enter(connection, route, "", now)
+            if standing.private or standing.was_present:
                 return None
             return t("I was added to the group {chat} by {name}.", chat=chat, name=standing.by)
         reason = "blocked by the person" if standing.private else "removed from the group"
@@ -59,6 +62,9 @@ class Presence:
             if lost
             else None
         )
+
+    def _has_told_enough(self, connection: Connection, now: float) -> bool:
+        return whereabouts.told_since(connection, _NAME, now - 3600) >= NOTICES_AN_HOUR
 
     def _owner_route(self, route: Route) -> Route | None:
         """The owner's private chat with the same bot: there, a chat is named like its person."""

@@ -28,18 +28,23 @@ def leave(connection: Connection, route: Route, reason: str, now: float) -> int:
     ).rowcount
 
 
-def enter(connection: Connection, route: Route, reason: str, now: float) -> int:
-    """The bot is in this chat; returns how many it has entered within the last hour."""
+def enter(connection: Connection, route: Route, reason: str, now: float) -> None:
+    """The bot is in this chat."""
     connection.execute(
         "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'in', ?, ?)"
         " ON CONFLICT DO UPDATE SET state = 'in', reason = excluded.reason, at = excluded.at",
         (route.channel, route.account, route.chat_id, reason, now),
     )
-    row = connection.execute(
-        "SELECT count(*) FROM whereabouts WHERE state = 'in' AND at > ?", (now - 3600,)
+
+
+def told_since(connection: Connection, prefix: str, since: float) -> int:
+    """How many letters whose name begins so were written after `since`."""
+    (found,) = connection.execute(
+        "SELECT count(*) FROM outbox WHERE delivery_id GLOB ? || '*' AND created_at > ?",
+        (prefix, since),
     ).fetchone()
-    return int(row[0])
+    return int(found)
 
 
 def hear(connection: Connection, message: InboundMessage) -> None:

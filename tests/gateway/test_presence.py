@@ -45,6 +45,15 @@ async def test_whoever_adds_it_everywhere_fills_nobodys_chat(tmp_path: Path) -> 
         assert len(await took(parts, *many)) == 5
 
 
+async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_path: Path) -> None:
+    async with opened(tmp_path, [], owner="chat:7") as parts:
+        told: list[tuple[str, str]] = []
+        for n in range(20):
+            there = n % 2 == 0
+            told = await took(parts, standing(present=there, was=not there))
+        assert len(told) == 5
+
+
 async def test_without_an_owner_nobody_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         assert await took(parts, standing(present=True, was=False)) == []
