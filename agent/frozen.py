@@ -35,30 +35,29 @@ def frozen(cls: type[T]) -> type[T]:
 
 def _init(made: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None]:
     """Written out because a call by name is several times as fast as a loop over the fields."""
+    # Numbered, not named after the fields: names in code are kept for good, each once.
     known: dict[str, Any] = {"made": _MADE}
     given, body = ["self"], []
-    for part in parts:
-        name = part.name
-        value = name
+    for n, part in enumerate(parts):
+        name = value = part.name
         if part.default_factory is not MISSING:
-            known[f"make_{name}"] = part.default_factory
-            value = f"make_{name}()"
+            known[f"make{n}"] = part.default_factory
+            value = f"make{n}()"
             if part.init:
                 given.append(f"{name}=made")
                 value = f"{value} if {name} is made else {name}"
         elif part.default is not MISSING:
-            known[f"default_{name}"] = part.default
-            value = f"default_{name}"
+            known[f"default{n}"] = part.default
+            value = name if part.init else f"default{n}"
             if part.init:
-                given.append(f"{name}=default_{name}")
-                value = name
+                given.append(f"{name}=default{n}")
         elif part.init:
             given.append(name)
         else:
             continue
         # A slot's own way in, past the `__setattr__` that refuses.
-        known[f"set_{name}"] = getattr(made, name).__set__
-        body.append(f" set_{name}(self, {value})")
+        known[f"set{n}"] = getattr(made, name).__set__
+        body.append(f" set{n}(self, {value})")
     if hasattr(made, "__post_init__"):
         body.append(" self.__post_init__()")
     written = f"def __init__({', '.join(given)}):\n" + ("\n".join(body) or " pass")
