@@ -58,6 +58,18 @@ def speaking(language: str) -> Iterator[None]:
         _spoken.reset(before)
 
 
+@contextmanager
+def briefly(language: str) -> Iterator[None]:
+    """`speaking` once, for a few texts: a catalogue that is read for it is not kept."""
+    kept = language in _catalogues
+    with speaking(language):
+        try:
+            yield
+        finally:
+            if not kept:
+                _catalogues.pop(language, None)
+
+
 def language_of(tag: str | None) -> str | None:
     """The language of a tag (`zh-TW`, `zh_CN.UTF-8`, `de`); None when it says nothing.
 

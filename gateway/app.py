@@ -6,7 +6,9 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from sqlite3 import Connection
+from typing import TYPE_CHECKING
 
 from agent.agent import Agent
 from agent.frozen import frozen
@@ -27,7 +29,6 @@ from gateway.clerk import Clerk
 from gateway.commands.call import Commands, Office
 from gateway.compaction import Compactions
 from gateway.confinement import choose_sandbox
-from gateway.custodian import Custodian
 from gateway.delivery import Delivery
 from gateway.desk import Desk
 from gateway.door import Door
@@ -55,6 +56,9 @@ from gateway.transcription import Transcriber
 from gateway.turn import Turns
 from gateway.watchers import Watchers
 from gateway.workspace import ensure_workspace
+
+if TYPE_CHECKING:
+    from gateway.custodian import Custodian
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +116,7 @@ class App:
             audit = await _record(policies, home, redactor, stack)
             safety = Safety(policies, audit, redactor, str(choice), places)
             app = _assemble(settings, database, agent, watchers, ways, safety)
-            app.desk.custodian = _custodian(settings, home, app)
+            app.desk.custodian = partial(_custodian, settings, home, app)
             await database.run(app.bus.door.pairing.load)
             await database.run(app.delivery.languages.load)
             await app.bus.notes.carry()
@@ -200,8 +204,10 @@ def _assemble(
     return App(desk, bus, delivery, reception, *rest, scheduler)
 
 
-def _custodian(settings: Settings, home: Home, app: App) -> Custodian:
-    """Who keeps what is kept of people."""
+def _custodian(settings: Settings, home: Home, app: App) -> "Custodian":
+    """Who keeps what is kept of people; called for a few times in a Kore's life."""
+    from gateway.custodian import Custodian
+
     access, load = app.adjustable.access, app.bus.door.pairing.load
     parts = (app.database, home, settings.agent.workspace, access, app.forget)
     return Custodian(*parts, load, app.bus.notes.carry)

@@ -1,7 +1,10 @@
 """What a channel remembers over a restart."""
 
+from contextlib import suppress
+
 from gateway.store import memo
 from gateway.store.database import Database
+from gateway.store.faults import NotNow
 
 
 class StoredMemo:
@@ -14,4 +17,6 @@ class StoredMemo:
         return await self._database.run(memo.get, name)
 
     async def put(self, name: str, value: str) -> None:
-        await self._database.run(memo.put, name, value)
+        # On a full disk it is forgotten, as the caller is ready for.
+        with suppress(NotNow):
+            await self._database.run(memo.put, name, value)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
 from gateway.access import CONSOLE, Access, sole_owner
-from gateway.ballast import hidden, leave_out_httpx
+from gateway.ballast import forget_docstrings, hidden, leave_out_httpx
 from gateway.channels.base import Channel
 from gateway.memo import StoredMemo
 from gateway.moves import Moves
@@ -37,6 +37,9 @@ async def open_channels(
         return []
     leave_out_httpx()
     with hidden("cryptography"):
+        import telegram as library
+
+        forget_docstrings(library)
         from gateway.channels.telegram.channel import TelegramChannel
     from gateway.channels.telegram.poll import OFFSET_LIFE_S
     from gateway.channels.telegram.settings import TelegramSettings

@@ -1,6 +1,6 @@
 """What the front desk has done by others: the configuration, and what is kept of people."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ class Upkept:
     """A part of the desk. A terminal of its own has no `reloader`."""
 
     reloader: Reloads | None = None
-    custodian: Keeps | None = None
+    custodian: Callable[[], Keeps] | None = None
 
     async def reload(self) -> Mapping[str, Any]:
         if self.reloader is None:
@@ -51,4 +51,4 @@ class Upkept:
     @property
     def _keeper(self) -> Keeps:
         assert self.custodian is not None, "who opens the parts names one"
-        return self.custodian
+        return self.custodian()

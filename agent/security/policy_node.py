@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
@@ -136,6 +135,8 @@ def kind(node: "Node") -> str:
 def guess(name: str, known: Iterable[str]) -> str:
     """The end of a complaint about an unknown name: the one that was meant, or all there are."""
     known = sorted(known)
+    from difflib import get_close_matches
+
     close = get_close_matches(name.casefold(), known, n=1, cutoff=0.6)
     if close:
         return f'; did you mean "{close[0]}"?'

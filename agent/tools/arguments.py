@@ -1,6 +1,5 @@
 """Arguments of a call: schemas written short, checked, and explained in one sentence."""
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -56,6 +55,8 @@ class Arguments:
             return
         for name in given:
             if name not in known:
+                import difflib
+
                 close = difflib.get_close_matches(name, known, 1)
                 hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}."
                 raise ToolError(f"{self._tool} has no argument {name!r}; {hint}")

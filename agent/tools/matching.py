@@ -5,7 +5,6 @@ signs drift. Each step forgives one more of these; the first step that finds any
 All text outside of the matches stays as it is, character for character.
 """
 
-import difflib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -219,5 +218,7 @@ def _by_likeness(lines: list[str], wanted: list[str]) -> int | None:
     if len(told.strip()) < _TELLING_CHARS:
         return None
     searched = [line.strip()[:_SHOWN_CHARS] for line in lines[:5000]]
+    import difflib
+
     close = difflib.get_close_matches(told.strip()[:_SHOWN_CHARS], searched, 1, 0.7)
     return max(0, searched.index(close[0]) - offset) if close else None

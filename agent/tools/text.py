@@ -1,7 +1,6 @@
 """Text files as bytes: which encoding, which line ends, and back again without a changed byte."""
 
 import codecs
-import difflib
 import re
 from pathlib import Path
 
@@ -133,6 +132,8 @@ def diff(name: str, before: str, after: str) -> str:
     if len(before) + len(after) > DIFF_LIMIT_CHARS:
         return f"{header}@@ too large to compare: {len(before):,} -> {len(after):,} characters @@"
     old, new = _marked(before), _marked(after)
+    import difflib
+
     body = difflib.unified_diff(old, new, name, name, n=3, lineterm="")
     return "\n".join(body)
 

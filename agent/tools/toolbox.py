@@ -1,7 +1,6 @@
 """The tools of an agent: their fixed order, how each is found by its name, their checks."""
 
 import asyncio
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,6 +107,8 @@ class Toolbox:
         """`find`. Raises ToolError with the closest name, or all of them."""
         if (tool := self.find(name)) is not None:
             return tool
+        import difflib
+
         close = difflib.get_close_matches(name.casefold(), self._tools, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(self._tools)}."
         raise ToolError(f"There is no tool {name[:80]!r}; {hint}")

@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class Memo(Protocol):
-    """Texts by name."""
+    """Texts by name. One that cannot be stored is forgotten: `put` raises nothing for it."""
 
     async def get(self, name: str) -> str | None: ...
     async def put(self, name: str, value: str) -> None: ...

@@ -137,9 +137,10 @@ def _dispatch(words: Sequence[str]) -> int:
 
 
 def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
-    from gateway.ballast import leave_out_plugins
+    from gateway.ballast import leave_out_plugins, leave_out_sources
 
     leave_out_plugins()
+    leave_out_sources()
     module = import_module(verb.module)
     parser = Parser(
         prog=f"kore {verb.name}",

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -102,6 +101,8 @@ def _expected(details: ErrorDetails) -> str:
 def _guess(loc: Loc) -> str:
     inner = TelegramChat if loc[:2] == ("telegram", "chats") else _INNER.get(str(loc[0]))
     known = list(inner.model_fields) if inner else []
+    from difflib import get_close_matches
+
     close = get_close_matches(printable(str(loc[-1])).lower(), known, n=1, cutoff=0.6)
     if close:
         return f'; did you mean "{close[0]}"?'

@@ -1,7 +1,6 @@
 """The keys of config.json as the schema has them, and the plain types behind each."""
 
 import types
-from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -51,6 +50,8 @@ def environment_names() -> tuple[str, ...]:
 
 def guess(name: str, known: tuple[str, ...]) -> str:
     """The end of a complaint about an unknown name: the one that was meant, or all there are."""
+    from difflib import get_close_matches
+
     close = get_close_matches(printable(name).lower(), known, n=1, cutoff=0.6)
     if close:
         return f'; did you mean "{close[0]}"?'

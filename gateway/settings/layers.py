@@ -1,7 +1,6 @@
 """The layers of the configuration: each a source of pydantic-settings that says what it set."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +176,8 @@ class Environment(Layer):
     def _stray(self, rest: str, names: Sequence[str], place: Place, *, certain: bool) -> None:
         """A name close to one of ours is a slip of the pen; a distant one is somebody else's."""
         single = rest.replace("__", "_").upper()
+        from difflib import get_close_matches
+
         close = get_close_matches(single, names, n=1, cutoff=0.5 if certain else 0.85)
         if close:
             self.complaints.append(f"{place}: unknown name; did you mean KORE_{close[0]}?")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from agent.errors import ConfigError
 from gateway.settings.models import fallbacks
@@ -43,6 +42,8 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
         if key[0] == "agent" and model in dict(settings.profiles):
             continue
         place = values[key].place
+        from difflib import get_close_matches
+
         close = get_close_matches(model, names, n=1)
         guess = f'; did you mean "{printable(close[0])}"?' if close else ""
         found.append(

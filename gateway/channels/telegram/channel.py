@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
 from gateway.channels.memo import Forgetful, Memo
@@ -13,11 +13,13 @@ from gateway.channels.telegram.reactions import Reactions
 from gateway.channels.telegram.render import render, shortened
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.channels.telegram.webhook import Webhook
 from gateway.gate import Gate
 from gateway.messages import Media, OutboundMessage, OutboundPart, Route
 from gateway.places import Places
 from gateway.question import Question
+
+if TYPE_CHECKING:
+    from gateway.channels.telegram.webhook import Webhook
 
 
 class TelegramChannel:
@@ -45,8 +47,8 @@ class TelegramChannel:
         self._gate = gate
         self._client = TelegramClient(settings)
         places, memo = places or Places(), memo or Forgetful()
-        self._receiver: Poller | Webhook = (
-            Webhook(settings, self._client, places, memo)
+        self._receiver = (
+            _webhook(settings, self._client, places, memo)
             if settings.webhook_url
             else Poller(settings, self._client, cursor, places, memo)
         )
@@ -72,7 +74,7 @@ class TelegramChannel:
 
     async def called(self, secret: str, body: bytes) -> int:
         """What Telegram has to tell; the HTTP status of the answer."""
-        if isinstance(self._receiver, Webhook):
+        if not isinstance(self._receiver, Poller):
             return await self._receiver.called(secret, body)
         return 404
 
@@ -143,3 +145,12 @@ class TelegramChannel:
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+def _webhook(
+    settings: TelegramSettings, client: TelegramClient, places: Places, memo: Memo
+) -> "Webhook":
+    # Most bots poll and never need it.
+    from gateway.channels.telegram.webhook import Webhook
+
+    return Webhook(settings, client, places, memo)

@@ -10,7 +10,7 @@ from typing import Any
 
 import telegram
 
-from agent.language import ENGLISH, speaking, t
+from agent.language import ENGLISH, briefly, t
 from agent.version import VERSION
 from gateway.channels.memo import Memo
 from gateway.channels.telegram.request import Refusal
@@ -26,7 +26,7 @@ _PRIVATE = frozenset({"start", "language", "resume", "sessions", "fork", "rename
 
 async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: Memo) -> None:
     """Tell Telegram, unless it was told the very same before. Raises `TelegramError`."""
-    # Not of the translations: a catalogue that is opened once stays in memory.
+    # Not of the translations: they would have to be read at each start.
     table = [(name, command.summary) for name, command in COMMANDS.items()]
     told = json.dumps([VERSION, settings.root, settings.owner, table])
     mark = hashlib.sha256(told.encode()).hexdigest()
@@ -57,15 +57,17 @@ def _menus(
     ]
     if settings.owner is not None:
         scopes.append(({"type": "chat", "chat_id": int(settings.owner)}, frozenset()))
-    for scope, without in scopes:
-        for tag, language in _LANGUAGES:
-            with speaking(language):
-                commands = [
-                    (name, _sentence(t(command.summary)))
-                    for name, command in COMMANDS.items()
-                    if name not in without
-                ]
+    for tag, language in _LANGUAGES:
+        with briefly(language):
+            menus = [(scope, list(_commands(without))) for scope, without in scopes]
+        for scope, commands in menus:
             yield scope, tag, commands
+
+
+def _commands(without: frozenset[str]) -> Iterator[tuple[str, str]]:
+    for name, command in COMMANDS.items():
+        if name not in without:
+            yield name, _sentence(t(command.summary))
 
 
 def _sentence(text: str) -> str:

@@ -20,7 +20,11 @@ CODE = re.compile(r"\?start=([A-Za-z0-9_-]+)")
 
 
 def surroundings(api: BotApi, **more: str) -> dict[str, str]:
-    place = {"KORE_TELEGRAM_BASE_URL": api.url, "KORE_AGENT_MODEL": "offline/echo"}
+    place = {
+        "KORE_TELEGRAM_BASE_URL": api.url,
+        "KORE_AGENT_MODEL": "offline/echo",
+        "KORE_HTTP_PORT": "0",
+    }
     return {**place, "PYTHONUTF8": "1", **more}
 
 

@@ -27,6 +27,10 @@ async def answer(terminal: Terminal, question: str, text: str = "") -> None:
     terminal.type(f"{text}\r")
 
 
+def at(bot_api: str) -> dict[str, str]:
+    return {"KORE_TELEGRAM_BASE_URL": bot_api, "KORE_HTTP_PORT": "0"}
+
+
 async def name_a_server(terminal: Terminal, address: str) -> None:
     await choose(terminal, OTHER, "Which model provider?")
     await answer(terminal, "Its address", address)
@@ -38,7 +42,7 @@ async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_a
     home = tmp_path / "h"
     async with (
         ModelServer(api_key=KEY) as model,
-        kore_there(home, "init", environ={"KORE_TELEGRAM_BASE_URL": bot_api.url}) as terminal,
+        kore_there(home, "init", environ=at(bot_api.url)) as terminal,
     ):
         await answer(terminal, "Language / ")
         await name_a_server(terminal, model.url)
@@ -124,9 +128,7 @@ async def test_a_second_run_keeps_what_is_there(tmp_path: Path, bot_api: BotApi)
     workspace.mkdir()
     (workspace / "SOUL.md").write_text("My own voice.\n")
     (workspace / "USER.md").write_text("- Name, and how to address them: Ada\n")
-    async with kore_there(
-        home, "init", environ={"KORE_TELEGRAM_BASE_URL": bot_api.url}
-    ) as terminal:
+    async with kore_there(home, "init", environ=at(bot_api.url)) as terminal:
         await answer(terminal, "Language / ")
         await choose(terminal, "keep openai/x", "Which model provider?")
         await answer(terminal, "What shall I be called?")
