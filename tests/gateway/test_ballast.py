@@ -19,7 +19,8 @@ FORGOTTEN = """
 import telegram
 from gateway.ballast import forget_docstrings
 forget_docstrings(telegram)
-print(telegram.Message.__doc__, telegram.User.de_json({"id": 5, "is_bot": False, "first_name": "A"}).id)
+person = telegram.User.de_json({"id": 5, "is_bot": False, "first_name": "A"})
+print(telegram.Message.__doc__, person.id)
 """
 
 
