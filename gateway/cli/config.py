@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
-from agent.language import t
+from agent.language import later, t
 
 if TYPE_CHECKING:
     from gateway.settings.sources import Sources
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, words in {"validate": "check it", "show": "print what it comes to"}.items():
+    for name, words in {
+        "validate": later("check it"),
+        "show": later("print what it comes to"),
+    }.items():
         part = actions.add_parser(name, help=words)
         part.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instead of your own")
         part.add_argument("--json", action="store_true", help="print JSON")

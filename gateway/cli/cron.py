@@ -12,10 +12,10 @@ from gateway.cli.link import open_service
 from gateway.cli.table import moment, print_json, print_table
 
 _CHANGES = {
-    "remove": "take a job out",
-    "pause": "let a job rest",
-    "resume": "go on with a job that rests or was switched off",
-    "run": "have a job done now",
+    "remove": later("take a job out"),
+    "pause": later("let a job rest"),
+    "resume": later("go on with a job that rests or was switched off"),
+    "run": later("have a job done now"),
 }
 
 _KINDS = {

@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from errno import ENOSPC
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -75,6 +76,7 @@ class Parser(argparse.ArgumentParser):
 def run(words: Sequence[str]) -> int:
     """Run `words` (without the program's name); returns the exit code."""
     postpone()
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets an escape instead of an error.
         if isinstance(stream, io.TextIOWrapper):
@@ -86,12 +88,29 @@ def run(words: Sequence[str]) -> int:
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else FAILED
     except BrokenPipeError:
-        # The reader has seen enough; without this the interpreter complains while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough.
+        _drop_output()
         return FAILED
+    except OSError as exc:
+        if exc.errno != ENOSPC:
+            raise
+        _drop_output()
+        return complain(KoreError(t("no space is left: {reason}", reason=exc)))
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _open_closed() -> None:
+    """What was closed before the start leads nowhere: else the next file would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+
+
+def _drop_output() -> None:
+    """Without this the interpreter writes the rest, and complains, while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent.codec import message_to_json
-from agent.language import t
+from agent.language import later, t
 from agent.types import Message
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
@@ -19,9 +19,11 @@ from gateway.transcript import readable
 from gateway.visible import visible
 
 _STATES = {
-    "pause": "let what is said there wait",
-    "resume": "let a paused or closed one go on",
-    "close": "end one: its chat begins a new one; it can still be read, searched and resumed",
+    "pause": later("let what is said there wait"),
+    "resume": later("let a paused or closed one go on"),
+    "close": later(
+        "end one: its chat begins a new one; it can still be read, searched and resumed"
+    ),
 }
 
 _WHO = {"user": "you", "name": "its name"}

@@ -15,6 +15,7 @@ State = Literal["on", "paused", "done", "failed"]
 
 # Slots that are remembered of a job.
 _KEPT = 100
+_LARGEST = 2**63 - 1
 _DONE_KEPT_S = 7 * 86_400
 _PLAIN = (
     "principal, rule, zone, catch_up, urgent, own, state, reason, failures, slot_at, due_at,"
@@ -98,6 +99,8 @@ def put(connection: Connection, job: Job) -> Job:
 
 
 def find(connection: Connection, number: int) -> Job | None:
+    if abs(number) > _LARGEST:
+        return None
     row = connection.execute(f"{_SELECT} WHERE id = ?", (number,)).fetchone()
     return _job(row) if row else None
 

@@ -193,3 +193,37 @@ def test_a_reader_that_leaves_while_the_data_are_open_is_no_bug(tmp_path: Path) 
     assert left.returncode == 1
     assert left.stderr == b""
     assert not list((home / "logs").glob("crash*"))
+
+
+@pytest.mark.parametrize("words", ["config set agent.model", "agent", "init", "trust", "status"])
+def test_streams_that_are_closed_are_no_crash(tmp_path: Path, words: str) -> None:
+    home = tmp_path / "h"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m gateway {words} <&- >&-', sys.executable],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KORE_HOME": str(home)}
+        | {"PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in (0, 1, 2)
+    assert "Traceback" not in done.stderr
+    assert "bug in Kore" not in done.stderr
+
+
+def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway", "config", "list"],
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "kore: no space is left: [Errno 28] No space left on device\n"
