@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
 
+from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.language import plural, speaking, t
 from gateway.schedule.heartbeat import has_work
@@ -52,7 +53,10 @@ def fire(connection: Connection, house: House, now: float) -> Fired:
     found = jobs.due(connection, house.open_ways, now, _BATCH)
     for job in found:
         with speaking(house.delivery.languages.of_route(job.route)):
-            _fire(connection, house, job, now, fired)
+            try:
+                _fire(connection, house, job, now, fired)
+            except KoreError as exc:
+                _fail(connection, job, exc)
     fired.more = len(found) == _BATCH
     return fired
 
@@ -69,9 +73,20 @@ def rewind(connection: Connection, now: float) -> None:
     for job in jobs.listed(connection, None, None):
         if job.state != "on" or job.slot_at is None or job.slot_at <= now:
             continue
-        slot = Rule.stored(job.rule, job.zone).after(now, job.created_at)
+        try:
+            slot = Rule.stored(job.rule, job.zone).after(now, job.created_at)
+        except KoreError as exc:
+            _fail(connection, job, exc)
+            continue
         if slot is not None and slot < job.slot_at:
             jobs.advance(connection, job.id, slot)
+
+
+def _fail(connection: Connection, job: Job, why: KoreError) -> None:
+    """A rule that cannot be worked out any more, in a time zone that this machine does not know,
+    costs its own job."""
+    log.error("job %d is switched off: %s", job.id, why)
+    jobs.set_state(connection, job.id, "failed", str(why))
 
 
 def _fire(connection: Connection, house: House, job: Job, now: float, fired: Fired) -> None:

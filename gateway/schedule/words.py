@@ -1,11 +1,11 @@
 """Jobs in words: for the chat, the terminal and the model."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from sqlite3 import Connection
 from typing import Any
 
 from agent.language import t
-from gateway.schedule.zone import zone_of
+from gateway.schedule.zone import is_zone, zone_of
 from gateway.store import jobs
 from gateway.store.jobs import Job, Slot
 
@@ -19,7 +19,9 @@ def title(job: Job) -> str:
 
 
 def local_time(at: float, zone: str) -> str:
-    return datetime.fromtimestamp(at, zone_of(zone)).strftime("%Y-%m-%d %H:%M %Z")
+    """In UTC where the zone is not known any more: whoever lists jobs sees all of them."""
+    here = zone_of(zone) if is_zone(zone) else UTC
+    return datetime.fromtimestamp(at, here).strftime("%Y-%m-%d %H:%M %Z")
 
 
 def rule_in_words(job: Job) -> str:

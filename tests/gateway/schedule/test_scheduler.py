@@ -25,6 +25,23 @@ async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) ->
         assert "ran, delivered" in await place.asked("/cron")
 
 
+async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add daily 09:00 lost")
+        await place.asked("/cron add every 1h tea")
+        # As after a move to a machine that knows fewer of them.
+        await place.parts.rows("UPDATE job SET zone = 'Nowhere/Land' WHERE id = 1")
+        place.clock.ahead += 25 * 3_600
+        shown = await place.until_shown(3)
+        assert shown[-1].startswith("⏰ tea")
+        (found,) = await place.parts.rows("SELECT state, reason FROM job WHERE id = 1")
+        assert found[0] == "failed"
+        assert "'Nowhere/Land' is not known" in found[1]
+        told = await place.asked("/cron")
+        assert "lost" in told
+        assert "tea" in told
+
+
 async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Path) -> None:
     async with kept(tmp_path) as place:
         await place.asked("/cron")
