@@ -102,7 +102,12 @@ class Custodian:
             raise KoreError(f"{target} exists already", hint="name a file that does not") from None
         except OSError as exc:
             raise KoreError(f"{target}: cannot be written: {exc.strerror}") from exc
-        with open(fd, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        zipped = zipfile.ZIP_DEFLATED
+        with (
+            open(fd, "wb") as file,
+            # Files may be older than the format's first year.
+            zipfile.ZipFile(file, "w", zipped, strict_timestamps=False) as packed,
+        ):
             packed.writestr("README.txt", _ABOUT.format(who=principal))
             for name, text in texts.items():
                 packed.writestr(name, text)

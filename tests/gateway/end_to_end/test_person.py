@@ -1,6 +1,7 @@
 """What is kept of one person is given out, and done away with, to the last byte."""
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -38,6 +39,8 @@ async def test_an_export_holds_what_was_said_and_nothing_of_others(
 ) -> None:
     async with alone:
         await talked(alone)
+        # As old as files of an image or a checkout may be.
+        os.utime(alone.workspace / "memory" / "telegram" / str(PERSON) / "MEMORY.md", (0, 0))
         target = tmp_path / "out.zip"
         ran = await alone.kore("user", "export", f"telegram:{PERSON}", "-o", target)
         assert ran.code == 0, ran.err
