@@ -20,7 +20,7 @@ from gateway.store.outbox import Letter
 
 # https://core.telegram.org/bots/api#sendmediagroup
 ALBUM = 10
-CAPTION_CHARS = 900
+CAPTION_UNITS = 900
 # Kinds that may stand together in an album, by the name of what they have in common.
 _TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": "audio"}
 
@@ -68,7 +68,7 @@ def _parts(
     """A message for each album; the caption stands below the first, or behind all when it is
     long."""
     groups = list(_albums(files))
-    below = len(caption) == 1 and len(caption[0].text) <= CAPTION_CHARS
+    below = len(caption) == 1 and _units(caption[0].text) <= CAPTION_UNITS
     first = caption[0] if below else OutboundPart("")
     parts = [OutboundPart(first.text, first.entities, files=groups[0])]
     parts += [OutboundPart("", files=group) for group in groups[1:]]
@@ -82,3 +82,8 @@ def _albums(files: Sequence[OutboundFile]) -> list[tuple[OutboundFile, ...]]:
         size = ALBUM if kind else 1
         albums += [tuple(some[at : at + size]) for at in range(0, len(some), size)]
     return albums
+
+
+def _units(text: str) -> int:
+    """Of UTF-16, in which platforms count; most emoji are two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.bot_text import Refusal, bad_request
+from tests.fakes.bot_text import Refusal, bad_request, utf16_units
 
 GIVEN_BYTES = 20 * 2**20
 TAKEN_BYTES = 50 * 2**20
 PHOTO_BYTES = 10 * 2**20
+CAPTION_UNITS = 1024
 _KINDS = ("document", "photo", "video", "audio", "voice", "animation")
 METHODS = {f"send{kind}": kind for kind in _KINDS}
 
@@ -98,6 +99,9 @@ class BotFiles:
         else:
             kind = METHODS[method]
             media = [{"type": kind, "media": params.get(kind), "caption": params.get("caption")}]
+        for one in media:
+            if utf16_units(one.get("caption") or "") > CAPTION_UNITS:
+                raise bad_request("message caption is too long")
         return [(self._taken(one, params), one.get("caption") or "") for one in media]
 
     def _taken(self, one: Mapping[str, Any], params: Mapping[str, Any]) -> SentFile:

@@ -49,6 +49,15 @@ class TestRunning:
         folder = gateway.home / "outgoing"
         assert list(folder.iterdir()) == []
 
+    async def test_a_caption_that_is_too_long_for_one_follows_behind(
+        self, gateway: GatewayProcess, chat: int
+    ) -> None:
+        name, caption = put(gateway, "cats.txt", b"cats"), "🐱" * 600
+        await ask(gateway, chat, sends(name, caption=caption), "Sent.")
+        (sent,) = files(gateway, chat)
+        assert sent.text == ""
+        assert gateway.api.answers(chat) == ["", caption, "Sent."]
+
     async def test_several_are_an_album_of_each_kind(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
