@@ -29,6 +29,8 @@ async def answer(call: CommandCall) -> str:
     undoing = Undoing(call)
     asked = await call.office.database.run(rewinding.asked, undoing.session)
     if not asked:
+        if not await call.office.database.run(rewinding.is_copy, undoing.session):
+            raise KoreError(t("there is no message to go back to yet"))
         raise KoreError(
             t("there is no message to go back to: a copy begins behind what was said before it"),
             hint=t(

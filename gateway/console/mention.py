@@ -12,17 +12,20 @@ _NAMED = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
 # What a sentence puts behind a name.
 _BEHIND = ".,;:!?)]}'\"…"
 _BINARY_BYTES = 8_192
+# What is meant as a path and not as somebody's name: a folder in front, an ending behind.
+_LIKE_A_PATH = re.compile(r"[^/]+/.|.*[^.]\.\w{1,8}$")
 
 
 @frozen
 class Named:
     """`files` hold text or are folders, `pictures` are for the eye; `blocked` and `binary` are not
-    shown."""
+    shown; `missing` are words that look like a path and lead nowhere."""
 
     files: list[Path] = field(default_factory=list)
     pictures: list[Path] = field(default_factory=list)
     blocked: list[Path] = field(default_factory=list)
     binary: list[Path] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
 
 def named(
@@ -34,10 +37,13 @@ def named(
     root = folder.resolve()
     for match in _NAMED.finditer(text):
         path = _existing(match[1] or match[2], folder, quoted=match[1] is not None)
+        is_pasted = any(begin <= match.start() < end for begin, end in pasted)
         if path is None:
+            name = match[1] or match[2].rstrip(_BEHIND)
+            if not is_pasted and (match[1] or _LIKE_A_PATH.match(name)):
+                found.missing.append(name)
             continue
         real = path.resolve()
-        is_pasted = any(begin <= match.start() < end for begin, end in pasted)
         if is_pasted and not real.is_relative_to(root):
             continue
         kind = found.blocked if _is_blocked(real, root, blocked) else _kind(real, found)

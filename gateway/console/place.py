@@ -94,6 +94,8 @@ def remarks(named: "Named") -> list[str]:
     said += [t("{path} is blocked: the model does not see it", path=path) for path in named.blocked]
     for path in named.binary:
         said.append(t("{path} is no text: the model has to open it itself", path=path))
+    for name in named.missing:
+        said.append(t("there is no {name} here: the model sees the name alone", name=name))
     return said
 
 

@@ -31,6 +31,12 @@ def asked(connection: Connection, session: str) -> list[Asked]:
     return [Asked(turn, at, _title(text or "")) for turn, at, text, _ in rows]
 
 
+def is_copy(connection: Connection, session: str) -> bool:
+    """Whether it was forked from another one."""
+    query = "SELECT 1 FROM session WHERE id = ? AND parent IS NOT NULL"
+    return connection.execute(query, (session,)).fetchone() is not None
+
+
 def rewind(
     connection: Connection, key: str, session: str, turn: int, owner: Owner, now: float
 ) -> str:

@@ -160,10 +160,12 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
         assert await parts.rows("SELECT count(*) FROM session") == [(2,)]
         # Up to its answer the first turn is there, and what it changed can still be undone.
         assert await parts.rows("SELECT count(*) FROM message WHERE session = ?", fork) == [(4,)]
-        assert "no message to go back to" in await told(parts, said("/rewind"))
+        assert "a copy begins behind" in await told(parts, said("/rewind"))
         assert await told(parts, said("and now?")) == "After it."
         assert file.read_text() == "one"
         assert await told(parts, said("/undo")) == "Removed a.txt."
+        await told(parts, said("/new"))
+        assert "no message to go back to yet" in await told(parts, said("/rewind"))
 
 
 async def test_a_rewind_to_nowhere_says_what_is_expected(tmp_path: Path) -> None:

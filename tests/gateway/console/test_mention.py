@@ -58,3 +58,11 @@ def test_what_was_pasted_names_nothing_outside_of_the_folder(folder: Path) -> No
     assert [path.name for path in named(line, folder, ()).files] == ["secret.txt", "notes.md"]
     pasted = [(0, len(line))]
     assert [path.name for path in named(line, folder, (), pasted).files] == ["notes.md"]
+
+
+def test_what_looks_like_a_path_and_is_none_is_told_and_names_of_people_are_not(
+    folder: Path,
+) -> None:
+    line = '@notse.md, @src/y.py; @"no such" @nobody @someone. @notes.md me@no.md'
+    assert named(line, folder, ()).missing == ["notse.md", "src/y.py", "no such"]
+    assert named(line, folder, (), [(0, len(line))]).missing == []
