@@ -3,6 +3,7 @@
 import codecs
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
@@ -24,6 +25,10 @@ from agent.tools.scope import Scope
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_TIMEOUT_S = 600
+# What programs say where there is no network.
+_UNREACHED = re.compile(
+    "resolve host|name resolution|Name or service not known|Network is unreachable", re.IGNORECASE
+)
 
 
 class Exec:
@@ -83,7 +88,8 @@ class Exec:
                 ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
-        shown = f"{text}\n{ended.refused}{_ending(ended.exit, timeout_s)}".lstrip("\n")
+        remark = ended.refused or self._offline(line, ended.exit, text)
+        shown = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.reached else self._commands.taint(line)
         return output.noted(ToolResult(shown, ended.exit.code != 0, taint=taint))
 
@@ -110,6 +116,12 @@ class Exec:
 
     def lingering(self, workspace: Path) -> frozenset[Taint]:
         return self.processes.lingering(workspace)
+
+    def _offline(self, line: Line, end: Exit, text: str) -> str:
+        """Why a host was not found, when that is the sandbox's doing."""
+        if end.code == 0 or self._commands.hosts(line) or not _UNREACHED.search(text):
+            return ""
+        return load("sandbox/offline") + "\n"
 
     def _recorded(self, line: Line) -> AbstractAsyncContextManager[None]:
         """What only looks need not be looked after."""

@@ -147,6 +147,15 @@ def _meet(args: argparse.Namespace, token: "Token", talk: "Dialogue", *, then_se
             show_link(link, talk.say)
     else:
         talk.say(_awaited(args, settings, home, candidate, talk))
+    running = asyncio.run(_states(home))
+    if running is not None:
+        known = candidate.way in running
+        talk.say(
+            t("The gateway that runs answers.")
+            if known
+            else t("Next: restart the gateway that runs; it does not know this bot yet.")
+        )
+        return 0
     talk.say(
         t("Next: `kore gateway` answers from now on; `kore service install` keeps it running.")
     )

@@ -93,8 +93,11 @@ def revert(args: argparse.Namespace, sources: Sources) -> int:
         raise KoreError(f"there is no {good} yet", hint="a gateway that runs keeps it")
     with one_writer(file):
         now = read_text(file)
+        if now == text:
+            print(f"{file}: nothing to put back, it is what a gateway ran with last")
+            return 0
         made = change.rewriting(sources, file, text)
-        if now is not None and now != text:
+        if now is not None:
             replace(_aside(file), now)
         made.write(sources)
     return _tell(args, sources, made, f"is what {good} holds; `edit` has the other")

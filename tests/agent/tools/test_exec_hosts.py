@@ -231,3 +231,12 @@ async def test_all_dies_when_kore_is_killed(
         kore.wait()
     assert await gone(command)
     assert await gone(visit)
+
+
+async def test_a_host_that_is_not_found_for_want_of_a_network_is_said_to_be_that(
+    box: Bubblewrap, site: WebSite, call: CallContext
+) -> None:
+    failing = "echo 'curl: (6) Could not resolve host: example.org'; touch a; exit 6"
+    assert "security.exec_hosts" in await said(tool(box, site), call, failing)
+    assert "security.exec_hosts" not in await said(tool(box, site), call, "touch a; exit 6")
+    assert "security.exec_hosts" not in await said(tool(box, site, "127.0.0.1"), call, failing)

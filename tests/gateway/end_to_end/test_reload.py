@@ -118,6 +118,7 @@ async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_pu
     assert ran.code == 0
     assert alone.config.read_text() == good
     assert (alone.home / "config.edit.json").read_text() == "{"
+    assert "nothing to put back" in (await alone.kore("config", "revert")).out
     async with alone:
         assert (await alone.told(7, "back"))[-1] == "echo: back"
 
