@@ -135,13 +135,12 @@ class Porter:
     async def _fetched(self, message: InboundMessage, media: Media) -> Media:
         """The file, there. Raises `NotFetched` when it is out of reach."""
         for wait_s in (*self._waits_s, None):
-            async with self._slots:
-                trying = asyncio.create_task(self._try(message, media))
-                try:
-                    await asyncio.wait({trying})
-                finally:
-                    trying.cancel()
-                    await asyncio.wait({trying})
+            trying = asyncio.create_task(self._try(message, media))
+            try:
+                await asyncio.wait({trying})
+            finally:
+                trying.cancel()
+                await asyncio.wait({trying})
             match None if trying.cancelled() else trying.exception():
                 case None:
                     return trying.result()
@@ -168,9 +167,10 @@ class Porter:
         workspace = self._inboxes.workspace.resolve()
         folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
         path = folder / name_of(media, message.account)
-        async with self._coming.setdefault(path, asyncio.Lock()):
+        async with self._coming.setdefault(path, asyncio.Lock()), self._slots:
             found = await self._there(channel, media, path, workspace)
         try:
+            # Nobody else's file waits for it: this may take minutes.
             return await self._hears(found, path) if self._hears else found
         except NotFetched as exc:
             exc.found = found

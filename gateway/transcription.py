@@ -3,6 +3,7 @@
 https://platform.openai.com/docs/api-reference/audio/createTranscription
 """
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from gateway.settings.sections import TranscriptionSection
 # What OpenAI takes; others take more, but nobody speaks for so long.
 LIMIT_BYTES = 25 * 2**20
 ANSWER_S = 120.0
+AT_ONCE = 4
 _TEXT_CHARS = 20_000
 _ANSWER_BYTES = 1_000_000
 # Spoken to us, and so in need of an answer even where nobody writes it down.
@@ -26,6 +28,7 @@ _TOO_LARGE = later("it is larger than the {limit} MB that can be written down")
 _REFUSED = later("the transcription service refused it (HTTP status {status})")
 _KEY = later("the transcription service refused the key (`transcription.api_key`)")
 _UNREACHABLE = later("the transcription service cannot be reached")
+_SLOW = later("the transcription service took longer than {n} s")
 _ODD = later("the transcription service answered with something else")
 
 
@@ -35,6 +38,7 @@ class Transcriber:
     def __init__(self, settings: TranscriptionSection, *, answer_s: float = ANSWER_S) -> None:
         self._settings = settings
         self._answer_s = answer_s
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def hear(self, media: Media, path: Path) -> Media:
         """The media with its words, if any belong to it. Raises `NotFetched`."""
@@ -46,7 +50,8 @@ class Transcriber:
             return media
         if (media.size_bytes or 0) > LIMIT_BYTES:
             raise NotFetched(_TOO_LARGE, limit=LIMIT_BYTES // 2**20)
-        text = await self._ask(path)
+        async with self._slots:
+            text = await self._ask(path)
         return replace(media, words=safe_text(text.strip())[:_TEXT_CHARS])
 
     async def _ask(self, path: Path) -> str:
@@ -72,7 +77,12 @@ class Transcriber:
                         body += piece
                         if len(body) > _ANSWER_BYTES:
                             raise NotFetched(_ODD)
-            except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            except aiohttp.ConnectionTimeoutError as exc:
+                raise NotFetched(_UNREACHABLE, again=True) from exc
+            except TimeoutError as exc:
+                # It would do so again, and the chat waits behind it.
+                raise NotFetched(_SLOW, n=round(self._answer_s)) from exc
+            except (aiohttp.ClientError, OSError) as exc:
                 raise NotFetched(_UNREACHABLE, again=True) from exc
         if status in (401, 403):
             raise NotFetched(_KEY)

@@ -22,7 +22,8 @@ class Heard:
 class Listener(LoopbackServer):
     """Answers with `text`, or with the next of the `answers` (status and body).
 
-    A body that is a list of texts comes in so many pieces, with a breath between them.
+    A body that is a list of texts comes in so many pieces, with a breath between them; without
+    a body it says nothing.
     """
 
     def __init__(self, text: str = "hello there") -> None:
@@ -48,6 +49,8 @@ class Listener(LoopbackServer):
                 fields[name] = value
         self.heard.append(Heard(filename, data, fields, request.headers.get("Authorization")))
         status, body = self.answers.pop(0) if self.answers else (200, {"text": self.text})
+        if body is None:
+            return await self.hang(request)
         if isinstance(body, str):
             return web.Response(status=status, text=body)
         if isinstance(body, list):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gateway.messages import InboundMessage, Media
-from gateway.porter import Porter
+from gateway.porter import AT_ONCE, Porter
 from gateway.store import inbox
 from gateway.store.inbox import Arrival, Entry
 from tests.fakes.platform import Platform
@@ -65,3 +65,32 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         assert file.read_bytes() == DATA
         assert platform.fetches == 1
         assert await parts.rows("SELECT body FROM outbox") == []
+
+
+async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
+    platform = SlowPlatform()
+    platform.go.set()
+    asked: list[str | None] = []
+
+    async def hears(media: Media, path: Path) -> Media:
+        asked.append(media.unique)
+        if media.kind == "voice":
+            await asyncio.Event().wait()
+        return media
+
+    async with opened(tmp_path, [], platform=platform) as parts:
+        voices = [
+            said("[voice]", str(n), media=(Media("voice", remote="f", unique=f"v{n}"),))
+            for n in range(AT_ONCE + 1)
+        ]
+        woken: list[str] = []
+        inboxes = Inboxes(parts.workspace)
+        porter = Porter(parts.database, parts.delivery, inboxes, limit_bytes=1000, hears=hears)
+        await stored(parts, *voices)
+        work = asyncio.create_task(porter.run(woken.append))
+        await settled(lambda: len(asked) == len(voices))
+        await stored(parts, said("[photo]", "9", media=(Media("photo", remote="f", unique="p"),)))
+        porter.look()
+        await settled(lambda: woken)
+        assert woken == ["chat:bot:9"]
+        await ended(work)

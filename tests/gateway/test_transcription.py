@@ -100,6 +100,16 @@ async def test_a_service_that_is_not_there_may_be_later(spoken: Path) -> None:
     assert refused.value.again
 
 
+async def test_a_service_that_takes_too_long_is_not_asked_again(
+    listener: Listener, spoken: Path
+) -> None:
+    listener.answers.append((200, None))
+    section = TranscriptionSection(api_base=listener.base_url)
+    with pytest.raises(NotFetched, match="took longer than 1 s") as refused:
+        await Transcriber(section, answer_s=1.0).hear(VOICE, spoken)
+    assert not refused.value.again
+
+
 async def test_what_is_too_large_is_not_sent(listener: Listener, spoken: Path) -> None:
     large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
     with pytest.raises(NotFetched, match="larger than the 25 MB"):
