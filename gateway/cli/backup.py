@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.link import open_service
 from gateway.cli.table import print_json, size
@@ -34,9 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     target = (Path.cwd() / args.file.expanduser()).resolve()
     if target.exists():
-        raise KoreError(f"{target} exists already", hint="name a file that does not")
+        raise KoreError(
+            t("{path} exists already", path=target), hint=t("name a file that does not")
+        )
     if not target.parent.is_dir():
-        raise KoreError(f"{target.parent}: no such folder")
+        raise KoreError(t("{path}: no such folder", path=target.parent))
     settings = settings_of(args)
     found, names = asyncio.run(_backup(args, settings, target))
     copied = target.stat().st_size
@@ -44,13 +47,15 @@ def run(args: argparse.Namespace) -> int:
         facts = {"file": str(target), "size_bytes": copied, "schema": found.schema}
         print_json({**facts, "counts": found.counts, "sealed": found.sealed, "with": names})
         return 0
-    print(f"{target}: {size(copied)}, read back: {found.words}")
+    print(
+        t("{path}: {size}, read back: {found}", path=target, size=size(copied), found=found.words)
+    )
     if names:
-        print(f"with {', '.join(names)}; it holds your keys: keep it safe")
+        print(t("with {names}; it holds your keys: keep it safe", names=", ".join(names)))
     else:
-        print("the database alone; FILE.zip takes configuration, secrets and workspace along")
+        print(t("the database alone; FILE.zip takes configuration, secrets and workspace along"))
     if found.sealed:
-        print("its texts are sealed: without the key that it was made with nobody can read it")
+        print(t("its texts are sealed: without the key that it was made with nobody can read it"))
     return 0
 
 
@@ -96,7 +101,7 @@ def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Pa
                     names.append(name)
             for path in _below(workspace, (copy, part)):
                 packed.write(path, f"{WORKSPACE}/{path.relative_to(workspace)}")
-            names.append(f"{workspace} (links left out)")
+            names.append(t("{path} (links left out)", path=workspace))
         with zipfile.ZipFile(part) as packed:
             if (broken := packed.testzip()) is not None:
                 raise KoreError(f"the backup did not verify: {broken} is damaged in it")

@@ -80,9 +80,9 @@ def _validate(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"valid": True, "files": files, "errors": [], "notes": notes})
         return 0
-    print(f"valid: {', '.join(files) or 'no file, the defaults hold'}")
+    print(t("valid: {files}", files=", ".join(files) or t("no file, the defaults hold")))
     for note in notes:
-        print(f"note: {note}")
+        print(t("note: {text}", text=note))
     return 0
 
 

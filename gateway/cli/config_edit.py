@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
+from agent.language import t
 from gateway.cli import config_foreign
 from gateway.cli.table import print_json
 from gateway.home import Home, write_private
@@ -35,7 +36,7 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
     value: Any = starred(change.meant(path, text), path)
     kept = f" (in {sources.secrets} as {', '.join(made.secrets)})" if made.secrets else ""
     if isinstance(value, str) and is_secret(path) and not has_reference(value):
-        value = "a secret"
+        value = t("a secret")
     return _tell(args, sources, made, f"{args.key} = {_short(value)}{kept}")
 
 
@@ -48,7 +49,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
         path = change.path_of(args.key, change.content_of(file, change.text_of(file)), ours=True)
         made = change.unsetting(sources, file, path)
         made.write(sources)
-    return _tell(args, sources, made, f"{args.key} is not set here any more")
+    return _tell(args, sources, made, t("{key} is not set here any more", key=args.key))
 
 
 def edit(args: argparse.Namespace, sources: Sources) -> int:
@@ -69,7 +70,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
     text = _read(aside)
     if text == before:
         aside.unlink()
-        print(f"{file}: nothing was changed")
+        print(t("{path}: nothing was changed", path=file))
         return 0
     with one_writer(file):
         if change.text_of(file) != before:
@@ -82,7 +83,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
             raise ConfigError(lines, hint=hint) from None
         made.write(sources)
     aside.unlink()
-    return _tell(args, sources, made, "changed")
+    return _tell(args, sources, made, t("changed"))
 
 
 def revert(args: argparse.Namespace, sources: Sources) -> int:
@@ -90,7 +91,9 @@ def revert(args: argparse.Namespace, sources: Sources) -> int:
     file, good = sources.own, Home(sources.home).good
     text = read_text(good)
     if text is None:
-        raise KoreError(f"there is no {good} yet", hint="a gateway that runs keeps it")
+        raise KoreError(
+            t("there is no {path} yet", path=good), hint=t("a gateway that runs keeps it")
+        )
     with one_writer(file):
         now = read_text(file)
         if now == text:
@@ -124,7 +127,7 @@ def _asked(key: str) -> str:
             return getpass(f"{key}: ").strip()
         return input(f"{key}: ").strip()
     except EOFError:
-        raise KoreError("the input ended before a value was given") from None
+        raise KoreError(t("the input ended before a value was given")) from None
 
 
 def _edited(file: Path, before: str) -> None:
@@ -132,7 +135,7 @@ def _edited(file: Path, before: str) -> None:
     if not words:
         words = [name for name in ("nano", "vi") if shutil.which(name)][:1]
     if not words:
-        raise KoreError("no editor is known", hint="set EDITOR to the one to use")
+        raise KoreError(t("no editor is known"), hint=t("set EDITOR to the one to use"))
     try:
         code = subprocess.run([*words, str(file)], check=False).returncode
     except OSError as exc:
@@ -164,7 +167,7 @@ def _tell(args: argparse.Namespace, sources: Sources, made: change.Change, said:
             args.crash.redactor = redactor_of(settings, os.environ)
             place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
             if place and place != str(made.file) and args.action == "set":
-                notes.append(f"{place} sets it too, and wins")
+                notes.append(t("{place} sets it too, and wins", place=place))
             check_use(settings, os.environ)
         except ConfigError as exc:
             notes += str(exc).splitlines()
@@ -173,7 +176,7 @@ def _tell(args: argparse.Namespace, sources: Sources, made: change.Change, said:
         return 0
     print(f"{made.file}: {args.crash.redactor.clean(said)}")
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(t("note: {text}", text=note), file=sys.stderr)
     return 0
 
 

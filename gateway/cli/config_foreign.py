@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
+from agent.language import t
 from gateway.cli.table import clean, print_json
 from gateway.settings import change
 from gateway.settings.change import Change
@@ -29,7 +30,7 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
     files = [Path.cwd() / args.file.expanduser()] if args.file else _there(sources)
     if not files:
         raise KoreError(
-            "there is no file of another program", hint="name one: kore config import FILE"
+            t("there is no file of another program"), hint=t("name one: kore config import FILE")
         )
     file, taken, left = sources.own, [], []
     with one_writer(file):
@@ -41,7 +42,7 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
             except ValueError as exc:
                 raise ConfigError(f"{path}: {exc}") from None
             if theirs is None:
-                raise KoreError(f"{path}: no such file")
+                raise KoreError(t("{path}: no such file", path=path))
             left += [f"{path}: {line}" for line in theirs.left]
             content = change.content_of(file, text)
             for key, value in theirs.values.items():
@@ -58,11 +59,11 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
         print_json({"file": str(file), "taken": taken, "left": left, "secrets": list(secrets)})
         return 0
     for line in taken:
-        print(f"taken: {clean(line)}")
+        print(t("taken: {what}", what=clean(line)))
     if secrets:
-        print(f"kept in {sources.secrets}: {', '.join(secrets)}")
+        print(t("kept in {path}: {names}", path=sources.secrets, names=", ".join(secrets)))
     for line in left:
-        print(f"not taken: {clean(line)}")
+        print(t("not taken: {what}", what=clean(line)))
     return 0
 
 

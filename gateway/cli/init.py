@@ -105,14 +105,21 @@ def _finish(args: argparse.Namespace) -> int:
 
     settings = settings_of(args)
     made = ensure_workspace(settings.agent.workspace)
-    print(f"{settings.agent.workspace}: {'made' if made else 'exists already, left as it is'}")
+    path = settings.agent.workspace
+    print(
+        t("{path}: made", path=path)
+        if made
+        else t("{path}: exists already, left as it is", path=path)
+    )
     chosen = chosen_model(settings, os.environ)
     if chosen == OFFLINE:
-        print("no key was found: `kore agent` answers with the offline stand-in until there is one")
+        print(
+            t("no key was found: `kore agent` answers with the offline stand-in until there is one")
+        )
     elif args.live:
         from agent.providers.routing import resolve
         from gateway.live import try_model
 
         print(asyncio.run(try_model(resolve(chosen, model_list(settings), os.environ))))
-    print("next: kore agent")
+    print(t("next: kore agent"))
     return 0

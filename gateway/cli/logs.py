@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.table import clean, clean_lines
 
@@ -35,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
     old = _files(file, settings.logging.files_kept)
     if not old and not args.follow:
         raise KoreError(
-            f"there is no log yet: {file}",
-            hint="The gateway writes it. Under systemd: journalctl --user -u kore",
+            t("there is no log yet: {path}", path=file),
+            hint=t("The gateway writes it. Under systemd: journalctl --user -u kore"),
         )
     chosen = _chooser(args)
     shown: deque[str] = deque(maxlen=args.lines)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.cli.basis import home_of
 from gateway.cli.table import print_json
 
@@ -25,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**found, "errors": []})
         return 0
-    print(f"changed: {', '.join(found['changed']) or 'nothing'}")
+    print(t("changed: {names}", names=", ".join(found["changed"]) or t("nothing")))
     if found["waiting"]:
-        print(f"needs a restart: {', '.join(found['waiting'])}")
+        print(t("needs a restart: {names}", names=", ".join(found["waiting"])))
     return 0
 
 
@@ -38,5 +39,5 @@ async def _reload(args: argparse.Namespace) -> Mapping[str, Any]:
     # Without the settings: what the files say now may be just what is wrong.
     client = await Client.connect(home_of(args).socket)
     if client is None:
-        raise NotRunning("Kore is not running", hint="`kore gateway` starts it")
+        raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
     return await client.reload()

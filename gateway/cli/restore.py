@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
+from agent.language import t
 from gateway.cli.backup import BESIDE, DATABASE, WORKSPACE
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import print_json, size
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     file, home = (Path.cwd() / args.file.expanduser()).resolve(), home_of(args)
     home.ensure()
     if not file.is_file():
-        raise KoreError(f"{file}: no such file")
+        raise KoreError(t("{path}: no such file", path=file))
     with (
         hold(home.lock, "kore restore"),
         tempfile.TemporaryDirectory(prefix=".restore-", dir=home.root) as folder,
@@ -55,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"counts": now.counts, "schema": now.schema, "kept": kept})
         return 0
-    print(f"restored and read back: {now.words}")
+    print(t("restored and read back: {found}", found=now.words))
     for path in kept:
-        print(f"what was there before: {path}")
-    print("Messages that came after the backup and were confirmed are in what was there before.")
+        print(t("what was there before: {path}", path=path))
+    print(t("Messages that came after the backup and were confirmed are in what was there before."))
     return 0
 
 
@@ -66,11 +67,11 @@ def _ask(args: argparse.Namespace) -> None:
     if args.yes:
         return
     if not sys.stdin.isatty():
-        raise KoreError("nothing was restored", hint="--yes does it without a question")
-    print("Put it in the place of what there is now? Type yes: ", end="", file=sys.stderr)
-    sys.stderr.flush()
+        raise KoreError(t("nothing was restored"), hint=t("--yes does it without a question"))
+    asked = t("Put it in the place of what there is now? Type yes: ")
+    print(asked, end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != "yes":
-        raise KoreError("nothing was restored")
+        raise KoreError(t("nothing was restored"))
 
 
 def _unpacked(file: Path, folder: Path) -> Path:
@@ -85,13 +86,13 @@ def _unpacked(file: Path, folder: Path) -> Path:
             names = [info.filename for info in packed.infolist() if not info.is_dir()]
             strange = [name for name in names if not _is_ours(name)]
             if strange or DATABASE not in names:
-                raise KoreError(f"{file} is no backup of Kore's")
+                raise KoreError(t("{path} is no backup of Kore's", path=file))
             for info in packed.infolist():
                 if not info.is_dir():
                     made = Path(packed.extract(info, folder))
                     made.chmod((info.external_attr >> 16 & 0o777) | 0o600)
     except (zipfile.BadZipFile, OSError, RuntimeError) as exc:
-        raise KoreError(f"{file} cannot be unpacked: {exc}") from exc
+        raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
     return folder
 
 

@@ -23,11 +23,17 @@ def run(args: argparse.Namespace) -> int:
     folder, home = (Path.cwd() / (args.folder or ".")).resolve(), home_of(args).root
     if args.revoke:
         count = distrust(folder, home)
-        print(f"{folder}: {count} files are not trusted any more")
+        print(t("{folder}: no longer trusted: {n}", folder=folder, n=count))
         return 0
     files = brought(folder)
     if not files:
-        raise KoreError(f"{folder} brings nothing along for Kore: none of {', '.join(PROJECT)}")
+        raise KoreError(
+            t(
+                "{folder} brings nothing along for Kore: none of {names}",
+                folder=folder,
+                names=", ".join(PROJECT),
+            )
+        )
     # Before they are shown: what was changed while somebody read is not trusted.
     held = {path: digest(path) for path in files}
     new = [path for path in files if not is_trusted(path, home)]
@@ -35,11 +41,12 @@ def run(args: argparse.Namespace) -> int:
         for path in new:
             print(f"{path}:\n{_shown(path)}\n", file=sys.stderr)
         if not sys.stdin.isatty():
-            raise KoreError("nothing was changed", hint="--yes does it without a question")
-        print("They may then set models, addresses and servers to start.", file=sys.stderr)
-        print("Trust these files as they are? Type yes: ", end="", file=sys.stderr, flush=True)
+            raise KoreError(t("nothing was changed"), hint=t("--yes does it without a question"))
+        print(t("They may then set models, addresses and servers to start."), file=sys.stderr)
+        asked = t("Trust these files as they are? Type yes: ")
+        print(asked, end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
-            raise KoreError("nothing was changed")
+            raise KoreError(t("nothing was changed"))
     remember(held, home)
     if changed := [path for path in files if digest(path) != held[path]]:
         raise KoreError(
@@ -50,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({"trusted": [str(path) for path in files]})
     else:
         for path in files:
-            print(f"trusted as it is now: {path}")
+            print(t("trusted as it is now: {path}", path=path))
     return 0
 
 

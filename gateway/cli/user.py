@@ -38,7 +38,7 @@ async def _run(args: argparse.Namespace) -> int:
     async with open_service(settings_of(args), home_of(args)) as service:
         found = await service.person(args.who)
         if not found["found"] and not found["files"]:
-            raise KoreError(f"nothing is kept of {args.who}", hint="kore pair list")
+            raise KoreError(t("nothing is kept of {who}", who=args.who), hint="kore pair list")
         if args.action == "export":
             return await _export(args, service)
         if args.action == "delete":
@@ -62,15 +62,16 @@ async def _delete(args: argparse.Namespace, service: Service, found: Mapping[str
     if not args.yes:
         _say(args, found, to=sys.stderr)
         if not sys.stdin.isatty():
-            raise KoreError("nothing was deleted", hint="--yes does it without a question")
-        print("Delete all of this for good? Type yes: ", end="", file=sys.stderr, flush=True)
+            raise KoreError(t("nothing was deleted"), hint=t("--yes does it without a question"))
+        asked = t("Delete all of this for good? Type yes: ")
+        print(asked, end="", file=sys.stderr, flush=True)
         if (await asyncio.to_thread(sys.stdin.readline)).strip() != "yes":
-            raise KoreError("nothing was deleted")
+            raise KoreError(t("nothing was deleted"))
     gone = await service.delete_person(args.who, args.with_copies)
     if args.json:
         print_json({"deleted": args.who, **gone})
         return 0
-    print(f"Deleted: {_told(gone)}.")
+    print(t("Deleted: {found}.", found=_told(gone)))
     for line in _remains(args.who, gone):
         print(line)
     return 0
@@ -106,13 +107,19 @@ def _told(found: Mapping[str, Any]) -> str:
 def _remains(who: str, found: Mapping[str, Any]) -> list[str]:
     """What a deletion does not reach."""
     lines = [
-        "Not reached: the audit log (who was allowed to do what; kore audit search), your own"
-        " backups, what others said of them, the platform's own copy. What was spent stays as"
-        " sums without a name, and numbers of messages, so that none comes back."
+        t(
+            "Not reached: the audit log (who was allowed to do what; kore audit search), your own"
+            " backups, what others said of them, the platform's own copy. What was spent stays as"
+            " sums without a name, and numbers of messages, so that none comes back."
+        )
     ]
     if found["copies"]:
         copies = ", ".join(found["copies"])
-        lines.append(f"Copies from before upgrades hold it still: {copies} (--with-copies)")
+        lines.append(
+            t("Copies from before upgrades hold it still: {copies} (--with-copies)", copies=copies)
+        )
     if found["allowed"]:
-        lines.append(f"{who} stands in the configuration (allow_from) and may write again.")
+        lines.append(
+            t("{who} stands in the configuration (allow_from) and may write again.", who=who)
+        )
     return lines
