@@ -106,9 +106,24 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
         return 0
-    shown = ((r["key"], json.dumps(r["value"], ensure_ascii=False), r["from"]) for r in found)
+    shown = (
+        (r["key"], json.dumps(_filled(r["value"]), ensure_ascii=False), r["from"]) for r in found
+    )
     print_table(("key", "value", "from"), shown)
     return 0
+
+
+def _filled(value: Any) -> Any:
+    """Entries of a list, such as models, without the keys that nobody filled."""
+    if not isinstance(value, list):
+        return value
+    empty: tuple[Any, ...] = (None, [], {})
+    return [
+        {key: held for key, held in one.items() if held not in empty}
+        if isinstance(one, dict)
+        else one
+        for one in value
+    ]
 
 
 def _get(args: argparse.Namespace) -> int:

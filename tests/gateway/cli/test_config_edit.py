@@ -145,6 +145,14 @@ def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
     assert places["http.host"] == "default"
 
 
+def test_list_shows_of_an_entry_what_was_filled_in(tmp_path: Path) -> None:
+    entry = '{"model_name": "m", "model": "offline/echo", "max_tokens": 5}'
+    file = written(tmp_path / "h", f'{{"model_list": [{entry}]}}')
+    shown = kore("config", "list", "--set", home=file.parent).stdout
+    assert "max_tokens" in shown
+    assert "null" not in shown
+
+
 def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
     file = written(tmp_path / "h", KEPT)
     editor = {"EDITOR": "sed -i s/5/6/"}
