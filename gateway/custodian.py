@@ -15,6 +15,8 @@ from agent.frozen import frozen
 from agent.security.inbox import INBOX_FOLDER, MEMORY_FOLDER
 from gateway.access import Access, folder_name
 from gateway.home import Home
+from gateway.messages import OutboundFile
+from gateway.outgoing import drop, waiting
 from gateway.store import upgrade
 from gateway.store.database import Database
 
@@ -80,7 +82,7 @@ class Custodian:
                 f"an answer to {principal} is under way",
                 hint="Wait for it, or end it: /stop in their chat; then ask again.",
             )
-        changed = await self.database.run(_erase, principal, time.time())
+        changed, unsent = await self.database.run(_erase, principal, time.time())
         for session in changed:
             self.forget(session)
         await self.database.run(self.reload_doors)
@@ -88,6 +90,7 @@ class Custodian:
         await self.database.rewrite()
         needed = await self.database.run(_needed)
         await asyncio.to_thread(self._unlink, principal, needed)
+        await asyncio.to_thread(drop, unsent)
         if copies:
             for path in upgrade.copies(self.database.file):
                 path.unlink(missing_ok=True)
@@ -154,11 +157,16 @@ class Custodian:
                     yield path, f"{top}/{inner}"
 
 
-def _erase(connection: Connection, principal: str, now: float) -> list[str]:
+def _erase(
+    connection: Connection, principal: str, now: float
+) -> tuple[list[str], set[OutboundFile]]:
+    """The sessions that have changed, and files that nobody waits for any more."""
     from gateway.store import person
 
     connection.execute("PRAGMA defer_foreign_keys=ON")
-    return person.erase(connection, principal, now)
+    before = waiting(connection)
+    changed = person.erase(connection, principal, now)
+    return changed, before - waiting(connection)
 
 
 def _needed(connection: Connection) -> frozenset[str]:

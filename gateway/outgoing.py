@@ -67,15 +67,20 @@ def sweep(connection: Connection, folder: Path) -> int:
     """Delete the copies that no letter waits for; returns how many those were."""
     if not folder.is_dir():
         return 0
-    rows = connection.execute(
-        "SELECT unseal(files, 'outbox.files', delivery_id, part) FROM outbox"
-        " WHERE state IN ('pending', 'inflight') AND files != '[]'"
-    )
-    waiting = {file["path"] for (files,) in rows for file in json.loads(files)}
-    old = [path for path in folder.iterdir() if str(path) not in waiting]
+    needed = {file.path for file in waiting(connection)}
+    old = [path for path in folder.iterdir() if str(path) not in needed]
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
+
+
+def waiting(connection: Connection) -> set[OutboundFile]:
+    """What letters that are still to be sent take along."""
+    rows = connection.execute(
+        "SELECT unseal(files, 'outbox.files', delivery_id, part) FROM outbox"
+        " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
+    )
+    return {OutboundFile(**file) for (files,) in rows for file in json.loads(files)}
 
 
 def _kind_of(path: Path, size_bytes: int, head: bytes) -> FileKind:
