@@ -43,9 +43,14 @@ def run(args: argparse.Namespace) -> int:
     shown: deque[str] = deque(maxlen=args.lines)
     at = 0
     for path in old:
-        with path.open("rb") as opened:
-            shown.extend(filter(None, map(chosen, opened)))
-            at = opened.tell()
+        try:
+            with path.open("rb") as opened:
+                shown.extend(filter(None, map(chosen, opened)))
+                at = opened.tell()
+        except OSError as exc:
+            raise KoreError(
+                t("{path} cannot be read: {reason}", path=path, reason=exc.strerror)
+            ) from None
     for line in shown:
         print(line)
     if args.follow:

@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
         print(asked, end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
             raise KoreError(t("nothing was changed"))
+    if unread := [path for path in files if not held[path]]:
+        raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
     remember(held, home)
     if changed := [path for path in files if digest(path) != held[path]]:
         raise KoreError(

@@ -81,7 +81,7 @@ def _say(args: argparse.Namespace, found: Mapping[str, Any], to: Any = None) -> 
     if args.json and to is None:
         print_json(found)
         return
-    print(f"{args.who}: {_told(found)}.", file=to)
+    print(t("{who}: {found}.", who=args.who, found=_told(found)), file=to)
     for line in _remains(args.who, found):
         print(line, file=to)
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gateway.settings.document import read_object
+from gateway.settings.document import SIZE_LIMIT_BYTES, read_object
 from gateway.settings.writing import replace
 
 # What a folder may bring along for Kore, the highest first.
@@ -19,11 +19,13 @@ def brought(folder: Path) -> list[Path]:
 
 
 def digest(path: Path) -> str:
-    """Of what a file holds; '' for one that cannot be read."""
+    """Of what a file holds; '' for one that cannot be read, or is larger than any that would be."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            held = file.read(SIZE_LIMIT_BYTES + 1)
     except OSError:
         return ""
+    return hashlib.sha256(held).hexdigest() if len(held) <= SIZE_LIMIT_BYTES else ""
 
 
 def is_trusted(path: Path, home: Path) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from gateway.settings.jsonc import read
-from gateway.settings.trust import is_trusted
+from gateway.settings.trust import digest, is_trusted, remember
 from tests.gateway.cli.kore import kore
 from tests.gateway.console.terminal import kore_there
 from tests.gateway.settings.test_foreign import DESIGN, REAL
@@ -110,3 +110,17 @@ def test_trust_shows_what_it_is_about_and_wants_a_yes(tmp_path: Path) -> None:
     assert str(work / ".kode.json") in (home / "trust.json").read_text()
     assert kore("trust", work, "--revoke", home=home).returncode == 0
     assert str(work / ".kode.json") not in (home / "trust.json").read_text()
+
+
+def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) -> None:
+    home, work = tmp_path / "h", tmp_path / "work"
+    work.mkdir()
+    file = work / ".mcp.json"
+    file.write_text("{}")
+    remember({file: digest(file)}, home)
+    with file.open("r+b") as huge:
+        huge.truncate(1 << 38)  # more than memory holds, and no blocks on the disk
+    assert not is_trusted(file, home)
+    done = kore("trust", work, "--yes", home=home)
+    assert done.returncode == 1
+    assert "cannot be read, or is too large" in done.stderr
