@@ -184,5 +184,5 @@ def _check(principal: str) -> None:
     if not (channel and colon and sender) or len(principal) > 200:
         raise KoreError(
             f"{principal[:80]!r} is nobody's id, expected one such as telegram:123",
-            hint="`kore user list` and `kore pair list` show them",
+            hint="`kore pair list` shows them",
         )
