@@ -86,13 +86,17 @@ class Gate:
         """Returns when a final may go out; it has then been counted."""
         chat = self._chat(chat_key, group)
         async with chat.queue:
-            while (wait_s := chat.wait_s(self._clock())) > 0:
-                await self._sleep(wait_s)
-            # The bot's queue is entered by chats that could send now: a slow chat stalls nobody.
-            async with self._bot.queue:
-                while (wait_s := self._wait_s(chat, 1.0, 1.0)) > 0:
+            while True:
+                while (wait_s := chat.wait_s(self._clock())) > 0:
                     await self._sleep(wait_s)
-                self._take(chat)
+                # The bot's queue is entered, and left again, by chats that could send now: a slow
+                # chat stalls nobody.
+                async with self._bot.queue:
+                    while (wait_s := self._bot.wait_s(self._clock())) > 0:
+                        await self._sleep(wait_s)
+                    if chat.wait_s(self._clock()) == 0:
+                        self._take(chat)
+                        return
 
     def try_acquire(self, chat_key: str, *, group: bool) -> bool:
         """Whether something cosmetic may go out now; if so it has been counted."""

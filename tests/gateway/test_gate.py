@@ -152,6 +152,29 @@ async def test_a_penalty_reaches_those_who_already_wait(gate: Gate, time: Simula
     assert passed == pytest.approx([0, 0, 0, 0, 0, 100.5])
 
 
+async def test_a_penalty_for_a_chat_that_waits_for_the_bot_holds_up_no_other(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    for n in range(int(BOT.burst)):
+        await gate.acquire(str(n), group=False)
+    passed: dict[str, float] = {}
+
+    async def final(chat: str) -> None:
+        await gate.acquire(chat, group=False)
+        passed[chat] = time.now
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(final("slow"))
+        await time.settle()
+        tasks.create_task(final("quick"))
+        await time.settle()
+        # An edit that was on its way before tells it.
+        gate.penalise("slow", 60.0)
+        await time.run_until(120.0)
+    assert passed["quick"] < 1.0
+    assert passed["slow"] >= 60.0
+
+
 async def test_a_penalty_of_the_bot_silences_every_chat(gate: Gate, time: SimulatedTime) -> None:
     gate.penalise(None, 10)
     assert not gate.try_acquire("7", group=False)
