@@ -35,8 +35,11 @@ class Reactions:
         """This message was taken in, and will be answered."""
         if self._emoji is None or message_id is None:
             return
+        if route.lane not in self._shown and len(self._shown) >= _LANES:
+            # Of a chat that was never answered nobody misses it.
+            self._shown.pop(next(iter(self._shown)))
         shown = self._shown[route.lane]
-        if len(shown) < _KEPT and len(self._shown) <= _LANES:
+        if len(shown) < _KEPT:
             shown.append(message_id)
             if not await self._show(route, message_id, self._emoji) and message_id in shown:
                 shown.remove(message_id)
