@@ -86,6 +86,15 @@ def language_of(tag: str | None) -> str | None:
     return "zh-Hant" if traditional else "zh-Hans"
 
 
+def is_writable(language: str, encoding: str | None) -> bool:
+    """Whether a terminal of this encoding has letters for a language."""
+    try:
+        ("" if language == ENGLISH else "中文說").encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def language_of_terminal(environ: Mapping[str, str]) -> str:
     """As the variables of a terminal say, which count in the order that POSIX gives them."""
     named = environ.get("KORE_AGENT_LANGUAGE", "")

@@ -13,7 +13,7 @@ from agent.errors import ConfigError, KoreError
 from agent.language import t
 from gateway.cli import config_foreign
 from gateway.cli.table import print_json
-from gateway.home import Home, write_private
+from gateway.home import Home
 from gateway.settings import change
 from gateway.settings.document import SIZE_LIMIT_BYTES, read_text
 from gateway.settings.foreign import is_foreign
@@ -60,7 +60,8 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
     if aside.exists():
         print(f"{aside}: goes on from there; delete it to begin anew", file=sys.stderr)
     else:
-        write_private(aside, before)
+        with one_writer(file):  # which makes the folder, too
+            replace(aside, before)
     try:
         _edited(aside, before)
     except KoreError:
@@ -131,7 +132,17 @@ def _asked(key: str) -> str:
 
 
 def _edited(file: Path, before: str) -> None:
-    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(named)
+    except ValueError:
+        raise KoreError(
+            t(
+                "the editor {name} cannot be started: {reason}",
+                name=named,
+                reason=t("an open quote"),
+            )
+        ) from None
     if not words:
         words = [name for name in ("nano", "vi") if shutil.which(name)][:1]
     if not words:
@@ -139,7 +150,9 @@ def _edited(file: Path, before: str) -> None:
     try:
         code = subprocess.run([*words, str(file)], check=False).returncode
     except OSError as exc:
-        raise KoreError(f"the editor {words[0]} cannot be started: {exc.strerror}") from None
+        raise KoreError(
+            t("the editor {name} cannot be started: {reason}", name=words[0], reason=exc.strerror)
+        ) from None
     if code != 0:
         hint = f"what you wrote is in {file}, and the next edit goes on there"
         if read_text(file) == before:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from agent.errors import ConfigError, KoreError
-from agent.language import ENGLISH, language_of_terminal, later, speak, t
+from agent.language import ENGLISH, is_writable, language_of_terminal, later, speak, t
 from agent.version import VERSION
 from agent.width import wrapped
 from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
@@ -125,11 +125,7 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
 def _language() -> str:
     """That of the terminal, if it has letters for it."""
     wanted = language_of_terminal(os.environ)
-    try:
-        "中文說".encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return ENGLISH
-    return wanted
+    return wanted if is_writable(wanted, sys.stdout.encoding) else ENGLISH
 
 
 def is_for_programs(args: argparse.Namespace) -> bool:

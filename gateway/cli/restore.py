@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from gateway.store.copy import put_in_place, read_back
+    from gateway.store.faults import StoreError
 
     file, home = (Path.cwd() / args.file.expanduser()).resolve(), home_of(args)
     home.ensure()
@@ -40,7 +41,11 @@ def run(args: argparse.Namespace) -> int:
         tempfile.TemporaryDirectory(prefix=".restore-", dir=home.root) as folder,
     ):
         parts = _unpacked(file, Path(folder))
-        found = read_back(parts / DATABASE)
+        try:
+            found = read_back(parts / DATABASE)
+        except StoreError as exc:  # of a file that nobody knows by this name
+            said = str(exc).replace(str(parts / DATABASE), str(file))
+            raise StoreError(said, hint=exc.hint) from exc
         kept: list[str] = []
         print(f"{file}: {size(file.stat().st_size)}, {found.words}", file=sys.stderr)
         _ask(args)

@@ -2,11 +2,12 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.frozen import frozen
-from agent.language import LANGUAGES, language_of_terminal, speak, spoken, t
+from agent.language import ENGLISH, LANGUAGES, is_writable, language_of_terminal, speak, spoken, t
 from gateway.home import Home
 from gateway.settings import Settings
 from gateway.setup.dialogue import BACK, SKIP, Back, Dialogue, Skip
@@ -15,6 +16,7 @@ from gateway.setup.plan import Plan, with_model
 from gateway.setup.provider import ask_provider
 
 _LANGUAGES = ("English", "简体中文", "繁體中文")
+_PLAIN = ("English", "Chinese, simplified", "Chinese, traditional")
 
 
 @frozen
@@ -50,9 +52,13 @@ def converse(talk: Dialogue, place: Place) -> Plan:
 
 def _language(talk: Dialogue, plan: Plan, place: Place) -> None:
     talk.say()
-    chosen = talk.choose("Language / 语言 / 語言", _LANGUAGES, LANGUAGES.index(spoken()))
+    shown, question = _LANGUAGES, "Language / 语言 / 語言"
+    if not is_writable(LANGUAGES[-1], sys.stdout.encoding):
+        shown, question = _PLAIN, "Language"
+    chosen = talk.choose(question, shown, LANGUAGES.index(spoken()))
     language = LANGUAGES[chosen]
-    speak(language)
+    # One that this terminal has no letters for is for the chats.
+    speak(language if is_writable(language, sys.stdout.encoding) else ENGLISH)
     plan.persona.language = _LANGUAGES[chosen]
     configured = place.settings.agent.language
     if configured != language and (

@@ -188,3 +188,11 @@ def test_an_editor_that_fails_leaves_nothing_behind_unless_something_was_written
     aside = file.with_name("config.edit.json")
     assert f"what you wrote is in {aside}" in done.stderr
     assert (aside.read_text(), file.read_text()) == ("{}\n", KEPT)
+
+
+def test_an_editor_with_an_open_quote_is_told(tmp_path: Path) -> None:
+    done = kore("config", "edit", home=tmp_path / "h", environ={"EDITOR": "'vi"})
+    assert (done.returncode, done.stderr) == (
+        1,
+        "kore: the editor 'vi cannot be started: an open quote\n",
+    )

@@ -153,3 +153,13 @@ async def test_the_language_that_is_chosen_is_spoken_at_once(
         await answer(terminal, "Telegram", "n")
         assert await terminal.ended() == 0
     assert config(tmp_path / "h") == {"agent": {"language": "zh-Hans"}}
+
+
+async def test_a_terminal_without_chinese_letters_is_asked_in_plain_ones(tmp_path: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    async with kore_there(tmp_path / "h", "init", environ=plain) as terminal:
+        await terminal.see("Language [1]:")
+        terminal.type("2\r")
+        await terminal.see("Which model provider?")
+    assert "\\u7b80" not in terminal.text
+    assert "\\u6309" not in terminal.text

@@ -146,3 +146,10 @@ def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
     assert done.returncode == 1, done.stderr
     assert "here" in texts(home)
     assert not (tmp_path / "x").exists()
+
+
+def test_what_is_no_backup_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database")
+    done = kore("restore", tmp_path / "notes.txt", "--yes", home=tmp_path / "h")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"kore: {tmp_path}/notes.txt is no whole database")
