@@ -110,7 +110,7 @@ async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
 async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_path: Path) -> None:
     """It names up to which message it tells, and what came later stays."""
     model = Gated(["They asked a lot."])
-    async with running(tmp_path, small(model, 20_000)) as parts:
+    async with running(tmp_path, small(model, 28_000)) as parts:
         while not model.asked_now.is_set():
             await ask(parts, f"question {BIG}")
             await settled(

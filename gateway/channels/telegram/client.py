@@ -62,8 +62,12 @@ class TelegramClient:
 
     async def set_webhook(self) -> None:
         settings = self._settings
+        # One call at a time: of several, a chat's second message could be stored before its first.
         await self.bot.set_webhook(
-            settings.hook_url, secret_token=settings.hook_secret, allowed_updates=_KINDS
+            settings.hook_url,
+            max_connections=1,
+            secret_token=settings.hook_secret,
+            allowed_updates=_KINDS,
         )
 
     async def webhook_info(self) -> telegram.WebhookInfo:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given
+from hypothesis import HealthCheck, assume, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -25,6 +25,9 @@ FORMS = {
 
 def encoding_of(data: bytes) -> str:
     """In which a text is added to this file."""
+    # Which begins as UTF-16 does.
+    if data.startswith(codecs.BOM_UTF32_LE):
+        return "utf-32-le"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16-le" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
     try:
@@ -203,6 +206,7 @@ async def test_several_edits_are_made_or_none_of_them(
 
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@example(b"\x00\x00", "new\n", "utf-16-le")
 @given(PIECES, st.sampled_from(["new\n", "é", "漢", "\r\n", "“q”"]), st.sampled_from(sorted(FORMS)))
 async def test_what_is_appended_follows_the_bytes_that_were_there(
     call: CallContext, workspace: Path, head: bytes, added: str, form: str
