@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -171,7 +172,9 @@ class Porter:
             found = await self._there(channel, media, path, workspace)
         try:
             # Nobody else's file waits for it: this may take minutes.
-            return await self._hears(found, path) if self._hears else found
+            return (
+                await self._hears(found, workspace / (found.path or "")) if self._hears else found
+            )
         except NotFetched as exc:
             exc.found = found
             raise
@@ -179,10 +182,10 @@ class Porter:
     async def _there(
         self, channel: FetchesMedia, media: Media, path: Path, workspace: Path
     ) -> Media:
-        """The file at `path`, fetched unless it came before."""
+        """The file at `path` or beside it, fetched unless it came before."""
         from gateway.received import described, has_room, receive
 
-        found = await asyncio.to_thread(_known, media, path, workspace)
+        path, found = await asyncio.to_thread(_place, media, path, workspace)
         if found is not None:
             return found
         if not has_room(path.parent, media.size_bytes or self._limit_bytes):
@@ -216,6 +219,17 @@ def _told(media: Media, why: NotFetched) -> str:
     if why.found is not None:
         return t("⚠️ I cannot listen to the {what}: {why}.", what=what, why=why.told)
     return t("⚠️ I cannot take {what} in: {why}.", what=what, why=why.told)
+
+
+def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:
+    """Where the file lies if it came before, else where it may be put: not where another is."""
+    from gateway.received import places
+
+    for at in places(path):
+        found = _known(media, at, workspace)
+        if found is not None or not os.path.lexists(at):
+            break
+    return at, found
 
 
 def _known(media: Media, path: Path, workspace: Path) -> Media | None:

@@ -1,11 +1,12 @@
 """Files that people send, in the inbox folders of the workspace."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,12 @@ from gateway.messages import Media
 # What stays free on the disk whatever is sent.
 FREE_BYTES = 100 * 2**20
 _NAME_CHARS = 60
+# A name has 255 bytes at most, with what is put before and behind it.
+_NAME_BYTES = 180
+# Hexadecimal: too many for two files to share them by chance.
+_MARK_DIGITS = 16
+# One file under several names: somebody has changed what lay under the first.
+_VERSIONS = 9
 _UNSAFE = re.compile(r"[^\w.,()+ -]+")
 _ENDINGS = {
     "image/jpeg": ".jpg",
@@ -40,13 +47,21 @@ def name_of(media: Media, account: str) -> str:
     What follows the first letters of the name tells it from all others.
     """
     told = f"{account}:{media.unique or media.remote}:{media.kind}"
-    mark = hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:8]
+    mark = hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:_MARK_DIGITS]
     given = _UNSAFE.sub("_", (media.name or "").rpartition("/")[2]).strip(" .-")
     stem, dot, ending = given.rpartition(".")
     if not dot or not ending.isalnum() or len(ending) > 10:
         stem, ending = given, _ENDINGS.get(media.media_type or "", "").lstrip(".")
-    stem = stem[:_NAME_CHARS].strip(" .-") or media.kind
+    stem = stem[:_NAME_CHARS].encode()[:_NAME_BYTES].decode(errors="ignore")
+    stem = stem.strip(" .-") or media.kind
     return f"{stem}-{mark}.{ending}" if ending else f"{stem}-{mark}"
+
+
+def places(path: Path) -> Iterator[Path]:
+    """Where the file of this name may lie: beside what stands there already and is another."""
+    yield path
+    for n in range(2, _VERSIONS + 1):
+        yield path.with_stem(f"{path.stem}-{n}")
 
 
 def has_room(folder: Path, size_bytes: int) -> bool:
@@ -60,7 +75,8 @@ async def receive(path: Path, workspace: Path, pour: Callable[[BinaryIO], Awaita
     """Make `path` hold what `pour` writes, all or nothing; it is marked as strangers' words.
 
     Paths are real: a folder that became a link is refused. A kill in between leaves a part behind,
-    which the next try begins anew. Raises `OSError`, and what `pour` raises.
+    which the next try begins anew. What is at `path` already is not overwritten.
+    Raises `OSError`, and what `pour` raises.
     """
     part = path.with_name(f".{path.name}.part")
     file = await asyncio.to_thread(_opened, part)
@@ -112,4 +128,7 @@ def _keep(file: BinaryIO, part: Path, path: Path, workspace: Path) -> None:
         os.fsync(file.fileno())
     mark(part, workspace)
     with opened_folder(path.parent) as folder:
+        with suppress(FileNotFoundError):
+            os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path.name)
         os.rename(part.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 from gateway.messages import InboundMessage, Media
 from gateway.porter import AT_ONCE, Porter
+from gateway.received import name_of
 from gateway.store import inbox
 from gateway.store.inbox import Arrival, Entry
 from tests.fakes.platform import Platform
@@ -94,3 +95,30 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         await settled(lambda: woken)
         assert woken == ["chat:bot:9"]
         await ended(work)
+
+
+async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_beside_it(
+    tmp_path: Path,
+) -> None:
+    platform = SlowPlatform()
+    platform.go.set()
+    async with opened(tmp_path, [], platform=platform) as parts:
+        sent = Media("document", name="a.txt", size_bytes=len(DATA), remote="f", unique="u")
+        workspace = parts.workspace.resolve()
+        changed = workspace / "inbox" / name_of(sent, "bot")
+        changed.parent.mkdir()
+        changed.write_bytes(b"changed")
+        woken: list[str] = []
+        porter = Porter(parts.database, parts.delivery, Inboxes(workspace), limit_bytes=1000)
+        work = asyncio.create_task(porter.run(woken.append))
+        for _ in range(2):
+            await stored(parts, said("[document]", media=(sent,)))
+            porter.look()
+            await settled(lambda: woken)
+            woken.clear()
+        await ended(work)
+        assert changed.read_bytes() == b"changed"
+        (beside,) = set(changed.parent.iterdir()) - {changed}
+        assert beside.read_bytes() == DATA
+        assert beside.name == changed.name.replace(".txt", "-2.txt")
+        assert platform.fetches == 1

@@ -14,13 +14,16 @@ def named(name: str | None, **more: str) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    ["../../.ssh/authorized_keys", "a/b", "..", ".", "", None, "x" * 500, "\0", "🐱.png", ".env"],
+    [
+        *("../../.ssh/authorized_keys", "a/b", "..", ".", "", None, "x" * 500, "\0", "🐱.png"),
+        *(".env", "𐍈" * 100 + ".txt"),
+    ],
 )
 def test_a_name_is_one_plain_component(name: str | None) -> None:
     made = named(name)
     assert "/" not in made
     assert not made.startswith(".")
-    assert len(made.encode()) < 255
+    assert len(f".{made}.part".encode()) <= 255
     assert made.isprintable()
 
 
@@ -29,6 +32,25 @@ def test_the_same_file_has_the_same_name_and_another_one_another() -> None:
     assert named("a.txt") != name_of(Media("document", name="a.txt", unique="u2"), "bot")
     assert named("a.txt").startswith("a-")
     assert named("a.txt").endswith(".txt")
+
+
+def test_two_files_do_not_share_a_name_by_chance() -> None:
+    mark = named("a.txt").removeprefix("a-").removesuffix(".txt")
+    assert len(mark) * 4 >= 64
+
+
+async def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "inbox" / "a.txt"
+    path.parent.mkdir()
+    path.write_bytes(b"mine")
+
+    async def other(file: BinaryIO) -> None:
+        file.write(b"theirs")
+
+    with pytest.raises(FileExistsError):
+        await receive(path, tmp_path, other)
+    assert path.read_bytes() == b"mine"
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_has_no_name_is_called_by_its_kind() -> None:
