@@ -5,11 +5,13 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
 
 from agent.language import later, speaking
 from agent.security.redaction import Redactor
+from gateway.aftermath import Aftermath
 from gateway.channels.base import (
     Ambiguous,
     Asks,
@@ -79,6 +81,7 @@ class Delivery:
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
+        self._aftermath = Aftermath()
         self._idle = asyncio.Event()
         self._idle.set()
         self.sent = 0
@@ -218,8 +221,9 @@ class Delivery:
             done = (due.seq, provider_msg, lane, self._clock())
             following = await self._stored(outbox.sent, *done)
             drop(due.message.content.files)
-            if due.message.last and due.message.kind == "final" and isinstance(channel, Reacts):
-                await channel.answered(due.message)
+            answers = due.message.last and due.message.kind == "final"
+            if answers and isinstance(channel, Reacts) and self._group is not None:
+                self._aftermath.begin(self._group, partial(channel.answered, due.message))
             return following
         return await self._stored(self._head, lane)
 

@@ -1,10 +1,12 @@
 import asyncio
 import sqlite3
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gateway.aftermath import AT_ONCE, Aftermath
 from gateway.channels.base import (
     Ambiguous,
     BadFormat,
@@ -464,3 +466,52 @@ async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
     copy, parcel = copied(tmp_path)
     assert await sent(tmp_path, clock, Platform(), parcel) == [("dead", "chat carries no files")]
     assert not copy.exists()
+
+
+class ReactingPlatform(Platform):
+    """A `Platform` that takes for ever to say that a message was answered, or breaks over it."""
+
+    def __init__(self, breaks: bool = False) -> None:
+        super().__init__()
+        self.breaks = breaks
+        self.answering = 0
+        self.ended = 0
+
+    async def seen(self, route: Route, message_id: str | None) -> None:
+        return
+
+    async def answered(self, message: OutboundMessage) -> None:
+        self.answering += 1
+        try:
+            if self.breaks:
+                raise RuntimeError("a bug")
+            await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_no_answer_waits_for_the_reaction_to_the_one_before(
+    tmp_path: Path, breaks: bool
+) -> None:
+    platform = ReactingPlatform(breaks)
+    many = AT_ONCE + 3
+    async with opened(tmp_path, [], platform=platform) as parts, at_work(parts):
+        for n in range(many):
+            letter = Letter(f"d{n}", Route("chat", "bot", "1"), [OutboundPart(f"answer {n}")])
+            await parts.delivery.post(letter)
+        assert await platform.answers("1", many) == [f"answer {n}" for n in range(many)]
+        await parts.delivery.flush()
+        await settled(lambda: platform.answering >= min(many, AT_ONCE))
+        assert breaks or platform.answering == AT_ONCE
+    assert platform.ended == platform.answering
+
+
+async def test_what_follows_an_answer_ends_after_a_while() -> None:
+    platform = ReactingPlatform()
+    message = OutboundMessage("d", 0, Route("chat", "bot", "1"), OutboundPart("x"))
+    aftermath = Aftermath(lasts_s=0.01)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        for _ in range(2):
+            aftermath.begin(group, partial(platform.answered, message))
+    assert (platform.answering, platform.ended) == (2, 2)
