@@ -12,7 +12,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
-from agent.language import later
+from agent.language import later, t
 from agent.providers.models import Models
 from gateway.adjust import Adjustable
 from gateway.agent import open_agent
@@ -104,7 +104,7 @@ class Reloader:
                 found = await self._take()
             except ConfigError as exc:
                 await self._refuse(str(exc))
-                raise ConfigError(str(exc), hint="the last good configuration holds") from exc
+                raise ConfigError(str(exc), hint=t("the last good configuration holds")) from exc
             self._read_at, mended = time.time(), self._problem is not None
             self._problem = None
             if found.changed or found.waiting != self._waiting:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.language import t
 from gateway.settings.document import parse, read_text
 from gateway.settings.jsonc import find, read
 from gateway.settings.keeping import name_of, set_apart
@@ -54,7 +55,14 @@ def path_of(key: str, content: Any, *, ours: bool) -> Path_:
                 known = tuple(filter(None, names))
                 more = guess(part, known) if known else ""
                 where = ".".join(path[:n])
-                raise ConfigError(f'{where}: no entry is called "{printable(part)}"{more}')
+                raise ConfigError(
+                    t(
+                        '{where}: no entry is called "{name}"{more}',
+                        where=where,
+                        name=printable(part),
+                        more=more,
+                    )
+                )
             path = (*path[:n], str(names.index(part)), *path[n + 1 :])
         content = _inside(content, path[n])
     return path
@@ -72,7 +80,7 @@ def content_of(file: Path, text: str) -> Any:
         return read(text).value
     except ValueError as exc:
         raise ConfigError(
-            f"{file}: {exc}", hint="`kore config edit` opens it in an editor"
+            f"{file}: {exc}", hint=t("`kore config edit` opens it in an editor")
         ) from None
 
 
@@ -92,7 +100,8 @@ def meant(path: Path_, text: str) -> Any:
         return parse(text)
     except ValueError:
         if text[:1] in '{["':
-            raise ConfigError(f"{'.'.join(path)}: found a text that is no valid JSON") from None
+            said = t("{path}: found a text that is no valid JSON", path=".".join(path))
+            raise ConfigError(said) from None
         return text
 
 
@@ -128,7 +137,8 @@ def without(file: Path, path: Path_) -> str:
     try:
         return take_out(text, path)
     except KeyError:
-        raise ConfigError(f"{file}: {'.'.join(path)} is not set there") from None
+        said = t("{file}: {path} is not set there", file=file, path=".".join(path))
+        raise ConfigError(said) from None
 
 
 def rewriting(sources: Sources, file: Path, text: str) -> Change:
@@ -143,7 +153,7 @@ def tried(sources: Sources, change: Change, *, strict: bool = False) -> Change:
     before = set() if strict else set(at.complaints() if change.file.exists() else ())
     after = at.complaints({change.file: content, sources.secrets: change.secrets})
     if fresh := [line for line in after if line not in before]:
-        raise ConfigError("\n".join(fresh), hint=f"{change.file} was not changed")
+        raise ConfigError("\n".join(fresh), hint=t("{file} was not changed", file=change.file))
     return Change(change.file, change.text, change.secrets, tuple(after))
 
 
@@ -152,23 +162,27 @@ def _object(change: Change) -> dict[str, Any]:
     try:
         found = parse(change.text.lstrip("\ufeff"))
     except ValueError as exc:
-        raise ConfigError(f"{change.file}: not valid JSON: {exc}") from None
+        said = t("{path}: not valid JSON: {reason}", path=change.file, reason=exc)
+        raise ConfigError(said) from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{change.file}: expected an object with the sections in it")
+        raise ConfigError(t("{file}: expected an object with the sections in it", file=change.file))
     return found
 
 
 def _check_known(path: Path_) -> None:
     sections = tuple(Settings.model_fields)
     if path[0] not in sections:
-        raise ConfigError(f"{printable(path[0])}: unknown section{guess(path[0], sections)}")
+        said = t("unknown section{guess}", guess=guess(path[0], sections))
+        raise ConfigError(f"{printable(path[0])}: {said}")
     if path[0] in whole_sections():
         return
     keys = catalogue()[path[0]]
     if len(path) == 1:
-        raise ConfigError(f"{path[0]}: which key? one of {', '.join(keys)}")
+        said = t("{section}: which key? one of {keys}", section=path[0], keys=", ".join(keys))
+        raise ConfigError(said)
     if path[1] not in keys:
-        raise ConfigError(f"{path[0]}.{printable(path[1])}: unknown key{guess(path[1], keys)}")
+        said = t("unknown key{guess}", guess=guess(path[1], keys))
+        raise ConfigError(f"{path[0]}.{printable(path[1])}: {said}")
 
 
 def _entry_name(content: Any, path: Path_) -> str:

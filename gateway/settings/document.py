@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.settings.place import printable
 
 SIZE_LIMIT_BYTES = 1_000_000
@@ -23,14 +24,24 @@ def read_object(path: Path) -> dict[str, Any] | None:
         found = parse(text)
     except json.JSONDecodeError as exc:
         raise ConfigError(
-            f"{path}: line {exc.lineno}, column {exc.colno}: not valid JSON: {_plain(exc.msg)}",
-            hint="strict JSON has no comments and no comma after the last entry",
+            t(
+                "{path}: line {line}, column {column}: not valid JSON: {reason}",
+                path=path,
+                line=exc.lineno,
+                column=exc.colno,
+                reason=_plain(exc.msg),
+            ),
+            hint=t("strict JSON has no comments and no comma after the last entry"),
         ) from None
     except ValueError as exc:
-        raise ConfigError(f"{path}: not valid JSON: {exc}") from None
+        raise ConfigError(t("{path}: not valid JSON: {reason}", path=path, reason=exc)) from None
     if not isinstance(found, dict):
         raise ConfigError(
-            f'{path}: found {kind_of(found)}, expected an object such as {{"agent": {{}}}}'
+            t(
+                '{path}: found {found}, expected an object such as {{"agent": {{}}}}',
+                path=path,
+                found=kind_of(found),
+            )
         )
     return found
 
@@ -41,7 +52,7 @@ def parse(text: str) -> Any:
         found = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         _check_text(found)
     except RecursionError:
-        raise ValueError("nested too deeply for a configuration") from None
+        raise ValueError(t("nested too deeply for a configuration")) from None
     return found
 
 
@@ -58,13 +69,15 @@ def kind_of(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return "an empty string" if not value else f"a string of {len(value)} characters"
+            if not value:
+                return t("an empty string")
+            return t("a string of {n} characters", n=len(value))
         case int() | float():
-            return "a number"
+            return t("a number")
         case list():
-            return f"a list of {len(value)}"
+            return t("a list of {n}", n=len(value))
         case _:
-            return "an object"
+            return t("an object")
 
 
 def read_text(path: Path) -> str | None:
@@ -72,31 +85,43 @@ def read_text(path: Path) -> str | None:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            raise ConfigError(f"{path}: found a folder, expected a JSON file")
+            raise ConfigError(t("{path}: found a folder, expected a JSON file", path=path))
         if not stat.S_ISREG(mode):
-            raise ConfigError(f"{path}: not a regular file, expected a JSON file")
+            raise ConfigError(t("{path}: not a regular file, expected a JSON file", path=path))
         with path.open("rb") as file:
             raw = file.read(SIZE_LIMIT_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:
-        raise ConfigError(f"{printable(str(path))!r} cannot be the name of a file") from None
+        named = printable(str(path))
+        raise ConfigError(t("{named!r} cannot be the name of a file", named=named)) from None
     except PermissionError:
         raise ConfigError(
-            f"{path}: no permission to read it; it must belong to who runs kore"
+            t("{path}: no permission to read it; it must belong to who runs kore", path=path)
         ) from None
     except OSError as exc:
-        raise ConfigError(f"{path}: cannot be read: {exc.strerror}") from None
+        raise ConfigError(
+            t("{path}: cannot be read: {reason}", path=path, reason=exc.strerror)
+        ) from None
     if len(raw) > SIZE_LIMIT_BYTES:
         raise ConfigError(
-            f"{path}: larger than {SIZE_LIMIT_BYTES:,} bytes, expected a small JSON file"
+            t(
+                "{path}: larger than {limit:,} bytes, expected a small JSON file",
+                path=path,
+                limit=SIZE_LIMIT_BYTES,
+            )
         )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = raw.count(b"\n", 0, exc.start) + 1
         raise ConfigError(
-            f"{path}: line {line}: byte 0x{raw[exc.start]:02x} is not valid UTF-8; save it as UTF-8"
+            t(
+                "{path}: line {line}: byte 0x{byte:02x} is not valid UTF-8; save it as UTF-8",
+                path=path,
+                line=line,
+                byte=raw[exc.start],
+            )
         ) from None
 
 
@@ -104,13 +129,13 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f'the key "{printable(key)}" stands there twice')
+            raise ValueError(t('the key "{key}" stands there twice', key=printable(key)))
         found[key] = value
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON; write a number or null")
+    raise ValueError(t("{name} is not JSON; write a number or null", name=name))
 
 
 def _check_text(value: Any, depth: int = 0) -> None:
@@ -120,7 +145,9 @@ def _check_text(value: Any, depth: int = 0) -> None:
     match value:
         case str():
             if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
-                raise ValueError("a string holds a character that is not text (NUL or half a pair)")
+                raise ValueError(
+                    t("a string holds a character that is not text (NUL or half a pair)")
+                )
         case list():
             for item in value:
                 _check_text(item, depth + 1)

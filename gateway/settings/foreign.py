@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from agent.frozen import frozen
+from agent.language import t
 from agent.providers.vendors import ALIASES, VENDORS
 from gateway.settings.document import parse, read_text
 from gateway.settings.jsonc import read
@@ -49,7 +50,7 @@ def read_foreign(path: Path) -> Foreign | None:
         return None
     content = _yaml(text) if path.suffix in (".yaml", ".yml") else read(text).value
     if not isinstance(content, dict):
-        raise ValueError("expected an object")
+        raise ValueError(t("expected an object"))
     if path.name == ".kode.json":
         return _kode(content)
     if path.name in (".mcp.json", ".mcprc"):
@@ -79,7 +80,7 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
         if name in called:
             values.setdefault(("profiles", profile), called[name])
         elif name:
-            left.append(f"{profile}: no model is called {name!r}")
+            left.append(t("{profile}: no model is called {name!r}", profile=profile, name=name))
     _servers(content.get("mcpServers"), values, left)
     known = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
     return Foreign(values, (*left, *_unknown(content, known)))
@@ -92,12 +93,18 @@ def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
     base = one.get("baseURL") or one.get("baseUrl")
     if vendor not in VENDORS:
         if not base:
-            left.append(f"model {name!r}: the provider {provider!r} is not known here")
+            left.append(
+                t(
+                    "model {name!r}: the provider {provider!r} is not known here",
+                    name=name,
+                    provider=provider,
+                )
+            )
             return None
         # Whatever it is called, at an address of its own it speaks as OpenAI does.
         vendor = "openai"
     if not model:
-        left.append(f"model {name!r}: it has no name at its provider")
+        left.append(t("model {name!r}: it has no name at its provider", name=name))
         return None
     found: dict[str, Any] = {"model_name": name.replace("/", "-"), "model": f"{vendor}/{model}"}
     for ours, theirs in (
@@ -144,7 +151,7 @@ def _kodax(content: Mapping[str, Any]) -> Foreign:
     elif vendor in VENDORS and (wanted or VENDORS[vendor].default_model):
         values["profiles", "default"] = f"{vendor}/{wanted or VENDORS[vendor].default_model}"
     elif provider:
-        left.append(f"provider: {provider!r} is not known here")
+        left.append(t("provider: {provider!r} is not known here", provider=provider))
     if isinstance(content.get("thinking"), bool):
         values["agent", "thinking"] = content["thinking"]
     _servers(content.get("mcpServers"), values, left)
@@ -171,7 +178,7 @@ def _older(content: Mapping[str, Any]) -> Foreign:
             ):
                 values[section, name] = value
             else:
-                left.append(f"{section}.{name}: not taken")
+                left.append(t("{key}: not taken", key=f"{section}.{name}"))
     return Foreign(values, (*left, *_unknown(content, {"llm", "context", "security"})))
 
 
@@ -188,7 +195,7 @@ def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
     found = {}
     for name, one in _map(servers, "mcpServers").items():
         if not _object(one) or one.get("type") == "ws":
-            left.append(f"server {name!r}: of a kind that is not known here")
+            left.append(t("server {name!r}: of a kind that is not known here", name=name))
             continue
         found[name] = {key: one[key] for key in _SERVER_KEYS if key in one}
     if found:
@@ -202,14 +209,14 @@ def _unknown(content: Mapping[str, Any], known: set[str]) -> list[str]:
 def _map(value: Any, name: str) -> Mapping[str, Any]:
     """Raises `ValueError` for what is there and is none."""
     if not _object(value or {}):
-        raise ValueError(f"{name}: expected an object")
+        raise ValueError(t("{name}: expected an object", name=name))
     return value or {}
 
 
 def _list(value: Any, name: str) -> list[Any]:
     """Raises `ValueError` for what is there and is none."""
     if not isinstance(value or [], list):
-        raise ValueError(f"{name}: expected a list")
+        raise ValueError(t("{name}: expected a list", name=name))
     return value or []
 
 
@@ -233,11 +240,11 @@ def _yaml(text: str) -> Any:
 
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError("an alias (*name), which is not read here")
+            raise ValueError(t("an alias (*name), which is not read here"))
         return parse(json.dumps(yaml.safe_load(text), default=str))
     except TypeError:
-        raise ValueError("a key that is no text") from None
+        raise ValueError(t("a key that is no text")) from None
     except (yaml.YAMLError, RecursionError) as exc:
         mark = getattr(exc, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(f"{where}not valid YAML") from None
+        where = t("line {line}: ", line=mark.line + 1) if mark else ""
+        raise ValueError(f"{where}{t('not valid YAML')}") from None

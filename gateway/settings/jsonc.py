@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # no stub; json's own reader
 from typing import Any
 
+from agent.language import t
 from gateway.settings.document import DEPTH_LIMIT
 from gateway.settings.document import parse as parse_strict
 
@@ -47,7 +48,7 @@ def read(text: str) -> Node:
     node = reader.value(at, 0)
     at = reader.space(node.end)
     if at < len(text):
-        raise reader.wrong(at, "expected the end of the file")
+        raise reader.wrong(at, t("expected the end of the file"))
     return node
 
 
@@ -77,7 +78,9 @@ class _Reader:
     def wrong(self, at: int, said: str) -> ValueError:
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-        return ValueError(f"line {line}, column {column}: {said}")
+        return ValueError(
+            t("line {line}, column {column}: {said}", line=line, column=column, said=said)
+        )
 
     def space(self, at: int) -> int:
         found = _SPACE.match(self.text, at)
@@ -85,7 +88,7 @@ class _Reader:
 
     def value(self, at: int, depth: int) -> Node:
         if depth > DEPTH_LIMIT:
-            raise ValueError("nested too deeply for a configuration")
+            raise ValueError(t("nested too deeply for a configuration"))
         char = self.text[at : at + 1]
         if char == "{":
             return self._entries(at, depth, "}")
@@ -96,19 +99,19 @@ class _Reader:
             return Node(at, end, text)
         scalar = _SCALAR.match(self.text, at)
         if scalar is None:
-            raise self.wrong(at, "expected a value")
+            raise self.wrong(at, t("expected a value"))
         try:
             return Node(at, scalar.end(), parse_strict(scalar[0]))
         except ValueError:
-            raise self.wrong(at, "expected a value") from None
+            raise self.wrong(at, t("expected a value")) from None
 
     def _string(self, at: int) -> tuple[str, int]:
         try:
             found: tuple[str, int] = scanstring(self.text, at + 1, True)
         except ValueError:
-            raise self.wrong(at, "a string does not end, or holds what no string may") from None
+            raise self.wrong(at, t("a string does not end, or holds what no string may")) from None
         if "\0" in found[0] or any("\ud800" <= c <= "\udfff" for c in found[0]):
-            raise self.wrong(at, "a string holds a character that is not text")
+            raise self.wrong(at, t("a string holds a character that is not text"))
         return found
 
     def _entries(self, start: int, depth: int, close: str) -> Node:
@@ -116,10 +119,10 @@ class _Reader:
         at = self.space(start + 1)
         while self.text[at : at + 1] != close:
             if found and found[-1].comma is None:
-                raise self.wrong(at, f'expected "," or "{close}"')
+                raise self.wrong(at, t('expected "," or "{close}"', close=close))
             entry = self._entry(at, depth, close == "}")
             if close == "}" and any(entry.key == one.key for one in found):
-                raise self.wrong(at, "the same key stands there twice")
+                raise self.wrong(at, t("the same key stands there twice"))
             found.append(entry)
             at = self.space(entry.node.end)
             if self.text[at : at + 1] == ",":
@@ -133,9 +136,9 @@ class _Reader:
         if not keyed:
             return Member(at, self.value(at, depth + 1))
         if self.text[at : at + 1] != '"':
-            raise self.wrong(at, "expected a key in quotes")
+            raise self.wrong(at, t("expected a key in quotes"))
         key, end = self._string(at)
         colon = self.space(end)
         if self.text[colon : colon + 1] != ":":
-            raise self.wrong(colon, 'expected ":"')
+            raise self.wrong(colon, t('expected ":"'))
         return Member(at, self.value(self.space(colon + 1), depth + 1), key)

@@ -4,6 +4,7 @@ import types
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from agent.language import t
 from gateway.settings.place import Key, printable
 from gateway.settings.schema import Settings
 from gateway.settings.sections import Section
@@ -54,8 +55,8 @@ def guess(name: str, known: tuple[str, ...]) -> str:
 
     close = get_close_matches(printable(name).lower(), known, n=1, cutoff=0.6)
     if close:
-        return f'; did you mean "{close[0]}"?'
-    return f"; expected one of {', '.join(known)}"
+        return t('; did you mean "{close}"?', close=close[0])
+    return t("; expected one of {known}", known=", ".join(known))
 
 
 def _types(annotation: Any) -> set[type]:

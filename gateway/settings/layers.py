@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
+from agent.language import t
 from gateway.settings.document import kind_of, parse
 from gateway.settings.keys import (
     catalogue,
@@ -80,7 +81,7 @@ class Layer(PydanticBaseSettingsSource):
         try:
             path = self.references.absolute(key, str(held.value), held.place)
         except (RuntimeError, ValueError):
-            said = "found a ~name that is nobody's home, expected a path"
+            said = t("found a ~name that is nobody's home, expected a path")
             self._complain(held.place, key, said)
             return held
         return Value(path, held.place, held.quotable)
@@ -94,7 +95,10 @@ class Layer(PydanticBaseSettingsSource):
             except ValueError as exc:
                 example = "[…]" if tuple in kinds else "{…}"
                 reason = getattr(exc, "msg", str(exc))
-                self._complain(place, key, f"expected JSON such as {example}: {reason}")
+                said = t(
+                    "expected JSON such as {example}: {reason}", example=example, reason=reason
+                )
+                self._complain(place, key, said)
                 return () if tuple in kinds else {}
         if text == "null" and type(None) in kinds:
             return None
@@ -112,8 +116,9 @@ class Layer(PydanticBaseSettingsSource):
         """Whether the schema has this section, or this key of a section with keys."""
         names = catalogue().get(loc[0], ()) if loc[1:] else tuple(Settings.model_fields)
         if loc[-1] not in names:
-            kind = "key" if loc[1:] else "section"
-            self._complain(place, loc, f"unknown {kind}{guess(loc[-1], names)}")
+            meant = guess(loc[-1], names)
+            said = t("unknown key{guess}" if loc[1:] else "unknown section{guess}", guess=meant)
+            self._complain(place, loc, said)
         return loc[-1] in names
 
     def _complain(self, place: Place, key: Key, text: str) -> None:
@@ -154,7 +159,8 @@ class Environment(Layer):
                 continue
             if key in self.values:
                 other = self.values[key].place.name
-                self._complain(place, key, f"set twice, also by {other}; keep one of them")
+                said = t("set twice, also by {other}; keep one of them", other=other)
+                self._complain(place, key, said)
             self.values[key] = Value(self._coerce(key, environ[name], place), place)
 
     def _key_of(self, rest: str, place: Place) -> Key | None:
@@ -180,10 +186,14 @@ class Environment(Layer):
 
         close = get_close_matches(single, names, n=1, cutoff=0.5 if certain else 0.85)
         if close:
-            self.complaints.append(f"{place}: unknown name; did you mean KORE_{close[0]}?")
+            said = t(
+                "{place}: unknown name; did you mean KORE_{close}?", place=place, close=close[0]
+            )
+            self.complaints.append(said)
         elif certain:
             known = ", ".join(f"KORE_{name}" for name in names)
-            self.complaints.append(f"{place}: unknown name; expected one of {known}")
+            said = t("{place}: unknown name; expected one of {known}", place=place, known=known)
+            self.complaints.append(said)
 
 
 class File(Layer):
@@ -196,7 +206,8 @@ class File(Layer):
                 self._put((section,), content, place)
             elif self._known(place, section):
                 if not isinstance(content, dict):
-                    said = f"found {kind_of(content)}, expected an object with its keys"
+                    kind = kind_of(content)
+                    said = t("found {kind}, expected an object with its keys", kind=kind)
                     self._complain(place, (section,), said)
                     continue
                 for key, value in content.items():
@@ -205,7 +216,7 @@ class File(Layer):
 
     def _put(self, key: Key, value: Any, place: Place) -> None:
         if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
-            said = "a project's own file may not set this; put it into the user's config.json"
+            said = t("a project's own file may not set this; put it into the user's config.json")
             self._complain(place, key, said)
         else:
             self.values[key] = Value(value, place)

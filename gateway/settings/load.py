@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.settings.complaints import sentences
 from gateway.settings.document import read_object
 from gateway.settings.layers import Borrowed, CommandLine, Defaults, Environment, File, Layer
@@ -45,7 +46,9 @@ def load_settings(
         if content is not None:
             found[place] = content
         elif required:
-            raise ConfigError(f"{place}: no such file", hint="`kore init` writes a first one")
+            raise ConfigError(
+                t("{place}: no such file", place=place), hint=t("`kore init` writes a first one")
+            )
     secrets = {**read_secrets(home / "secrets.json"), **drafts.get(home / "secrets.json", {})}
     references = References(environ, secrets, home)
     borrowed, notes = _borrowed(home, cwd, environ, secrets)
@@ -92,7 +95,8 @@ def _borrowed(
         from gateway.settings.foreign import read_foreign
 
         if path in projects and not is_trusted(path, home):
-            notes.append(f"{path}: not read before `kore trust`: it came with this folder")
+            said = t("{path}: not read before `kore trust`: it came with this folder", path=path)
+            notes.append(said)
             continue
         place = Place("file", str(path), path.parent)
         try:
@@ -103,7 +107,8 @@ def _borrowed(
             alone = [Borrowed(theirs.values, place, references), Defaults(references)]
             _build(alone, references, ())
         except (ValueError, ConfigError) as exc:
-            notes.append(f"{path}: left out: {str(exc).splitlines()[0]}")
+            reason = str(exc).splitlines()[0]
+            notes.append(t("{path}: left out: {reason}", path=path, reason=reason))
             continue
         found[place] = theirs.values
     return found, notes
@@ -146,5 +151,5 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
         return settings
     unique = list(dict.fromkeys(complaints))
     more = len(unique) - COMPLAINTS_SHOWN
-    shown = unique[:COMPLAINTS_SHOWN] + ([f"… and {more} more"] if more > 0 else [])
+    shown = unique[:COMPLAINTS_SHOWN] + ([t("… and {more} more", more=more)] if more > 0 else [])
     raise ConfigError("\n".join(shown))

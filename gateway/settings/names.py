@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.settings.models import fallbacks
 from gateway.settings.place import Key, Value, printable
 from gateway.settings.schema import Settings
@@ -20,13 +21,20 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
         if name in names[:n]:
             place = values[("model_list",)].place
             found.append(
-                f'{place}: model_list[{n}].model_name: "{printable(name)}" stands there twice'
+                t(
+                    '{where}: "{name}" stands there twice',
+                    where=f"{place}: model_list[{n}].model_name",
+                    name=printable(name),
+                )
             )
     for n, entry in enumerate(settings.model_list):
         if entry.api_key and entry.api_keys:
             place = values[("model_list",)].place
             found.append(
-                f"{place}: model_list[{n}].api_keys: found beside api_key, expected one of the two"
+                t(
+                    "{where}: found beside api_key, expected one of the two",
+                    where=f"{place}: model_list[{n}].api_keys",
+                )
             )
     asked: list[tuple[Key, str]] = [(("agent", "model"), settings.agent.model)]
     asked += [(("agent", "fallback"), model) for model in fallbacks(settings)]
@@ -45,10 +53,15 @@ def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
         from difflib import get_close_matches
 
         close = get_close_matches(model, names, n=1)
-        guess = f'; did you mean "{printable(close[0])}"?' if close else ""
+        guess = t('; did you mean "{close}"?', close=printable(close[0])) if close else ""
         found.append(
-            f'{place}: {key[0]}.{key[1]}: found "{printable(model)}", expected a model_name of '
-            f"model_list or vendor/model{guess}"
+            t(
+                '{where}: found "{model}", expected a model_name of model_list or '
+                "vendor/model{guess}",
+                where=f"{place}: {key[0]}.{key[1]}",
+                model=printable(model),
+                guess=guess,
+            )
         )
     return found
 
@@ -73,8 +86,11 @@ def require_telegram(settings: Settings) -> None:
             raise ConfigError(str(lack))
     if not settings.telegram.token.get_secret_value():
         raise ConfigError(
-            "telegram.token: found nothing, expected the bot's token, as telegram.enabled is true",
-            hint="`kore channel add telegram` asks for it; or set KORE_TELEGRAM_TOKEN",
+            t(
+                "telegram.token: found nothing, expected the bot's token, "
+                "as telegram.enabled is true"
+            ),
+            hint=t("`kore channel add telegram` asks for it; or set KORE_TELEGRAM_TOKEN"),
         )
     if settings.telegram.mode == "webhook":
         _require_webhook(settings.telegram)
@@ -84,16 +100,18 @@ def _require_webhook(telegram: TelegramSection) -> None:
     url, secret = telegram.webhook_url, telegram.webhook_secret
     if url is None:
         raise ConfigError(
-            "telegram.webhook_url: found nothing, expected the address by which Telegram reaches"
-            ' this Kore, as telegram.mode is "webhook"',
-            hint='such as "https://kore.example.org"; a proxy there passes it on to http.port',
+            t(
+                "telegram.webhook_url: found nothing, expected the address by which Telegram "
+                'reaches this Kore, as telegram.mode is "webhook"'
+            ),
+            hint=t('such as "https://kore.example.org"; a proxy there passes it on to http.port'),
         )
     if not url.startswith("https://") and telegram.base_url == OFFICIAL:
         raise ConfigError(
-            "telegram.webhook_url: found http://, expected https://: Telegram calls nothing else"
+            t("telegram.webhook_url: found http://, expected https://: Telegram calls nothing else")
         )
     # What setWebhook takes: https://core.telegram.org/bots/api#setwebhook
     if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret.get_secret_value()):
         raise ConfigError(
-            "telegram.webhook_secret: expected 1 to 256 of the characters A-Z a-z 0-9 _ -"
+            t("telegram.webhook_secret: expected 1 to 256 of the characters A-Z a-z 0-9 _ -")
         )

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 
+from agent.language import t
+
 
 def _sender(value: Any) -> Any:
     """A numeric id, or "*" for everybody; a name can be taken over by somebody else."""
@@ -12,7 +14,7 @@ def _sender(value: Any) -> Any:
         return str(value)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
         return value
-    raise ValueError('a numeric id (never a name), or "*" for everybody')
+    raise ValueError(t('a numeric id (never a name), or "*" for everybody'))
 
 
 def _principal(value: Any) -> Any:
@@ -23,25 +25,25 @@ def _principal(value: Any) -> Any:
         return f"telegram:{value}"
     if isinstance(value, str) and value.partition(":")[0] and value.partition(":")[2]:
         return value
-    raise ValueError('a numeric Telegram id, or "channel:id" such as "telegram:123456"')
+    raise ValueError(t('a numeric Telegram id, or "channel:id" such as "telegram:123456"'))
 
 
 def _audience(value: str) -> str:
     """Whom a role is for: a person, a chat or a channel; the console is always the owner's."""
     if re.fullmatch(r"telegram(:[0-9]{1,20}|:chat:-?[0-9]{1,20})?", value):
         return value
-    raise ValueError('"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"')
+    raise ValueError(t('"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"'))
 
 
 def _chat(text: str) -> str:
     if not re.fullmatch(r"-?[0-9]{1,20}(/[0-9]{1,20})?", text):
-        raise ValueError('"-100123" (a chat) or "-100123/45" (a topic in it)')
+        raise ValueError(t('"-100123" (a chat) or "-100123/45" (a topic in it)'))
     return text
 
 
 def _role(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,39}", text):
-        raise ValueError('the name of a role, such as "general"')
+        raise ValueError(t('the name of a role, such as "general"'))
     return text
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agent.frozen import frozen
+from agent.language import t
 
 Kind = Literal["file", "project", "environment", "command line", "default"]
 # ("agent", "model"), or ("model_list",) for a section that is one value.
@@ -20,7 +21,9 @@ class Place:
     folder: Path
 
     def __str__(self) -> str:
-        return f"environment variable {self.name}" if self.kind == "environment" else self.name
+        if self.kind == "environment":
+            return t("environment variable {name}", name=self.name)
+        return self.name
 
 
 @frozen
@@ -41,9 +44,11 @@ class Missing:
     place: Place
 
     def __str__(self) -> str:
-        return (
-            f"{self.place}: {dotted(self.loc)}: found ${{{self.name}}}, but the environment "
-            f"variable {self.name} is not set; set it, or put it into secrets.json"
+        return t(
+            "{where}: found ${{{name}}}, but the environment variable {name} is not set; "
+            "set it, or put it into secrets.json",
+            where=f"{self.place}: {dotted(self.loc)}",
+            name=self.name,
         )
 
 

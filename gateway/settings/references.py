@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.settings.document import kind_of, private, read_object
 from gateway.settings.place import Key, Loc, Missing, Place, dotted, printable
 
@@ -77,8 +78,12 @@ class References:
             name = match[1]
             if not _NAME.fullmatch(name):
                 self.complaints.append(
-                    f'{place}: {dotted(loc)}: found "${{{printable(name)}}}", expected the '
-                    "name of an environment variable between the braces"
+                    t(
+                        '{where}: found "${{{name}}}", expected the name of an environment '
+                        "variable between the braces",
+                        where=f"{place}: {dotted(loc)}",
+                        name=printable(name),
+                    )
                 )
                 return match[0]
             found = self.environ.get(name) or self.secrets.get(name)
@@ -123,12 +128,20 @@ def read_secrets(path: Path) -> dict[str, str]:
     if not private(path):
         mode = path.stat().st_mode & 0o777
         raise ConfigError(
-            f"{path}: others can read it (mode {mode:04o}), expected mode 0600",
+            t(
+                "{path}: others can read it (mode {mode:04o}), expected mode 0600",
+                path=path,
+                mode=mode,
+            ),
             hint=f"chmod 600 {path}",
         )
     for name, value in found.items():
         if not isinstance(value, str):
             raise ConfigError(
-                f"{path}: {printable(name)}: found {kind_of(value)}, expected a string"
+                t(
+                    "{where}: found {found}, expected a string",
+                    where=f"{path}: {printable(name)}",
+                    found=kind_of(value),
+                )
             )
     return found

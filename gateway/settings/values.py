@@ -5,6 +5,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
+from agent.language import t
+
 
 def _url(text: str) -> str:
     try:
@@ -13,7 +15,7 @@ def _url(text: str) -> str:
     except ValueError:
         is_one = False
     if not is_one:
-        raise ValueError("an address that starts with http:// or https://")
+        raise ValueError(t("an address that starts with http:// or https://"))
     return text.rstrip("/")
 
 
@@ -24,21 +26,21 @@ def _bot_url(text: str) -> str:
 
 def _store_url(text: str) -> str:
     if not text.startswith("sqlite:///") or len(text) == len("sqlite:///"):
-        raise ValueError("sqlite:///PATH, the only kind of store there is yet")
+        raise ValueError(t("sqlite:///PATH, the only kind of store there is yet"))
     return text
 
 
 def _vendor_model(text: str) -> str:
     vendor, slash, name = text.partition("/")
     if not (vendor and slash and name):
-        raise ValueError('vendor/model, such as "openai/gpt-5"')
+        raise ValueError(t('vendor/model, such as "openai/gpt-5"'))
     return text
 
 
 def _names(value: Any) -> Any:
     listed = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(one, str) and one for one in listed):
-        raise ValueError('a name, or a list of names such as ["a", "b"]')
+        raise ValueError(t('a name, or a list of names such as ["a", "b"]'))
     return value
 
 
@@ -48,7 +50,7 @@ def _zone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (ValueError, OSError, KeyError) as exc:
-        raise ValueError('a time zone by its IANA name, such as "Europe/Berlin"') from exc
+        raise ValueError(t('a time zone by its IANA name, such as "Europe/Berlin"')) from exc
     return text
 
 
@@ -56,7 +58,7 @@ def _hours(text: str) -> str:
     from gateway.schedule.zone import QUIET
 
     if not QUIET.fullmatch(text):
-        raise ValueError('hours of the day, such as "22:00-07:00"')
+        raise ValueError(t('hours of the day, such as "22:00-07:00"'))
     return text
 
 

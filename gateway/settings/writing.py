@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.language import t
 from gateway.settings.document import private
 from gateway.settings.references import read_secrets
 
@@ -21,7 +22,8 @@ def one_writer(path: Path) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:
-        raise ConfigError(f"{folder}: cannot be written to: {exc.strerror}") from None
+        said = t("{folder}: cannot be written to: {reason}", folder=folder, reason=exc.strerror)
+        raise ConfigError(said) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -51,7 +53,8 @@ def replace(path: Path, text: str) -> None:
     except OSError as exc:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-        raise ConfigError(f"{path}: cannot be written: {exc.strerror}") from None
+        said = t("{path}: cannot be written: {reason}", path=path, reason=exc.strerror)
+        raise ConfigError(said) from None
 
 
 def keep_secrets(path: Path, more: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import ConfigError
+from agent.language import speaking
 from gateway.settings import Settings, load_settings, require_model, require_telegram
 from gateway.settings.models import chosen_model, model_list
 from gateway.settings.sections import ModelEntry
@@ -340,3 +341,12 @@ def test_a_bot_servers_address_may_carry_the_path_that_libraries_want(tmp_path: 
     for address in ("http://127.0.0.1:8081", "http://127.0.0.1:8081/", "http://127.0.0.1:8081/bot"):
         settings = load(tmp_path, {"telegram": {"base_url": address}})
         assert settings.telegram.base_url == "http://127.0.0.1:8081"
+
+
+def test_what_is_wrong_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:
+    wrong = {"agent": {"max_iterations": 0, "modle": "x"}, "model_list": [{"model_name": "a"}]}
+    with speaking("zh-Hans"):
+        said = complaint(lambda: load(tmp_path, wrong)) or ""
+    assert "agent.modle: 未知的键；你是想写“model”吗？" in said
+    assert "agent.max_iterations：现值：0；应为：不小于 1 的数" in said
+    assert "model_list[0]：缺少键“model”" in said
