@@ -33,6 +33,8 @@ _STORE_PAUSE_S = 5.0
 _NOBODY = later("nothing here fetches files from where it was sent")
 _NOT_KEPT = later("it could not be written to the disk ({reason})")
 _FULL = later("the disk is nearly full")
+# Nobody is there to be told.
+_FORGOTTEN = "whoever sent it was deleted"
 _BROKE = later("something in me broke over it")
 
 
@@ -120,7 +122,7 @@ class Porter:
     async def _settle(self, row: Held, media: Media) -> None:
         letters = []
         try:
-            known = await self._fetched(row.message, media)
+            known = await self._fetched(row, media)
         except NotFetched as exc:
             log.warning("a %s of message %d is left out: %s", media.kind, row.seq, exc)
             # What is there, but was not understood, is there all the same.
@@ -133,10 +135,10 @@ class Porter:
         if letters:
             self._delivery.wake(letters[0].route.lane)
 
-    async def _fetched(self, message: InboundMessage, media: Media) -> Media:
+    async def _fetched(self, row: Held, media: Media) -> Media:
         """The file, there. Raises `NotFetched` when it is out of reach."""
         for wait_s in (*self._waits_s, None):
-            trying = asyncio.create_task(self._try(message, media))
+            trying = asyncio.create_task(self._try(row, media))
             try:
                 await asyncio.wait({trying})
             finally:
@@ -154,14 +156,15 @@ class Porter:
                     raise NotFetched(_NOT_KEPT, reason=reason) from exc
                 case bug:
                     # It costs this file, not the chat.
-                    log.error("a file of %s broke", message.session_key, exc_info=bug)
+                    log.error("a file of %s broke", row.message.session_key, exc_info=bug)
                     raise NotFetched(_BROKE) from bug
         raise AssertionError("the last try ends the loop")
 
-    async def _try(self, message: InboundMessage, media: Media) -> Media:
+    async def _try(self, row: Held, media: Media) -> Media:
         """Raises `NotFetched` and `OSError`."""
         from gateway.received import name_of
 
+        message = row.message
         channel = self._delivery.channel(message.route)
         if channel is None or not isinstance(channel, FetchesMedia):
             raise NotFetched(_NOBODY)
@@ -169,7 +172,7 @@ class Porter:
         folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
         path = folder / name_of(media, message.account)
         async with self._coming.setdefault(path, asyncio.Lock()), self._slots:
-            found = await self._there(channel, media, path, workspace)
+            found = await self._there(channel, row.seq, media, path, workspace)
         try:
             # Nobody else's file waits for it: this may take minutes.
             return (
@@ -180,17 +183,23 @@ class Porter:
             raise
 
     async def _there(
-        self, channel: FetchesMedia, media: Media, path: Path, workspace: Path
+        self, channel: FetchesMedia, seq: int, media: Media, path: Path, workspace: Path
     ) -> Media:
         """The file at `path` or beside it, fetched unless it came before."""
-        from gateway.received import described, has_room, receive
+        from gateway.received import described, discard, has_room, receive
 
         path, found = await asyncio.to_thread(_place, media, path, workspace)
         if found is not None:
             return found
         if not has_room(path.parent, media.size_bytes or self._limit_bytes):
             raise NotFetched(_FULL)
+        if await self._stored(held.is_forgotten, seq):
+            raise NotFetched(_FORGOTTEN)
         await receive(path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes))
+        # Looked at once it lies there: a deletion that comes after this finds it.
+        if await self._stored(held.is_forgotten, seq):
+            await asyncio.to_thread(discard, path)
+            raise NotFetched(_FORGOTTEN)
         return await asyncio.to_thread(described, media, path, workspace)
 
     async def _stored(

@@ -90,6 +90,12 @@ async def receive(path: Path, workspace: Path, pour: Callable[[BinaryIO], Awaita
         raise
 
 
+def discard(path: Path) -> None:
+    """What was received there is not to stay. Raises `OSError`."""
+    with suppress(FileNotFoundError), opened_folder(path.parent) as folder:
+        os.unlink(path.name, dir_fd=folder)
+
+
 def described(media: Media, path: Path, workspace: Path) -> Media:
     """The reference to a file that is there; a picture that can be shown has its fingerprint.
 

@@ -86,6 +86,12 @@ def find(connection: Connection, seq: int) -> Held | None:
     return Held(seq, InboundMessage.from_json(row[0]), row[1]) if row else None
 
 
+def is_forgotten(connection: Connection, seq: int) -> bool:
+    """Whether whoever sent it was deleted since; a row that is gone is nobody's either."""
+    whose = connection.execute("SELECT principal FROM inbox WHERE seq = ?", (seq,)).fetchone()
+    return whose is None or not whose[0]
+
+
 def settle(
     connection: Connection, seq: int, media: Media, letters: Sequence[Letter], now: float
 ) -> None:

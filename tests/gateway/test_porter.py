@@ -1,9 +1,16 @@
 """What the porter brings when several messages wait for files."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+import pytest
+
+from gateway.access import Access, folder_name
+from gateway.channels.base import NotFetched
+from gateway.custodian import Custodian
+from gateway.home import Home
 from gateway.messages import InboundMessage, Media
 from gateway.porter import AT_ONCE, Porter
 from gateway.received import name_of
@@ -122,3 +129,61 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
         assert beside.read_bytes() == DATA
         assert beside.name == changed.name.replace(".txt", "-2.txt")
         assert platform.fetches == 1
+
+
+class BreakingPlatform(SlowPlatform):
+    """The first download breaks in its middle, once `go` is set; the next does not."""
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        await super().fetch(media, into, limit_bytes)
+        if self.fetches == 1:
+            raise NotFetched("the line broke", again=True)
+
+
+class Private(Inboxes):
+    """Everybody's files in a folder of their own, or all in a group's."""
+
+    def __init__(self, workspace: Path, group: bool) -> None:
+        super().__init__(workspace)
+        self.group = group
+
+    def inbox(self, message: InboundMessage) -> Path:
+        who = "group" if self.group else folder_name(message.sender.id)
+        return self.workspace / "inbox" / "chat" / who
+
+
+async def nothing() -> None:
+    return
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("made", [SlowPlatform, BreakingPlatform])
+async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
+    tmp_path: Path, made: Callable[[], SlowPlatform], group: bool
+) -> None:
+    platform = made()
+    async with opened(tmp_path, [], platform=platform) as parts:
+        workspace = parts.workspace.resolve()
+        photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
+        await stored(parts, said("[photo]", media=(photo,)))
+        inboxes = Private(workspace, group)
+        porter = Porter(
+            parts.database, parts.delivery, inboxes, limit_bytes=1000, waits_s=(0.0, 0.0)
+        )
+        work = asyncio.create_task(porter.run(lambda lane: None))
+        await settled(lambda: platform.fetches)
+        custodian = Custodian(
+            parts.database,
+            Home(tmp_path / "home"),
+            workspace,
+            Access(None, {}),
+            lambda session: None,
+            lambda connection: None,
+            nothing,
+        )
+        await custodian.delete("chat:7", copies=False)
+        platform.go.set()
+        await settled(lambda: not porter._busy)
+        await ended(work)
+        assert [path for path in (workspace / "inbox").rglob("*") if path.is_file()] == []
+        assert await parts.rows("SELECT body FROM outbox") == []
