@@ -17,7 +17,7 @@ from gateway.settings.place import Key
 from gateway.settings.schema import Settings
 from gateway.settings.sources import Sources
 from gateway.settings.splice import put
-from gateway.settings.trust import is_trusted
+from gateway.settings.trust import trusted
 from gateway.settings.writing import one_writer, replace
 
 _POINTERS = {"agent.model": "main", "profiles.default": "main", "profiles.task": "task"}
@@ -27,7 +27,8 @@ _NAMES = {"main": "defaultModel"}
 
 def take_over(args: argparse.Namespace, sources: Sources) -> int:
     """Write what they say into our own file, for good; theirs stay as they are."""
-    files = [Path.cwd() / args.file.expanduser()] if args.file else _there(sources)
+    named = Path.cwd() / args.file.expanduser() if args.file else None
+    files = {named: None} if named else _there(sources)
     if not files:
         raise KoreError(
             t("there is no file of another program"), hint=t("name one: kore config import FILE")
@@ -36,9 +37,9 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
     with one_writer(file):
         text = change.text_of(file)
         secrets: dict[str, str] = {}
-        for path in files:
+        for path, raw in files.items():
             try:
-                theirs = read_foreign(path)
+                theirs = read_foreign(path, raw)
             except ValueError as exc:
                 raise ConfigError(f"{path}: {exc}") from None
             if theirs is None:
@@ -96,15 +97,16 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
     return 0
 
 
-def _there(sources: Sources) -> list[Path]:
-    """Those that are read live: the owner's own, and what is trusted of this folder."""
+def _there(sources: Sources) -> dict[Path, bytes | None]:
+    """Those that are read live: the owner's own, and what is trusted of this folder, as it was
+    when it was found to be so."""
     projects = project_files(sources.cwd, sources.environ)
-    found = borrowed_places(sources.home, sources.cwd, sources.environ)
-    return [
-        path
-        for path in found
-        if path.is_file() and (path not in projects or is_trusted(path, sources.home))
-    ]
+    found: dict[Path, bytes | None] = {}
+    for path in borrowed_places(sources.home, sources.cwd, sources.environ):
+        raw = trusted(path, sources.home) if path in projects else None
+        if path.is_file() and (path not in projects or raw is not None):
+            found[path] = raw
+    return found
 
 
 def _present(content: Any, key: Key) -> Any:

@@ -18,7 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from gateway.settings.trust import PROJECT, brought, digest, distrust, is_trusted, remember
+    from gateway.settings.trust import (
+        PROJECT,
+        brought,
+        content,
+        digest,
+        digest_of,
+        distrust,
+        is_trusted,
+        remember,
+    )
 
     folder, home = (Path.cwd() / (args.folder or ".")).resolve(), home_of(args).root
     if args.revoke:
@@ -35,11 +44,12 @@ def run(args: argparse.Namespace) -> int:
             )
         )
     # Before they are shown: what was changed while somebody read is not trusted.
-    held = {path: digest(path) for path in files}
+    read = {path: content(path) for path in files}
+    held = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
     new = [path for path in files if not is_trusted(path, home)]
     if new and not args.yes:
         for path in new:
-            print(f"{path}:\n{_shown(path)}\n", file=sys.stderr)
+            print(f"{path}:\n{_shown(path, read[path])}\n", file=sys.stderr)
         if not sys.stdin.isatty():
             raise KoreError(t("nothing was changed"), hint=t("--yes does it without a question"))
         print(t("They may then set models, addresses and servers to start."), file=sys.stderr)
@@ -63,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(path: Path) -> str:
-    """What it says, without its secrets."""
+def _shown(path: Path, raw: bytes | None) -> str:
+    """What it said when it was read, without its secrets."""
     import json
 
     from gateway.settings.document import read_text
@@ -72,7 +82,7 @@ def _shown(path: Path) -> str:
     from gateway.settings.keeping import starred
 
     try:
-        content = starred(read(read_text(path) or "").value)
+        content = starred(read(read_text(path, raw) or "").value)
     except ValueError as exc:
         raise KoreError(f"{path}: {exc}") from None
     return clean_lines(json.dumps(content, indent=2, ensure_ascii=False))

@@ -15,9 +15,12 @@ SIZE_LIMIT_BYTES = 1_000_000
 DEPTH_LIMIT = 50
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
-    """The file's object; None when there is no such file. Raises `ConfigError` in one sentence."""
-    text = read_text(path)
+def read_object(path: Path, raw: bytes | None = None) -> dict[str, Any] | None:
+    """The file's object; None when there is no such file. Raises `ConfigError` in one sentence.
+
+    `raw` is what was read from it already.
+    """
+    text = read_text(path, raw)
     if text is None:
         return None
     try:
@@ -80,29 +83,13 @@ def kind_of(value: Any) -> str:
             return t("an object")
 
 
-def read_text(path: Path) -> str | None:
-    """A file's text; None when there is no such file. Raises `ConfigError` in one sentence."""
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise ConfigError(t("{path}: found a folder, expected a JSON file", path=path))
-        if not stat.S_ISREG(mode):
-            raise ConfigError(t("{path}: not a regular file, expected a JSON file", path=path))
-        with path.open("rb") as file:
-            raw = file.read(SIZE_LIMIT_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
+def read_text(path: Path, raw: bytes | None = None) -> str | None:
+    """A file's text; None when there is no such file. Raises `ConfigError` in one sentence.
+
+    `raw` is what was read from it already.
+    """
+    if raw is None and (raw := _read(path)) is None:
         return None
-    except ValueError:
-        named = printable(str(path))
-        raise ConfigError(t("{named!r} cannot be the name of a file", named=named)) from None
-    except PermissionError:
-        raise ConfigError(
-            t("{path}: no permission to read it; it must belong to who runs kore", path=path)
-        ) from None
-    except OSError as exc:
-        raise ConfigError(
-            t("{path}: cannot be read: {reason}", path=path, reason=exc.strerror)
-        ) from None
     if len(raw) > SIZE_LIMIT_BYTES:
         raise ConfigError(
             t(
@@ -122,6 +109,31 @@ def read_text(path: Path) -> str | None:
                 line=line,
                 byte=raw[exc.start],
             )
+        ) from None
+
+
+def _read(path: Path) -> bytes | None:
+    """At most one byte more than a configuration may have."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ConfigError(t("{path}: found a folder, expected a JSON file", path=path))
+        if not stat.S_ISREG(mode):
+            raise ConfigError(t("{path}: not a regular file, expected a JSON file", path=path))
+        with path.open("rb") as file:
+            return file.read(SIZE_LIMIT_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        named = printable(str(path))
+        raise ConfigError(t("{named!r} cannot be the name of a file", named=named)) from None
+    except PermissionError:
+        raise ConfigError(
+            t("{path}: no permission to read it; it must belong to who runs kore", path=path)
+        ) from None
+    except OSError as exc:
+        raise ConfigError(
+            t("{path}: cannot be read: {reason}", path=path, reason=exc.strerror)
         ) from None
 
 

@@ -42,10 +42,10 @@ def is_foreign(path: Path) -> bool:
     return path.name in (".kode.json", ".mcp.json", ".mcprc") or path.parent.name == ".kodax"
 
 
-def read_foreign(path: Path) -> Foreign | None:
+def read_foreign(path: Path, raw: bytes | None = None) -> Foreign | None:
     """None when there is no such file. Raises `ValueError` for one that cannot be read, and
-    `ConfigError` for one that must not."""
-    text = read_text(path)
+    `ConfigError` for one that must not. `raw` is what was read from it already."""
+    text = read_text(path, raw)
     if text is None or not text.strip():
         return None
     content = _yaml(text) if path.suffix in (".yaml", ".yml") else read(text).value

@@ -16,7 +16,7 @@ from gateway.settings.names import check_names
 from gateway.settings.place import Key, Kind, Place
 from gateway.settings.references import References, expand_home, read_secrets
 from gateway.settings.schema import Settings
-from gateway.settings.trust import PROJECT, is_trusted
+from gateway.settings.trust import PROJECT, trusted
 
 COMPLAINTS_SHOWN = 20
 
@@ -40,9 +40,9 @@ def load_settings(
     """
     drafts = drafts or {}
     found: dict[Place, Mapping[str, Any]] = {}
-    for place, required in _files(config, home, cwd, environ):
+    for place, required, raw in _files(config, home, cwd, environ):
         path = Path(place.name)
-        content = drafts[path] if path in drafts else read_object(path)
+        content = drafts[path] if path in drafts else read_object(path, raw)
         if content is not None:
             found[place] = content
         elif required:
@@ -94,13 +94,14 @@ def _borrowed(
             continue
         from gateway.settings.foreign import read_foreign
 
-        if path in projects and not is_trusted(path, home):
+        raw = trusted(path, home) if path in projects else None
+        if path in projects and raw is None:
             said = t("{path}: not read before `kore trust`: it came with this folder", path=path)
             notes.append(said)
             continue
         place = Place("file", str(path), path.parent)
         try:
-            theirs = read_foreign(path)
+            theirs = read_foreign(path, raw)
             if theirs is None:
                 continue
             references = References(environ, secrets, home)
@@ -122,15 +123,18 @@ def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, s
 
 def _files(
     config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]
-) -> list[tuple[Place, bool]]:
+) -> list[tuple[Place, bool, bytes | None]]:
+    """Each with whether it must be there, and what was read from it already."""
     own = own_file(config, home, cwd, environ)
     named = config is not None or bool(environ.get("KORE_CONFIG"))
-    places = [(Place("file", str(own), own.parent), named)]
+    places: list[tuple[Place, bool, bytes | None]] = []
+    places.append((Place("file", str(own), own.parent), named, None))
     project = cwd / ".kore" / "config.json"
     # In the user's own folder `./.kore` is the home itself, not a project's.
     if project.parent.resolve() != home.resolve() and project.resolve() != own.resolve():
-        kind: Kind = "file" if is_trusted(project, home) else "project"
-        places.append((Place(kind, str(project), cwd), False))
+        raw = trusted(project, home)
+        kind: Kind = "project" if raw is None else "file"
+        places.append((Place(kind, str(project), cwd), False, raw))
     return places
 
 

@@ -18,20 +18,40 @@ def brought(folder: Path) -> list[Path]:
     return [folder / name for name in PROJECT if (folder / name).is_file()]
 
 
-def digest(path: Path) -> str:
-    """Of what a file holds; '' for one that cannot be read, or is larger than any that would be."""
+def content(path: Path) -> bytes | None:
+    """What a file holds; None for one that cannot be read, or is larger than any that would be."""
     try:
         with path.open("rb") as file:
             held = file.read(SIZE_LIMIT_BYTES + 1)
     except OSError:
-        return ""
-    return hashlib.sha256(held).hexdigest() if len(held) <= SIZE_LIMIT_BYTES else ""
+        return None
+    return held if len(held) <= SIZE_LIMIT_BYTES else None
+
+
+def digest(path: Path) -> str:
+    """Of what a file holds; '' for one that cannot be read."""
+    held = content(path)
+    return "" if held is None else digest_of(held)
+
+
+def digest_of(held: bytes) -> str:
+    """Of what was read."""
+    return hashlib.sha256(held).hexdigest()
+
+
+def trusted(path: Path, home: Path) -> bytes | None:
+    """What the file holds, if it is as it was when it was trusted. Raises `ConfigError`.
+
+    Whoever acts on the trust reads these bytes: opened again, the file may be another.
+    """
+    known = read_object(home / FILE) or {}
+    held = content(path) if known else None
+    return held if held is not None and known.get(str(path.resolve())) == digest_of(held) else None
 
 
 def is_trusted(path: Path, home: Path) -> bool:
-    """Whether the file is as it was when it was trusted. Raises `ConfigError`."""
-    known = read_object(home / FILE) or {}
-    return bool(known) and known.get(str(path.resolve())) == digest(path) != ""
+    """Whether it is so. Raises `ConfigError`."""
+    return trusted(path, home) is not None
 
 
 def trust(paths: Iterable[Path], home: Path) -> None:

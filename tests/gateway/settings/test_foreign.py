@@ -1,5 +1,8 @@
 import json
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,3 +197,27 @@ def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path
         loaded(tmp_path, tmp_path / "work")
     trust([file], tmp_path / "kore")
     assert loaded(tmp_path, tmp_path / "work").agent.model == "openai/x"
+
+
+@pytest.mark.parametrize("name", [".mcp.json", ".kore/config.json"])
+def test_what_is_read_of_a_trusted_file_is_what_was_found_to_be_trusted(
+    tmp_path: Path, name: str
+) -> None:
+    file, other = tmp_path / "work" / name, tmp_path / "other"
+    file.parent.mkdir(parents=True)
+    key = "mcpServers" if name == ".mcp.json" else "mcp_servers"
+    file.write_text(json.dumps({key: {"good": {"command": "true"}}}))
+    other.write_text(json.dumps({key: {"evil": {"command": "sh"}}}))
+    trust([file], tmp_path / "kore")
+    opened: list[str] = []
+
+    def swap(event: str, args: tuple[Any, ...]) -> None:
+        """Another file stands there as soon as it was opened once."""
+        if event == "open" and args[0] in (file, str(file)):
+            opened.append(event)
+            if len(opened) == 2:
+                os.replace(other, file)
+
+    sys.addaudithook(swap)
+    assert list(loaded(tmp_path, tmp_path / "work").mcp_servers) == ["good"]
+    assert opened
