@@ -10,6 +10,8 @@ from pydantic import BaseModel, SecretStr
 from agent.providers.vendors import PLACEHOLDERS, VENDORS
 from agent.security.redaction import Redactor
 from gateway.settings import Settings
+from gateway.settings.sections import McpServer
+from gateway.settings.words import secrets_of
 
 # What stands before the host of an address, wherever in a text that is.
 _LOGIN = re.compile(r"://([^/?#\s]*)@")
@@ -33,7 +35,10 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[s
 
 def describe(settings: Settings) -> dict[str, Any]:
     """The settings as JSON values, with secrets as stars."""
-    return settings.model_dump(mode="json")
+    from gateway.settings.keeping import starred
+
+    shown: dict[str, Any] = starred(settings.model_dump(mode="json"))
+    return shown
 
 
 def _walk(value: Any) -> Iterator[str]:
@@ -41,6 +46,8 @@ def _walk(value: Any) -> Iterator[str]:
         case SecretStr():
             yield value.get_secret_value()
         case BaseModel():
+            if isinstance(value, McpServer):
+                yield from secrets_of(value.args)
             for _, inner in value:
                 yield from _walk(inner)
         case dict():

@@ -15,6 +15,7 @@ from gateway.cli import config_foreign
 from gateway.cli.table import print_json
 from gateway.home import Home
 from gateway.settings import change
+from gateway.settings.change import inside
 from gateway.settings.document import SIZE_LIMIT_BYTES, read_text
 from gateway.settings.foreign import is_foreign
 from gateway.settings.keeping import is_secret, starred
@@ -34,6 +35,8 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
         made = change.setting(sources, file, path, change.meant(path, text))
         made.write(sources)
     value: Any = starred(change.meant(path, text), path)
+    if "args" in path:  # where what stands before says what it is
+        value = inside(starred(change.content_of(file, made.text)), path)
     kept = f" (in {sources.secrets} as {', '.join(made.secrets)})" if made.secrets else ""
     if isinstance(value, str) and is_secret(path) and not has_reference(value):
         value = t("a secret")

@@ -11,7 +11,7 @@ from gateway.cli.table import clean, print_json
 from gateway.settings import change
 from gateway.settings.change import Change
 from gateway.settings.foreign import read_foreign
-from gateway.settings.keeping import is_secret, set_apart
+from gateway.settings.keeping import is_secret, set_apart, starred
 from gateway.settings.load import borrowed_places, project_files
 from gateway.settings.place import Key
 from gateway.settings.schema import Settings
@@ -89,6 +89,8 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
                 raise ConfigError(f"{file}: {exc}") from None
         replace(file, fresh)
     shown = "a secret" if is_secret(path) else text
+    if text is not None and "mcpServers" in path:
+        shown = str(change.inside(starred(change.content_of(file, fresh)), path))
     if args.json:
         print_json({"file": str(file), "key": ".".join(path)})
     else:

@@ -18,6 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from agent.security.redaction import Redactor
+    from gateway.settings.references import read_secrets
     from gateway.settings.trust import (
         PROJECT,
         brought,
@@ -48,8 +50,9 @@ def run(args: argparse.Namespace) -> int:
     held = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
     new = [path for path in files if not is_trusted(path, home)]
     if new and not args.yes:
+        clean = Redactor(read_secrets(home / "secrets.json").values()).clean
         for path in new:
-            print(f"{path}:\n{_shown(path, read[path])}\n", file=sys.stderr)
+            print(f"{path}:\n{clean(_shown(path, read[path]))}\n", file=sys.stderr)
         if not sys.stdin.isatty():
             raise KoreError(t("nothing was changed"), hint=t("--yes does it without a question"))
         print(t("They may then set models, addresses and servers to start."), file=sys.stderr)

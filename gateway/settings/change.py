@@ -194,6 +194,13 @@ def _entry_name(content: Any, path: Path_) -> str:
     return ""
 
 
+def inside(content: Any, path: Path_) -> Any:
+    """What stands at a path; None where nothing does."""
+    for part in path:
+        content = _inside(content, part)
+    return content
+
+
 def _inside(content: Any, part: str) -> Any:
     if isinstance(content, dict):
         return content.get(part)

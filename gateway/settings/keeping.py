@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.settings.references import has_reference
+from gateway.settings.words import STARS, starred_text, starred_words
 
-STARS = "**********"
 _SECRET = re.compile(r"(?:^|_)(?:token|secret|api_?keys?|password)$|^apikey$", re.IGNORECASE)
 # Maps whose every value may be one.
 _SECRET_MAPS = ("headers", "env")
@@ -65,6 +65,10 @@ def starred(value: Any, path: tuple[str, ...] = ()) -> Any:
     match value:
         case str() if value and is_secret(path) and not has_reference(value):
             return STARS
+        case str() if "://" in value:  # which may hold a password
+            return starred_text(value)
+        case list() if path[-1:] == ("args",) and all(isinstance(one, str) for one in value):
+            return starred_words(value)
         case list():
             return [starred(item, (*path, str(n))) for n, item in enumerate(value)]
         case dict():

@@ -22,6 +22,8 @@ _DEFERRED = ("model_list", "telegram", "mcp_servers")
 _DROPPED = ("api_key", "api_base", "url")
 # Where a reference inside a longer text brings in a password, and no mere name or path.
 _CREDENTIALS = ("api_base", "base_url", "url", "webhook_url", "args")
+# What a variable that holds nothing but a secret is called.
+_SECRET = re.compile(r"(?:TOKEN|SECRET|KEY|PASSWORD)$", re.IGNORECASE)
 _STORE = "sqlite:///"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -91,7 +93,9 @@ class References:
                 self.missing.append(lack := Missing(loc, name, place))
                 if loc[0] not in _DEFERRED:
                     self.complaints.append(str(lack))
-            elif match[0] != text and any(key in _CREDENTIALS for key in loc):
+            elif any(key in _CREDENTIALS for key in loc) and (
+                match[0] != text or _SECRET.search(name)
+            ):
                 self.hidden.append(found)
             return found or match[0]
 

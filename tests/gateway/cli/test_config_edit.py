@@ -196,3 +196,29 @@ def test_an_editor_with_an_open_quote_is_told(tmp_path: Path) -> None:
         1,
         "kore: the editor 'vi cannot be started: an open quote\n",
     )
+
+
+def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) -> None:
+    home, work = tmp_path / "h", tmp_path / "work"
+    args = ["--token", "canary-one", "--dsn=postgres://me:canary-two@db/x", "KEY=canary-three"]
+    server = json.dumps({"command": "npx", "args": [*args, "canary-known"]})
+    home.mkdir()
+    (home / "secrets.json").write_text('{"MINE": "canary-known"}')
+    (home / "secrets.json").chmod(0o600)
+    heard = [kore("config", "set", "mcp_servers", json.dumps({"a": json.loads(server)}), home=home)]
+    heard += [kore("config", "set", "mcp_servers.a.args", json.dumps(args), home=home)]
+    heard += [kore("config", "set", "mcp_servers.a.args.1", "canary-four", home=home)]
+    heard += [kore("config", what, home=home) for what in ("list", "show")]
+    heard += [kore("config", "list", "--json", home=home)]
+    heard += [kore("config", "get", "mcp_servers.a.args", home=home)]
+    assert [done.returncode for done in heard] == [0] * len(heard)
+    work.mkdir()
+    theirs = work / ".mcp.json"
+    theirs.write_text(f'{{"mcpServers": {{"a": {server}}}}}')
+    heard += [kore("trust", work, home=home)]
+    key = "mcpServers.a.args.1"
+    heard += [kore("config", "set", key, "canary-five", "--file", theirs, home=home)]
+    assert heard[-1].returncode == 0
+    said = "".join(done.stdout + done.stderr for done in heard)
+    assert "--token" in said
+    assert "canary" not in said
