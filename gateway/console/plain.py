@@ -11,6 +11,8 @@ from gateway.console.keys import OnKey
 from gateway.console.pastes import Pastes
 
 _READ_BYTES = 65_536
+# Ctrl-O, which such a terminal hands over as any letter.
+_UNFOLD = "\x0f"
 
 
 class PlainPrompt:
@@ -66,7 +68,7 @@ class PlainPrompt:
             if self._ended:
                 loop.remove_reader(self._fd)
             while self._lines:
-                for letter in self._lines.popleft():
+                for letter in self._lines.popleft().replace(_UNFOLD, ""):
                     on_key("text", letter)
                 on_key("enter", "")
 
@@ -89,7 +91,12 @@ class PlainPrompt:
     def _hand_over(self) -> None:
         if self._waiting is None or self._waiting.done():
             return
-        if self._lines:
+        if self._lines and _UNFOLD in self._lines[0]:
+            # As if it had been typed on a line of its own; what stood beside it is read next.
+            rest = self._lines.popleft().replace(_UNFOLD, "")
+            self._lines.extendleft([rest] if rest.strip() else [])
+            self._waiting.set_result("/output")
+        elif self._lines:
             self._waiting.set_result(self._lines.popleft())
         elif self._ended:
             self._waiting.set_exception(EOFError())

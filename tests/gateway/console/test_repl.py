@@ -420,6 +420,21 @@ async def test_a_dumb_terminal_gets_no_control_codes(owner: MemoryService, home:
     assert "\x1b" not in terminal.raw
 
 
+async def test_a_dumb_terminal_sends_ctrl_o_to_nobody(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"TERM": "dumb"}) as terminal:
+        await terminal.see("> ")
+        terminal.type("tool\n")
+        await terminal.see("4 lines")
+        await terminal.see("> ")
+        terminal.type("\x0fhalf\x0f a line\n")
+        await terminal.see("read_file notes.md")
+        await terminal.see("echo: half a line")
+        await terminal.see("> ")
+        terminal.type("\x0f\n")
+        await terminal.see("nothing more is folded")
+    assert await submitted(owner, 2) == ["tool", "half a line"]
+
+
 async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, environ={"NO_COLOR": "1"}) as terminal:
         await terminal.see(PROMPT)
