@@ -19,6 +19,17 @@ OFFLINE_HINT = later(
     "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or "
     "another vendor's key), start Ollama, or run `kore init`."
 )
+# What a channel may be, as it is told; JSON has the words as they are.
+_STATES = {
+    "starting": later("starting"),
+    "polling": later("polling"),
+    "webhook": later("webhook"),
+    "retrying": later("retrying"),
+    "conflict": later("conflict"),
+    "storage": later("storage"),
+    "refused": later("refused"),
+    "stopped": later("stopped"),
+}
 
 
 @frozen
@@ -65,7 +76,7 @@ class Facts:
 
 def _told(status: Mapping[str, Any]) -> str:
     """A channel's state, in which nothing is told that is not known."""
-    words = [str(status["state"])]
+    words = [t(_STATES[status["state"]])]
     if (at := status["last_poll_at"]) is not None:
         words.append(t("last heard from {s:.0f} s ago", s=max(0.0, time.time() - at)))
     if pending := status["pending"]:
@@ -76,7 +87,7 @@ def _told(status: Mapping[str, Any]) -> str:
         )
     if error := status["last_error"]:
         words.append(str(error))
-    return ", ".join(words)
+    return t(", ").join(words)
 
 
 def resident_bytes() -> int:

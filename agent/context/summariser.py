@@ -10,6 +10,7 @@ from agent.context.budget import estimate_text, level, middle_out
 from agent.context.summary import Summary, first_request
 from agent.errors import BadReply, ContextTooLong, TimedOut
 from agent.frozen import frozen
+from agent.language import t
 from agent.prompts import fill, load
 from agent.providers.base import ModelRequest
 from agent.providers.models import Models, OpenModel
@@ -73,10 +74,10 @@ class Summariser:
             async with asyncio.timeout(_TIMEOUT_S):
                 reply = await _asked(opened, request, meter)
         except TimeoutError as exc:
-            raise TimedOut("the summary took too long") from exc
+            raise TimedOut(t("the summary took too long")) from exc
         text = self.redactor.clean(reply.text.strip())
         if not text:
-            raise BadReply("the model gave no summary")
+            raise BadReply(t("the model gave no summary"))
         text = middle_out(text, leaving.most)
         before = leaving.before
         taint = leaving.taint.union(*(message.taint for message in leaving.messages))

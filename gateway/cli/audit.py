@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.codec import dumps
+from agent.language import t
 from gateway.audit.trail import CURRENT, entries, parsed
 from gateway.audit.verify import Report, verify
 from gateway.cli.basis import home_of, whole
@@ -163,5 +164,9 @@ def _moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        wanted = "a time ago (30m, 2h, 7d) or a date (2026-01-31, 2026-01-31T08:00)"
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected {wanted}") from None
+        said = t(
+            "found {text!r}, expected a time ago (30m, 2h, 7d) or a date "
+            "(2026-01-31, 2026-01-31T08:00)",
+            text=text,
+        )
+        raise argparse.ArgumentTypeError(said) from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.language import speak
+from agent.language import later, speak, t
 from gateway.home import Home, find_home
 
 if TYPE_CHECKING:
@@ -16,27 +16,29 @@ if TYPE_CHECKING:
 def whole(text: str) -> int:
     """A count from 1 on the command line."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1")
+        raise argparse.ArgumentTypeError(
+            t("found {text!r}, expected a whole number from 1", text=text)
+        )
     return int(text)
 
 
 def dollars(text: str) -> float:
     """An amount of money on the command line."""
-    return _number(text, 0.0, 1e9, "an amount such as 0.50")
+    return _number(text, 0.0, 1e9, later("found {text!r}, expected an amount such as 0.50"))
 
 
 def hours(text: str) -> float:
     """A time on the command line."""
-    return _number(text, 1e-6, 1e4, "hours such as 1.5")
+    return _number(text, 1e-6, 1e4, later("found {text!r}, expected hours such as 1.5"))
 
 
-def _number(text: str, least: float, most: float, expected: str) -> float:
+def _number(text: str, least: float, most: float, wrong: str) -> float:
     try:
         found = float(text)
     except ValueError:
         found = -1.0
     if not least <= found <= most:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
+        raise argparse.ArgumentTypeError(t(wrong, text=text))
     return found
 
 

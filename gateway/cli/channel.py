@@ -200,7 +200,10 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json(rows)
     elif rows:
-        shown = [[str(fact or "") for fact in row.values()] for row in rows]
+        shown = [
+            [str(fact or "") for fact in {**row, "state": t(str(row["state"]))}.values()]
+            for row in rows
+        ]
         print_table(tuple(rows[0]), shown)
     else:
         print(t("No channel is connected; `kore channel add telegram` connects one."))
@@ -269,5 +272,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 def _account(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", text):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a name such as work")
+        raise argparse.ArgumentTypeError(
+            t("found {text!r}, expected a name such as work", text=text)
+        )
     return text

@@ -61,16 +61,19 @@ class Parser(argparse.ArgumentParser):
     unknown = ""
 
     def error(self, message: str) -> NoReturn:
+        more = ""
         if self.unknown and message.startswith("unrecognized arguments"):
-            message += f"; {t(self.unknown)}"
+            more = t("; {hint}", hint=t(self.unknown))
         if message.startswith("the following arguments are required"):
             for one in self._actions:
                 name = str(one.metavar or one.dest)
                 if one.choices and not one.option_strings and message.endswith(f" {name}"):
                     known = ", ".join(map(str, one.choices))
                     message = t("say what it is to do: {known}", known=known)
-        more = t("`{command} --help` shows how it is used", command=self.prog)
-        self.exit(USAGE, f"{self.prog}: {message}\n{more}\n")
+        from gateway.cli.refusal import refusal
+
+        usage = t("`{command} --help` shows how it is used", command=self.prog)
+        self.exit(USAGE, f"{self.prog}: {refusal(message)}{more}\n{usage}\n")
 
 
 def run(words: Sequence[str]) -> int:

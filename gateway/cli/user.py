@@ -101,7 +101,7 @@ def _told(found: Mapping[str, Any]) -> str:
             size=size(found["file_bytes"]),
         ),
     )
-    return ", ".join(counts)
+    return t(", ").join(counts)
 
 
 def _remains(who: str, found: Mapping[str, Any]) -> list[str]:
@@ -114,7 +114,7 @@ def _remains(who: str, found: Mapping[str, Any]) -> list[str]:
         )
     ]
     if found["copies"]:
-        copies = ", ".join(found["copies"])
+        copies = t(", ").join(found["copies"])
         lines.append(
             t("Copies from before upgrades hold it still: {copies} (--with-copies)", copies=copies)
         )

@@ -60,7 +60,7 @@ def command(
             job = booking.find(connection, timetable.house, message, number)
             return _change(connection, timetable, job, action)
     except KoreError as exc:
-        return f"⚠️ {str(exc)[:1].upper()}{str(exc)[1:]}."
+        return t("⚠️ {what}.", what=f"{str(exc)[:1].upper()}{str(exc)[1:]}")
     return t(_HOW)
 
 

@@ -1,0 +1,49 @@
+"""What argparse refuses is said in the language that is spoken."""
+
+import argparse
+
+import pytest
+
+from agent.language import ENGLISH, speaking
+from gateway.cli.program import Parser
+from gateway.cli.refusal import refusal
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="kore try")
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--kind", choices=("a", "b"))
+    parser.add_argument("--counter")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--red", action="store_true")
+    either.add_argument("--blue", action="store_true")
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("words", "english", "chinese"),
+    [
+        (["--nothing"], "unrecognized arguments: --nothing", "无法识别的参数：--nothing"),
+        (["--count"], "argument --count: expected one argument", "参数 --count：后面应有一个值"),
+        (["--count", "x"], "invalid int value: 'x'", "'x' 不是有效的 int 值"),
+        (["--kind", "c"], "invalid choice: 'c' (choose from", "没有 'c' 这个选择（可选："),
+        (["--red", "--blue"], "not allowed with argument --red", "不能与参数 --red 同时使用"),
+        (
+            ["--cou", "1"],
+            "ambiguous option: --cou could match",
+            "选项 --cou 有歧义",
+        ),
+    ],
+)
+def test_a_refused_command_line_is_told_in_each_language(
+    words: list[str], english: str, chinese: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language, expected in ((ENGLISH, english), ("zh-Hans", chinese)):
+        with speaking(language), pytest.raises(SystemExit):
+            _parser().parse_args(words)
+        assert expected in capsys.readouterr().err
+
+
+def test_a_sentence_that_is_not_known_stays_as_it_is() -> None:
+    with speaking("zh-Hans"):
+        assert refusal("something new: {x}") == "something new: {x}"
