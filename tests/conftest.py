@@ -1,6 +1,7 @@
 """Fixtures that every part of the suite may use: the stand-in servers."""
 
 import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +15,10 @@ from tests.fakes.web import WebSite
 for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE"):
     os.environ.pop(name, None)
 os.environ["LANG"] = "C.UTF-8"
+
+# A shell lets what it runs in the background ignore Ctrl-C, and so would all that is started here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test is right or wrong; how long it took says something about the machine only.
 settings.register_profile("kore", deadline=None)

@@ -60,7 +60,11 @@ def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media
 
 
 def _largest(sizes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    return max(sizes, key=lambda size: size.get("width", 0) * size.get("height", 0))
+    return max(sizes, key=lambda size: _area(size.get("width"), size.get("height")))
+
+
+def _area(width: object, height: object) -> int:
+    return (_number(width) or 0) * (_number(height) or 0)
 
 
 def _number(value: object) -> int | None:

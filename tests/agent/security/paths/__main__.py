@@ -5,6 +5,7 @@ python -m tests.agent.security.paths FOLDER [--as UID] [--without-openat2] [--mo
 
 import argparse
 import asyncio
+import difflib
 import json
 import os
 import subprocess
@@ -25,6 +26,9 @@ from agent.types import ToolCall
 from tests.agent.security.paths.cases import ALLOWED, HARMLESS, REFUSED
 from tests.agent.security.paths.old_kernel import forbid_openat2
 from tests.agent.security.paths.world import CANARY, INSIDE, build, protected
+
+# Imported by the tools when they are used: the other user may not see where Python lies.
+assert difflib
 
 MOUNTED = (
     *("mnt", "mnt/self/environ", "mnt/self/root/etc/passwd", "mnt/self/status", "mnt/1/environ"),

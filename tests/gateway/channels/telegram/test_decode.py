@@ -151,7 +151,8 @@ def test_a_caption_stands_behind_the_medium() -> None:
 def test_of_a_photo_the_largest_size_is_taken() -> None:
     small = {"file_id": "s", "file_unique_id": "us", "width": 90, "height": 60}
     large = {"file_id": "l", "file_unique_id": "ul", "width": 1280, "height": 800, "file_size": 9}
-    decoded = read(message(None, photo=[small, large, small]))
+    absurd = {"file_id": "x", "width": 1e300, "height": 10**400}
+    decoded = read(message(None, photo=[small, large, absurd, small]))
     assert decoded is not None
     (media,) = decoded.media
     assert (media.kind, media.remote, media.unique, media.size_bytes) == ("photo", "l", "ul", 9)
