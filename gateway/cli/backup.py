@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from gateway.store.copy import Contents
 
 DATABASE, WORKSPACE = "kore.db", "workspace"
-# What belongs to a whole Kore besides the database and the workspace, in its folder.
+# What belongs to a whole Kore besides the database and the workspace.
 BESIDE = ("config.json", "secrets.json", "trust.json")
+
+
+def beside(args: argparse.Namespace) -> dict[str, Path]:
+    """Where each of them lies: `--config` and `KORE_CONFIG` may name another configuration."""
+    from gateway.cli.config import sources_of
+
+    root = home_of(args).root
+    return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,10 +103,10 @@ def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Pa
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed,
         ):
             packed.write(copy, DATABASE)
-            for name in BESIDE:
-                if (home.root / name).is_file():
-                    packed.write(home.root / name, name)
-                    names.append(name)
+            for name, path in beside(args).items():
+                if path.is_file():
+                    packed.write(path, name)
+                    names.append(name if path == home.root / name else f"{name} ({path})")
             for path in _below(workspace, (copy, part)):
                 packed.write(path, f"{WORKSPACE}/{path.relative_to(workspace)}")
             names.append(t("{path} (links left out)", path=workspace))

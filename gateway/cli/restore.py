@@ -5,12 +5,13 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 from agent.language import t
-from gateway.cli.backup import BESIDE, DATABASE, WORKSPACE
+from gateway.cli.backup import BESIDE, DATABASE, WORKSPACE, beside
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import print_json, size
 from gateway.lock import hold
@@ -47,10 +48,12 @@ def run(args: argparse.Namespace) -> int:
             said = str(exc).replace(str(parts / DATABASE), str(file))
             raise StoreError(said, hint=exc.hint) from exc
         kept: list[str] = []
+        if not args.database_only:
+            _check(args, parts)
         print(f"{file}: {size(file.stat().st_size)}, {found.words}", file=sys.stderr)
         _ask(args)
         if not args.database_only:
-            kept += _put_beside(parts, home)
+            kept += _put_beside(parts, beside(args), home)
         # Where things lie is what the configuration says that holds from now on.
         settings = settings_of(args)
         if aside := put_in_place(parts / DATABASE, settings.store.path):
@@ -108,14 +111,29 @@ def _is_ours(name: str) -> bool:
     return name in (DATABASE, *BESIDE) or (len(parts) > 1 and parts[0] == WORKSPACE)
 
 
-def _put_beside(parts: Path, home: "Home") -> list[str]:
+def _check(args: argparse.Namespace, parts: Path) -> None:
+    """Before anything is replaced: whether the configuration of the backup would load here."""
+    from gateway.cli.config import sources_of
+    from gateway.settings.document import read_object
+
+    config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])
+    if config is None:
+        return
+    sources = sources_of(args)
+    try:
+        sources.load({sources.own: config, sources.secrets: secrets or {}})
+    except ConfigError as exc:
+        hint = t("nothing was restored; --database-only leaves the configuration as it is")
+        raise ConfigError(str(exc), hint=hint) from None
+
+
+def _put_beside(parts: Path, places: Mapping[str, Path], home: "Home") -> list[str]:
     from gateway.settings.document import read_text
     from gateway.settings.writing import replace
 
     kept = []
-    for name in BESIDE:
-        text = read_text(parts / name)
-        old = read_text(home.root / name)
+    for name, path in places.items():
+        text, old = read_text(parts / name), read_text(path)
         if text is None or text == old:
             continue
         if old is not None:
@@ -123,8 +141,10 @@ def _put_beside(parts: Path, home: "Home") -> list[str]:
             aside = home.backups / f"before-restore-{_stamp()}-{name}"
             replace(aside, old)
             kept.append(str(aside))
-        replace(home.root / name, text)
-        (home.root / name).chmod(0o600)
+            # At once: what comes after it may fail.
+            print(t("{path} is kept as {aside}", path=path, aside=aside), file=sys.stderr)
+        replace(path, text)
+        path.chmod(0o600)
     return kept
 
 

@@ -153,3 +153,43 @@ def test_what_is_no_backup_is_named_as_it_was_given(tmp_path: Path) -> None:
     done = kore("restore", tmp_path / "notes.txt", "--yes", home=tmp_path / "h")
     assert done.returncode == 1
     assert done.stderr.startswith(f"kore: {tmp_path}/notes.txt is no whole database")
+
+
+def test_a_configuration_that_would_not_load_is_refused_before_anything_is_replaced(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, bad = tmp_path / "h", tmp_path / "bad.zip"
+    said(home, "here")
+    (home / "config.json").write_text("{}")
+    with zipfile.ZipFile(backed_up[1]) as packed, zipfile.ZipFile(bad, "w") as made:
+        made.writestr("kore.db", packed.read("kore.db"))
+        made.writestr("config.json", '{"http": {"port": "none"}}')
+    done = kore("restore", bad, "--yes", home=home)
+    assert done.returncode == 2
+    assert "http.port" in done.stderr
+    assert "nothing was restored" in done.stderr
+    assert (home / "config.json").read_text() == "{}"
+    assert "here" in texts(home)
+    assert kore("restore", bad, "--yes", "--database-only", home=home).returncode == 0
+
+
+@pytest.mark.parametrize("by", ["variable", "flag"])
+def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
+    tmp_path: Path, by: str
+) -> None:
+    home, mine, target = tmp_path / "h", tmp_path / "mine.json", tmp_path / "all.zip"
+    environ = {"KORE_CONFIG": str(mine)} if by == "variable" else {}
+    flags = [] if by == "variable" else ["--config", str(mine)]
+    said(home, "hello")
+    (home / "config.json").write_text('{"http": {"port": 1}}')
+    mine.write_text('{"http": {"port": 2}}')
+    done = kore(*flags, "backup", target, home=home, environ=environ)
+    assert f"config.json ({mine})" in done.stdout, done.stderr
+    mine.write_text('{"http": {"port": 3}}')
+    done = kore(*flags, "restore", target, "--yes", home=home, environ=environ)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(mine.read_text()) == {"http": {"port": 2}}
+    assert json.loads((home / "config.json").read_text()) == {"http": {"port": 1}}
+    (aside,) = (home / "backups").glob("before-restore-*-config.json")
+    assert json.loads(aside.read_text()) == {"http": {"port": 3}}
+    assert f"{mine} is kept as {aside}" in done.stderr
