@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
@@ -72,6 +73,8 @@ class Porter:
         self._hears = hears
         self._waits_s = waits_s
         self._news = asyncio.Event()
+        # Whether there may be parts of albums that are not to be kept for long.
+        self._early = True
         self._busy: set[int] = set()
         self._slots = asyncio.Semaphore(AT_ONCE)
         # Files that are being fetched: a photo and the question that replies to it bring the same.
@@ -83,6 +86,7 @@ class Porter:
         async def accepted(channel: str, account: str, batch: Batch) -> None:
             await accept(channel, account, batch)
             if any(one.media or one.album for one in batch.messages):
+                self._early |= any(one.follows for one in batch.messages)
                 self.look()
 
         return accepted
@@ -95,10 +99,17 @@ class Porter:
         waits no more."""
         await self._stored(held.begin_again, time.time() + AFTER_START_S)
         self.look()
+        rest_s: float | None = None
         async with asyncio.TaskGroup() as group:
             while True:
-                await self._news.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(rest_s):
+                        await self._news.wait()
                 self._news.clear()
+                if self._early:
+                    self._early = False
+                    rest_s = await self._stored(held.forget_early, time.time())
+                    self._early |= rest_s is not None
                 for seq in await self._stored(held.rows):
                     if seq not in self._busy:
                         self._busy.add(seq)

@@ -14,7 +14,13 @@ from gateway.store.outbox import Letter
 
 # An album is whole when nothing has joined it for so long.
 QUIET_S = 1.0
+# A part that names nobody may come before the one that names us. It is a tombstone for so long, and
+# then nothing is left of it; there are never more of them than so many.
+EARLY = "early part of an album"
+EARLY_S = 5.0
+_EARLY_KEPT = 100
 _PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
+_EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
 _HELD = "held AND turn_id IS NULL AND dead_reason IS NULL"
 
 
@@ -60,6 +66,48 @@ def join(connection: Connection, part: InboundMessage, now: float) -> str | None
     _write(connection, seq, whole)
     connection.execute("UPDATE inbox SET ready_at = ? WHERE seq = ?", (now + QUIET_S, seq))
     return f"part of {seq}"
+
+
+def has_room(connection: Connection, part: InboundMessage) -> bool:
+    """Whether one more part may be kept that nobody has asked for yet."""
+    (kept,) = connection.execute(
+        f"SELECT count(*) FROM inbox WHERE channel = ? AND account = ? AND {_EARLY}",
+        (part.channel, part.account),
+    ).fetchone()
+    return bool(kept < _EARLY_KEPT)
+
+
+def wait(connection: Connection, part: InboundMessage, now: float) -> None:
+    """Let the row of an early part be found by the rest of its album, for a while."""
+    connection.execute(
+        "UPDATE inbox SET album = ?, ready_at = ?"
+        " WHERE channel = ? AND account = ? AND event_id = ?",
+        (part.album, now + EARLY_S, part.channel, part.account, part.event_id),
+    )
+
+
+def gather(connection: Connection, first: InboundMessage, now: float) -> None:
+    """Put the early parts of its album to a new row that waits."""
+    if first.album is None or first.edited:
+        return
+    early = connection.execute(
+        f"SELECT seq, {_PAYLOAD} FROM inbox"
+        f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_EARLY}"
+        " ORDER BY seq",
+        (first.channel, first.account, first.album, first.principal),
+    ).fetchall()
+    for seq, payload in early:
+        reason = join(connection, InboundMessage.from_json(payload), now)
+        connection.execute("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
+
+
+def forget_early(connection: Connection, now: float) -> float | None:
+    """Do away with early parts that nobody came for; returns in how many seconds to look again,
+    None when there are no more."""
+    connection.execute(f"DELETE FROM inbox WHERE {_EARLY} AND ready_at <= ?", (now,))
+    (next_at,) = connection.execute(f"SELECT min(ready_at) FROM inbox WHERE {_EARLY}").fetchone()
+    # A clock that was set back must not keep them.
+    return None if next_at is None else float(min(next_at - now, EARLY_S))
 
 
 def edit(connection: Connection, seq: int, old: InboundMessage, new: InboundMessage) -> None:
@@ -119,7 +167,8 @@ def release(connection: Connection, seen: Held) -> str | None:
 def begin_again(connection: Connection, ready_at: float) -> None:
     """After a start: the rest of an album may still come, so it is given time once more."""
     connection.execute(
-        f"UPDATE inbox SET ready_at = ? WHERE album IS NOT NULL AND {_HELD}", (ready_at,)
+        f"UPDATE inbox SET ready_at = ? WHERE album IS NOT NULL AND ({_HELD} OR {_EARLY})",
+        (ready_at,),
     )
 
 

@@ -53,6 +53,9 @@ def accept(
         if message.album is not None and dead_reason is None and not message.edited:
             dead_reason = held.join(connection, message, arrival.now)
         if message.follows and dead_reason is None:
+            if held.has_room(connection, message):
+                _insert(connection, message, held.EARLY)
+                held.wait(connection, message, arrival.now)
             continue
         if message.edited and dead_reason is None:
             dead_reason = _apply_edit(connection, message)
@@ -60,6 +63,7 @@ def accept(
         whereabouts.hear(connection, message)
         if dead_reason is None:
             held.hold(connection, message, arrival.now)
+            held.gather(connection, message, arrival.now)
             lanes.add(message.session_key)
     for event_id, reason in dead:
         key = (arrival.channel, arrival.account, event_id)
@@ -159,7 +163,8 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
     """Replace the text of a message that waits; returns why the edit itself needs no answer."""
     row = connection.execute(
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
-        " WHERE channel = ? AND account = ? AND source_msg = ? ORDER BY 3 DESC, seq DESC LIMIT 1",
+        " WHERE channel = ? AND account = ? AND source_msg = ?"
+        f" AND dead_reason IS NOT '{held.EARLY}' ORDER BY 3 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
     ).fetchone()
     if row is None:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import pytest
 
 from gateway.access import Access, folder_name
-from gateway.channels.base import NotFetched
+from gateway.channels.base import Batch, NotFetched
 from gateway.custodian import Custodian
 from gateway.home import Home
 from gateway.messages import InboundMessage, Media
@@ -187,3 +187,16 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         await ended(work)
         assert [path for path in (workspace / "inbox").rglob("*") if path.is_file()] == []
         assert await parts.rows("SELECT body FROM outbox") == []
+
+
+async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -> None:
+    async with opened(tmp_path, []) as parts:
+        porter = Porter(parts.database, parts.delivery, Inboxes(tmp_path), limit_bytes=1000)
+        work = asyncio.create_task(porter.run(lambda lane: None))
+        accept = porter.beside(parts.bus.accept)
+        photo = Media("photo", remote="f", unique="u")
+        part = said("[photo]", media=(photo,), album="1:9", follows=True)
+        await accept("chat", "bot", Batch([part]))
+        assert await parts.rows("SELECT count(*) FROM inbox") == [(1,)]
+        await parts.until("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM inbox)")
+        await ended(work)

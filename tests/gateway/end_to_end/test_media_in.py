@@ -113,6 +113,19 @@ async def test_an_album_in_a_group_is_ours_when_one_part_names_us(gateway: Gatew
     assert len(inbox(gateway, group)) == 2
 
 
+async def test_parts_in_a_poll_before_the_one_that_names_us_are_of_the_album(
+    gateway: GatewayProcess,
+) -> None:
+    group = -1010
+    await gateway.api.user_sends(group, "photo", png(1), album="6", user_id=5)
+    await gateway.until(lambda: not gateway.api.pending_updates)
+    caption = "@kore_test_bot look"
+    await gateway.api.user_sends(group, "photo", png(2), album="6", caption=caption, user_id=5)
+    await gateway.idle()
+    assert gateway.api.answers(group) == ["echo: [album of 2] look"]
+    assert len(inbox(gateway, group)) == 2
+
+
 async def test_a_question_about_a_photo_brings_the_photo(
     gateway: GatewayProcess, chat: int
 ) -> None:

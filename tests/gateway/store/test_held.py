@@ -2,7 +2,7 @@ from dataclasses import replace
 from sqlite3 import Connection
 from typing import Any
 
-from gateway.messages import InboundMessage, Media
+from gateway.messages import InboundMessage, Media, Sender
 from gateway.store import claims, held, inbox
 from gateway.store.inbox import Arrival, Entry
 from tests.gateway.parts import said
@@ -110,21 +110,80 @@ def test_a_late_part_is_a_message_of_its_own(db: Connection) -> None:
 
 
 def test_nobody_adds_to_the_album_of_another(db: Connection) -> None:
-    from gateway.messages import Sender
-
     accept(db, part("[photo]", "a"))
     accept(db, part("[photo]", "b", sender=Sender("8", "Eve")))
     assert len(held.rows(db)) == 2
 
 
 def test_what_only_follows_counts_only_as_a_part(db: Connection) -> None:
-    accept(db, part("[photo]", "a", follows=True))
+    accept(db, replace(part("[photo]", "a", follows=True), album="1:8"))
     assert held.rows(db) == []
     # The one that names us may stand behind the others.
     accept(db, part("[photo]", "b", follows=True), part("[photo] look", "c"))
     row = held.find(db, held.rows(db)[0])
     assert row is not None
     assert row.message.content == "[album of 2] look"
+
+
+def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Connection) -> None:
+    assert accept(db, part("[photo]", "a", follows=True)) == set()
+    accept(db, part("[photo]", "b", follows=True))
+    assert held.rows(db) == []
+    named = part("[photo] look", "c")
+    assert accept(db, named) == {named.session_key}
+    (seq,) = held.rows(db)
+    row = held.find(db, seq)
+    assert row is not None
+    assert row.message.content == "[album of 3] look"
+    assert sorted(one.unique or "" for one in row.message.media) == ["a", "b", "c"]
+    # They are its parts now, for good.
+    assert held.forget_early(db, 1000.0) is None
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (3,)
+
+
+def test_an_early_part_that_comes_again_is_known(db: Connection) -> None:
+    early = part("[photo]", "a", follows=True)
+    accept(db, early)
+    accept(db, early)
+    accept(db, early, part("[photo] look", "c"))
+    row = held.find(db, held.rows(db)[0])
+    assert row is not None
+    assert row.message.content == "[album of 2] look"
+
+
+def test_early_parts_of_others_stay_out(db: Connection) -> None:
+    accept(db, part("[photo]", "a", follows=True, sender=Sender("8", "Eve")))
+    accept(db, part("[photo] look", "c"))
+    row = held.find(db, held.rows(db)[0])
+    assert row is not None
+    assert row.message.content == "[photo] look"
+
+
+def test_nothing_is_left_of_an_early_part_that_nobody_comes_for(db: Connection) -> None:
+    accept(db, part("[photo] mine", "a", follows=True), now=1.0)
+    accept(db, part("[photo] mine", "b", follows=True), now=2.0)
+    assert held.forget_early(db, 1.0 + held.EARLY_S) == 1.0
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (1,)
+    # After a start the rest may still come.
+    held.begin_again(db, 100.0)
+    assert held.forget_early(db, 50.0) == held.EARLY_S
+    assert held.forget_early(db, 100.0) is None
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (0,)
+
+
+def test_only_so_many_early_parts_are_kept(db: Connection) -> None:
+    accept(db, *(part("[photo]", str(n), follows=True) for n in range(150)))
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (100,)
+
+
+def test_an_edit_that_names_us_is_heard_whatever_came_before(db: Connection) -> None:
+    early = part("[photo] look", "a", follows=True)
+    accept(db, early)
+    edit = replace(early, event_id=f"{early.event_id}:2", edited=True, follows=False)
+    assert accept(db, edit) == {edit.session_key}
+    row = held.find(db, held.rows(db)[0])
+    assert row is not None
+    assert row.message.content == "[photo] look"
 
 
 def test_a_changed_caption_keeps_the_files(db: Connection) -> None:
