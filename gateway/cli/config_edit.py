@@ -18,10 +18,10 @@ from gateway.settings import change
 from gateway.settings.change import inside
 from gateway.settings.document import SIZE_LIMIT_BYTES, read_text
 from gateway.settings.foreign import is_foreign
-from gateway.settings.keeping import is_secret, starred
-from gateway.settings.references import has_reference
+from gateway.settings.keeping import is_secret, orphans, starred
+from gateway.settings.references import has_reference, read_secrets
 from gateway.settings.sources import Sources
-from gateway.settings.writing import one_writer, replace
+from gateway.settings.writing import drop_secrets, one_writer, replace
 
 
 def set(args: argparse.Namespace, sources: Sources) -> int:
@@ -50,9 +50,27 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
         return config_foreign.set_there(args, file, None)
     with one_writer(file):
         path = change.path_of(args.key, change.content_of(file, change.text_of(file)), ours=True)
+        before = change.text_of(file)
         made = change.unsetting(sources, file, path)
         made.write(sources)
+        # Only now: a file never refers to what is not there.
+        gone = _drop_orphans(sources, file, before)
+    if gone and not args.json:
+        print(t("taken out of {path}: {names}", path=sources.secrets, names=", ".join(gone)))
     return _tell(args, sources, made, t("{key} is not set here any more", key=args.key))
+
+
+def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
+    """The secrets that went with a key: what any file that may be read refers to stays."""
+    files = {file, _aside(file), Home(sources.home).config, *sources.watched}
+    files.discard(sources.secrets)
+    try:
+        texts = [read_text(path) or "" for path in files]
+    except ConfigError:  # one that nobody can read may refer to any of them
+        return []
+    gone = orphans(read_secrets(sources.secrets), before, texts)
+    drop_secrets(sources.secrets, gone)
+    return gone
 
 
 def edit(args: argparse.Namespace, sources: Sources) -> int:

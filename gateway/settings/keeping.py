@@ -11,6 +11,8 @@ _SECRET = re.compile(r"(?:^|_)(?:token|secret|api_?keys?|password)$|^apikey$", r
 # Maps whose every value may be one.
 _SECRET_MAPS = ("headers", "env")
 _ODD = re.compile(r"[^A-Za-z0-9]+")
+# What a name begins with that `config set` has made.
+_MADE = "KORE_SECRET_"
 # As `kore init` calls it.
 _KNOWN = {("telegram", "token"): "TELEGRAM_BOT_TOKEN"}
 
@@ -57,7 +59,22 @@ def name_of(path: tuple[str, ...], named: str = "") -> str:
         first = next((n for n, word in enumerate(words) if word.isdecimal()), None)
         if first is not None:
             words[first] = named
-    return "KORE_SECRET_" + _ODD.sub("_", "_".join(words)).strip("_").upper()
+    return _MADE + _ODD.sub("_", "_".join(words)).strip("_").upper()
+
+
+def orphans(known: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
+    """Which of these names `config set` has made, `before` referred to, and none of `texts` does.
+
+    Others may be somebody's own, and meant for something else as well.
+    """
+    left = list(texts)
+    return [
+        name
+        for name in known
+        if name.startswith(_MADE)
+        and f"${{{name}}}" in before
+        and not any(f"${{{name}}}" in text for text in left)
+    ]
 
 
 def starred(value: Any, path: tuple[str, ...] = ()) -> Any:

@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -55,6 +55,14 @@ def replace(path: Path, text: str) -> None:
             fresh.unlink(missing_ok=True)
         said = t("{path}: cannot be written: {reason}", path=path, reason=exc.strerror)
         raise ConfigError(said) from None
+
+
+def drop_secrets(path: Path, names: Collection[str]) -> None:
+    """Take these out of secrets.json. Raises `ConfigError`."""
+    if not names:
+        return
+    held = {name: value for name, value in read_secrets(path).items() if name not in names}
+    replace(path, json.dumps(held, indent=2, ensure_ascii=False) + "\n")
 
 
 def keep_secrets(path: Path, more: Mapping[str, str]) -> None:

@@ -222,3 +222,26 @@ def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) 
     said = "".join(done.stdout + done.stderr for done in heard)
     assert "--token" in said
     assert "canary" not in said
+
+
+def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> None:
+    home, held = tmp_path / "h", tmp_path / "h" / "secrets.json"
+    models = [
+        {"model_name": name, "model": "openai/a", "api_key": f"canary-{name}"}
+        for name in ("a", "b", "c")
+    ]
+    kore("config", "set", "model_list", json.dumps(models), home=home)
+    names = {value: name for name, value in json.loads(held.read_text()).items()}
+    held.write_text(json.dumps({**json.loads(held.read_text()), "MINE": "canary-mine"}))
+    # Another key refers to the second one, and the third entry is made to use one's own.
+    headers = f'{{"x": "${{{names["canary-b"]}}}"}}'
+    kore("config", "set", "model_list.c.headers", headers, home=home)
+    kore("config", "set", "model_list.c.api_key", "${MINE}", home=home)
+    for name in ("a", "b"):
+        done = kore("config", "unset", f"model_list.{name}.api_key", home=home)
+        assert done.returncode == 0, done.stderr
+        assert (names["canary-a"] in done.stdout) == (name == "a")
+    assert set(json.loads(held.read_text()).values()) == {"canary-b", "canary-c", "canary-mine"}
+    assert kore("config", "unset", "model_list.c", home=home).returncode == 0
+    assert set(json.loads(held.read_text()).values()) == {"canary-c", "canary-mine"}
+    assert stat.S_IMODE(held.stat().st_mode) == 0o600
