@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
     if args.fork_session and not (args.latest or args.session or args.resume):
-        raise ConfigError("--fork-session needs a session", hint="add -c, -s ID or -r ID")
+        raise ConfigError(t("--fork-session needs a session"), hint=t("add -c, -s ID or -r ID"))
     shield()
     text, options = _text(args), _options(args)
     home = home_of(args)
@@ -115,7 +115,7 @@ def _text(args: argparse.Namespace) -> str | None:
     """What to say in a single turn; None for a conversation. Raises `ConfigError`."""
     given = [text for text in (args.text, args.message, args.printed) if text is not None]
     if len(given) > 1:
-        raise ConfigError("found several messages, expected one of TEXT, -m and -p")
+        raise ConfigError(t("found several messages, expected one of TEXT, -m and -p"))
     text: str | None = given[0] if given else None
     if text == "-" or (text is None and not args.auto_continue and not sys.stdin.isatty()):
         text = _stdin()
@@ -123,19 +123,23 @@ def _text(args: argparse.Namespace) -> str | None:
         text = f"{text}\n\n{_stdin()}".strip()
     if text is None:
         if args.output_format != "text" and not args.auto_continue:
-            raise ConfigError("--output-format is for a single turn", hint="kore agent -m TEXT …")
+            raise ConfigError(
+                t("--output-format is for a single turn"), hint="kore agent -m TEXT …"
+            )
         return None
     if not text.strip():
-        raise ConfigError("the message is empty", hint="kore agent -m TEXT, or text on stdin")
+        raise ConfigError(t("the message is empty"), hint=t("kore agent -m TEXT, or text on stdin"))
     if args.resume == "":
-        raise ConfigError("-r needs the ID of a session here", hint="kore sessions list shows them")
+        raise ConfigError(
+            t("-r needs the ID of a session here"), hint=t("`kore sessions list` shows them")
+        )
     return text
 
 
 def _stdin() -> str:
     content = sys.stdin.buffer.read(_STDIN_LIMIT_BYTES + 1)
     if len(content) > _STDIN_LIMIT_BYTES:
-        raise ConfigError(f"stdin holds more than {_STDIN_LIMIT_BYTES:,} bytes")
+        raise ConfigError(t("stdin holds more than {limit:,} bytes", limit=_STDIN_LIMIT_BYTES))
     return content.decode(errors="replace")
 
 
@@ -165,7 +169,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     if args.cwd is not None:
         folder = Path.cwd() / args.cwd.expanduser()
         if not folder.is_dir():
-            raise ConfigError(f"--cwd {args.cwd}: no such folder")
+            raise ConfigError(t("--cwd {folder}: no such folder", folder=args.cwd))
         options["cwd"] = str(folder.resolve())
     return options
 
@@ -208,7 +212,7 @@ async def _fork(service: "Service", session: str | None) -> str:
     if session is None:
         session = await service.last_session(principal())
         if session is None:
-            raise ConfigError("--fork-session: there is no session yet")
+            raise ConfigError(t("--fork-session: there is no session yet"))
     return await service.fork(session)
 
 

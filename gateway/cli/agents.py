@@ -6,14 +6,17 @@ import sys
 from pathlib import Path
 
 from agent.errors import KoreError
-from agent.language import t
+from agent.language import later, t
 from agent.subagents.definition import Definition
+from agent.width import padded
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import clean, clean_lines, print_json, print_table
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SHOWN_CHARS = 60
-_HERE = "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
+_HERE = later(
+    "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _list(agents, tools)
         if not all(one.trusted for one in agents):
-            print(_HERE, file=sys.stderr)
+            print(t(_HERE), file=sys.stderr)
     return 0
 
 
@@ -84,18 +87,24 @@ def _show(agent: Definition, tools: list[str]) -> None:
     from gateway.agents import origin, remarks, tools_in_words
 
     rows = [
-        ("description", clean_lines(agent.description)),
-        ("from", origin(agent)),
-        ("model", agent.model or "inherit"),
-        ("tools", tools_in_words(agent)),
-        ("permission mode", f"at most {agent.mode}" if agent.mode else "that of the conversation"),
-        ("turns", str(agent.max_turns) if agent.max_turns else "as agent.max_iterations says"),
-        ("background", "yes" if agent.background else "no"),
-        *(("remark", remark) for remark in remarks(agent, tools)),
+        (later("description"), clean_lines(agent.description)),
+        (later("from"), origin(agent)),
+        (later("model"), agent.model or "inherit"),
+        (later("tools"), tools_in_words(agent)),
+        (
+            later("permission mode"),
+            t("at most {mode}", mode=agent.mode) if agent.mode else t("that of the conversation"),
+        ),
+        (
+            later("turns"),
+            str(agent.max_turns) if agent.max_turns else t("as agent.max_iterations says"),
+        ),
+        (later("background"), t("yes") if agent.background else t("no")),
+        *((later("remark"), remark) for remark in remarks(agent, tools)),
     ]
     print(clean(agent.name))
     for name, value in rows:
-        print(f"  {name + ':':<17}{value if name == 'description' else clean(value)}")
+        print(f"  {padded(t(name) + ':', 17)}{value if name == 'description' else clean(value)}")
     print(f"\n{clean_lines(agent.prompt)}")
 
 

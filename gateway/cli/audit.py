@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.codec import dumps
-from agent.language import t
+from agent.language import plural, t
 from gateway.audit.trail import CURRENT, entries, parsed
 from gateway.audit.verify import Report, verify
 from gateway.cli.basis import home_of, whole
@@ -52,13 +52,13 @@ def run(args: argparse.Namespace) -> int:
         for shown, entry in enumerate(found, 1):  # noqa: B007 - how many there were
             _show(entry, as_json=args.json)
         if not shown and not args.json:
-            print("no entry fits", file=sys.stderr)
+            print(t("no entry fits"), file=sys.stderr)
         return 0
     newest = deque(entries(folder), maxlen=args.n)
     for entry in newest:
         _show(entry, as_json=args.json)
     if not newest and not args.json:
-        print("no entries yet; each call of a tool makes one", file=sys.stderr)
+        print(t("no entries yet; each call of a tool makes one"), file=sys.stderr)
     if args.follow:
         for entry in _coming(folder, newest[-1]["hash"] if newest else None):
             _show(entry, as_json=args.json)
@@ -78,17 +78,22 @@ def _verify(folder: Path, head: str | None, *, as_json: bool) -> int:
 
 def _lines(report: Report, head: str | None) -> Iterator[str]:
     for fault in report.faults:
-        place = f"{fault.file}, line {fault.line}" if fault.line else fault.file
+        place: object = fault.file
+        if fault.line:
+            place = t("{file}, line {line}", file=fault.file, line=fault.line)
         yield f"{place}: {fault.what}"
     if report.known is False:
-        yield f"no entry has the hash {head}: the trail was made anew, or is not that one"
+        yield t(
+            "no entry has the hash {head}: the trail was made anew, or is not that one", head=head
+        )
     for repair in report.repairs:
-        yield f"noted at a start: {repair}"
-    verdict = "not what was written" if report.faults or report.known is False else "whole"
-    entries = "1 entry" if report.entries == 1 else f"{report.entries:,} entries"
-    files = "1 file" if report.files == 1 else f"{report.files} files"
-    yield f"{entries} in {files}: {verdict}"
-    yield f"head: {report.head}"
+        yield t("noted at a start: {repair}", repair=repair)
+    bad = report.faults or report.known is False
+    verdict = t("not what was written" if bad else "whole")
+    counted = plural(report.entries, "{n:,} entry", "{n:,} entries")
+    files = plural(report.files, "{n} file", "{n} files")
+    yield t("{entries} in {files}: {verdict}", entries=counted, files=files, verdict=verdict)
+    yield t("head: {head}", head=report.head)
 
 
 def _fits(entry: Mapping[str, Any], args: argparse.Namespace) -> bool:

@@ -79,7 +79,8 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
     aside = _aside(file)
     before = change.text_of(file)
     if aside.exists():
-        print(f"{aside}: goes on from there; delete it to begin anew", file=sys.stderr)
+        said = t("{path}: goes on from there; delete it to begin anew", path=aside)
+        print(said, file=sys.stderr)
     else:
         with one_writer(file):  # which makes the folder, too
             replace(aside, before)
@@ -96,12 +97,18 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
         return 0
     with one_writer(file):
         if change.text_of(file) != before:
-            raise ConfigError(f"{file} was changed meanwhile; yours is in {aside}")
+            raise ConfigError(
+                t("{file} was changed meanwhile; yours is in {aside}", file=file, aside=aside)
+            )
         try:
             made = change.rewriting(sources, file, text)
         except ConfigError as exc:
             lines = str(exc).replace(str(aside), str(file))
-            hint = f"{file} is as it was; yours is kept in {aside}, and the next edit goes on there"
+            hint = t(
+                "{file} is as it was; yours is kept in {aside}, and the next edit goes on there",
+                file=file,
+                aside=aside,
+            )
             raise ConfigError(lines, hint=hint) from None
         made.write(sources)
     aside.unlink()
@@ -119,13 +126,13 @@ def revert(args: argparse.Namespace, sources: Sources) -> int:
     with one_writer(file):
         now = read_text(file)
         if now == text:
-            print(f"{file}: nothing to put back, it is what a gateway ran with last")
+            print(t("{file}: nothing to put back, it is what a gateway ran with last", file=file))
             return 0
         made = change.rewriting(sources, file, text)
         if now is not None:
             replace(_aside(file), now)
         made.write(sources)
-    return _tell(args, sources, made, f"is what {good} holds; `edit` has the other")
+    return _tell(args, sources, made, t("is what {good} holds; `edit` has the other", good=good))
 
 
 def _aside(file: Path) -> Path:
@@ -175,16 +182,18 @@ def _edited(file: Path, before: str) -> None:
             t("the editor {name} cannot be started: {reason}", name=words[0], reason=exc.strerror)
         ) from None
     if code != 0:
-        hint = f"what you wrote is in {file}, and the next edit goes on there"
+        hint = t("what you wrote is in {file}, and the next edit goes on there", file=file)
         if read_text(file) == before:
-            hint = "EDITOR chooses another one"
-        raise KoreError(f"the editor ended with {code}; nothing was changed", hint=hint)
+            hint = t("EDITOR chooses another one")
+        raise KoreError(
+            t("the editor ended with {code}; nothing was changed", code=code), hint=hint
+        )
 
 
 def _read(file: Path) -> str:
     text = read_text(file)
     if text is None:
-        raise KoreError("the editor left no file; nothing was changed")
+        raise KoreError(t("the editor left no file; nothing was changed"))
     return text
 
 

@@ -49,11 +49,11 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
             for key, value in theirs.values.items():
                 fresh = _merged(_present(content, key), value)
                 if fresh is None:
-                    left.append(f"{path}: {'.'.join(key)}: set already")
+                    left.append(t("{where}: set already", where=f"{path}: {'.'.join(key)}"))
                     continue
                 kept, apart = set_apart(key, fresh)
                 text, secrets = put(text, key, kept), {**secrets, **apart}
-                taken.append(f"{'.'.join(key)} from {path}")
+                taken.append(t("{key} from {path}", key=".".join(key), path=path))
         made = change.tried(sources, Change(file, text, secrets))
         made.write(sources)
     if args.json:
@@ -76,7 +76,7 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
         key = _their_key(args.key, content) if file.name == ".kode.json" else args.key
         path = change.path_of(key, content, ours=False)
         if path[0] in Settings.model_fields and path[0] not in content:
-            raise ConfigError(f"{file} has no place for {args.key}")
+            raise ConfigError(t("{file} has no place for {key}", file=file, key=args.key))
         if text is None:
             fresh = change.without(file, path)
         else:
@@ -88,13 +88,13 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
             except ValueError as exc:
                 raise ConfigError(f"{file}: {exc}") from None
         replace(file, fresh)
-    shown = "a secret" if is_secret(path) else text
+    shown = t("a secret") if is_secret(path) else text
     if text is not None and "mcpServers" in path:
         shown = str(change.inside(starred(change.content_of(file, fresh)), path))
     if args.json:
         print_json({"file": str(file), "key": ".".join(path)})
     else:
-        what = "is taken out" if text is None else f"= {clean(str(shown))}"
+        what = t("is taken out") if text is None else f"= {clean(str(shown))}"
         print(f"{file}: {'.'.join(path)} {what}")
     return 0
 
@@ -149,5 +149,7 @@ def _their_name(name: str, content: Mapping[str, Any]) -> str:
         known = {**{str(one.get("name")): str(one.get("modelName")) for one in listed}, **known}
     if name not in known:
         names = ", ".join(known) or "none"
-        raise ConfigError(f"no model is called {name!r} there; there are {names}")
+        raise ConfigError(
+            t("no model is called {name!r} there; there are {names}", name=name, names=names)
+        )
     return known[name]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.language import t
 from agent.providers.routing import OFFLINE
 from gateway.cli.once import Order
 from gateway.home import Home
@@ -32,12 +33,12 @@ class Plan:
 def plan_for(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> Plan:
     """Raises `ConfigError` for flags that do not fit."""
     if args.session or args.resume is not None or args.latest:
-        raise ConfigError("each session of long work is a new one: -c, -s and -r do not fit")
+        raise ConfigError(t("each session of long work is a new one: -c, -s and -r do not fit"))
     if not args.auto_continue:
         if not order.text:
-            raise ConfigError("--init needs the task", hint='kore agent --init "the task"')
+            raise ConfigError(t("--init needs the task"), hint='kore agent --init "the task"')
         if args.max_sessions or args.max_hours or args.team:
-            raise ConfigError("--max-sessions, --max-hours and --team belong to --auto-continue")
+            raise ConfigError(t("--max-sessions, --max-hours and --team belong to --auto-continue"))
     folder = Path(order.options.get("cwd") or settings.agent.workspace)
     limit = args.max_sessions or MAX_SESSIONS
     team = _team(args.team or "", folder, settings, home)
@@ -53,8 +54,10 @@ def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> No
     model = options.get("model") or own or status.get("model")
     if model == OFFLINE:
         raise ConfigError(
-            "long work needs a model, and the offline stand-in cannot do it",
-            hint="Set a key such as OPENAI_API_KEY, name a model with --model, or run `kore init`.",
+            t("long work needs a model, and the offline stand-in cannot do it"),
+            hint=t(
+                "Set a key such as OPENAI_API_KEY, name a model with --model, or run `kore init`."
+            ),
         )
 
 
@@ -66,11 +69,12 @@ def _team(names: str, folder: Path, settings: "Settings", home: Home) -> tuple[s
     from gateway.agents import catalogue_of
 
     if settings.subagents.max_depth < 1:
-        raise ConfigError("--team: subagents.max_depth 0 lets nobody be sent out")
+        raise ConfigError(t("--team: subagents.max_depth 0 lets nobody be sent out"))
     catalogue = catalogue_of(home, settings)
     found = {name: catalogue.find(name, folder) for name in wanted}
     if missing := [name for name, one in found.items() if one is None]:
         raise ConfigError(
-            f"--team: there is no agent {missing[0][:80]!r}", hint="`kore agents list` shows them"
+            t("--team: there is no agent {name!r}", name=missing[0][:80]),
+            hint=t("`kore agents list` shows them"),
         )
     return tuple(one.name for one in found.values() if one is not None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from agent.checklist import LIST, is_same_work
 from agent.context.longwork import PROGRESS, features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
+from agent.language import later, t
 from agent.prompts import fill
 from gateway.cli.longplan import Plan, plan_for, refuse_stand_in
 from gateway.cli.once import (
@@ -87,8 +88,8 @@ class LongWork:
         folder = self._plan.folder
         if (folder / LIST).exists():
             raise ConfigError(
-                f"{folder / LIST} is there already",
-                hint="kore agent --auto-continue goes on with it; remove it to begin anew",
+                t("{path} is there already", path=folder / LIST),
+                hint=t("kore agent --auto-continue goes on with it; remove it to begin anew"),
             )
         code, _ = await self._make_plan(await self._take_up(), interrupted)
         self._ledger.close()
@@ -100,10 +101,12 @@ class LongWork:
         tally = await self._take_up()
         if features_of(folder) is None:
             if self._plan.text is None or (folder / LIST).exists():
-                what = "no usable" if (folder / LIST).exists() else "no"
+                lack = later("there is no {file} in {folder}")
+                if (folder / LIST).exists():
+                    lack = later("there is no usable {file} in {folder}")
                 raise ConfigError(
-                    f"there is {what} {LIST} in {folder}",
-                    hint='kore agent --init "the task" makes one',
+                    t(lack, file=LIST, folder=folder),
+                    hint=t('kore agent --init "the task" makes one'),
                 )
             code, tally = await self._make_plan(tally, interrupted)
         if code == DONE:
@@ -117,20 +120,26 @@ class LongWork:
         tally = self._ledger.read()
         if tally.lane is None:
             return tally
-        _say(f"going on where a command was cut off, after {tally.done} sessions")
+        _say(t("going on where a command was cut off, after {n} sessions", n=tally.done))
         # A running gateway works on when only the terminal was killed; two must not work at once.
         until = self._clock() + _STOP_S
         while await self._service.stop(tally.lane):
             if self._clock() > until:
                 raise KoreError(
-                    "the session that was cut off is still at work",
-                    hint="`kore sessions list` shows it; try again, or stop Kore",
+                    t("the session that was cut off is still at work"),
+                    hint=t("`kore sessions list` shows it; try again, or stop Kore"),
                 )
             await asyncio.sleep(_AGAIN_S)
         cuts = tally.cuts if tally.planning else tally.cuts + 1
         tally = replace(tally, lane=None, cuts=cuts, planning=False)
         if tally.cuts >= _CUTS:
-            _say(f"session {tally.done + 1} was cut off {_CUTS} times; it counts as done")
+            _say(
+                t(
+                    "session {n} was cut off {cuts} times; it counts as done",
+                    n=tally.done + 1,
+                    cuts=_CUTS,
+                )
+            )
             tally = replace(tally, done=tally.done + 1, cuts=0)
         self._ledger.write(tally)
         return tally
@@ -146,14 +155,18 @@ class LongWork:
         is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
         if features is not None:
-            _say(f"{len(features)} features are in {folder / LIST}")
+            _say(t("{n} features are in {path}", n=len(features), path=folder / LIST))
             # That the hours are used up is said where they are counted.
             return DONE if is_late else code, tally
         if is_late:
-            _say(f"the hours are used up; no usable {LIST} was written in {folder}")
+            late = later("the hours are used up; no usable {file} was written in {folder}")
+            _say(t(late, file=LIST, folder=folder))
             return LIMIT, tally
         if code in (DONE, LIMIT):
-            _say(f"no usable {LIST} was written in {folder}: say more about the task, or try again")
+            none = later(
+                "no usable {file} was written in {folder}: say more about the task, or try again"
+            )
+            _say(t(none, file=LIST, folder=folder))
             return FAILED, tally
         return code, tally
 
@@ -162,14 +175,17 @@ class LongWork:
         while True:
             passing, total = _standing(folder)
             if passing == total:
-                _say(f"all {total} features pass, after {tally.done} sessions")
+                _say(t("all {total} features pass, after {n} sessions", total=total, n=tally.done))
                 return DONE
             if (left_s := self._left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
-                what = "the hours are used up" if left_s <= 0 else f"{tally.done} sessions are done"
-                _say(f"{what}; {passing} of {total} features pass")
+                over = later("{n} sessions are done; {passing} of {total} features pass")
+                if left_s <= 0:
+                    over = later("the hours are used up; {passing} of {total} features pass")
+                _say(t(over, n=tally.done, passing=passing, total=total))
                 return LIMIT
             before = _files(folder)
-            _say(f"session {tally.done + 1}: {passing} of {total} features pass")
+            begun = later("session {n}: {passing} of {total} features pass")
+            _say(t(begun, n=tally.done + 1, passing=passing, total=total))
             code, stopped, worked_s = await self._timed(self._text(tally), tally, interrupted)
             after = _files(folder)
             tally = Tally(
@@ -179,7 +195,9 @@ class LongWork:
             if interrupted.is_set():
                 return INTERRUPTED
             if not is_same_work(before[0], after[0]):
-                _say(f"more than what passes has changed in {folder / LIST}: look at it")
+                _say(
+                    t("more than what passes has changed in {path}: look at it", path=folder / LIST)
+                )
                 return FAILED
             if (end := _end(code, stopped, tally)) is not None:
                 return end
@@ -250,7 +268,13 @@ def _end(code: int, stopped: str | None, tally: Tally) -> int | None:
     if code == LIMIT and stopped == "limit":
         return LIMIT
     if tally.idle >= _IDLE:
-        _say(f"{_IDLE} sessions in a row changed neither {LIST} nor {PROGRESS}")
+        said = t(
+            "{n} sessions in a row changed neither {file} nor {progress}",
+            n=_IDLE,
+            file=LIST,
+            progress=PROGRESS,
+        )
+        _say(said)
         return LIMIT
     return None
 

@@ -163,7 +163,9 @@ def _put_folder(source: Path, workspace: Path) -> list[str]:
             kept.append(str(aside))
         fresh.rename(workspace)
     except OSError as exc:
-        raise KoreError(f"{workspace} could not be put in place: {exc}") from exc
+        raise KoreError(
+            t("{path} could not be put in place: {reason}", path=workspace, reason=exc)
+        ) from exc
     return kept
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError, KoreError
 from agent.frozen import frozen
+from agent.language import t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import print_json
 from gateway.lock import hold
@@ -52,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     configured = settings.store.encryption_key_env
     path = settings.store.path
     if not path.exists():
-        raise KoreError(f"there is no database at {path} yet", hint="The first start makes it.")
+        raise KoreError(
+            t("there is no database at {path} yet", path=path), hint=t("The first start makes it.")
+        )
     old = KeyName(args.source, "--from") if args.source else KeyName(configured)
     new = KeyName(args.to, "--to") if args.to else KeyName(None if args.plain else configured)
     from agent.changes.blobs import Blobs
@@ -60,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     with hold(home.lock, "kore store rekey"):
         if not args.plain and new.variable is None:
             raise ConfigError(
-                f"which key? {_SETTING} names none", hint="--to NAME_OF_VARIABLE, or --plain"
+                t("which key? {setting} names none", setting=_SETTING),
+                hint=t("--to NAME_OF_VARIABLE, or --plain"),
             )
         texts = _rekey(path, old, new)
         # What was kept with the old key, or without one, must not stay.
@@ -69,10 +73,21 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"texts": texts, "key": name, "configured": configured})
         return 0
-    print(f"{texts:,} rows are {'readable' if name is None else f'sealed with the key in {name}'}")
+    if name is None:
+        print(t("{n:,} rows are readable", n=texts))
+    else:
+        print(t("{n:,} rows are sealed with the key in {name}", n=texts, name=name))
     if name != configured:
-        change = f"set it to {name}" if name else "take it out"
-        print(f"The setting {_SETTING} is {configured}: {change} before the next start.")
+        print(
+            t(
+                "The setting {setting} is {now}: set it to {name} before the next start."
+                if name
+                else "The setting {setting} is {now}: take it out before the next start.",
+                setting=_SETTING,
+                now=configured,
+                name=name,
+            )
+        )
     return 0
 
 
@@ -83,15 +98,23 @@ def _rekey(path: Path, old: KeyName, new: KeyName) -> int:
     if is_sealed(path):
         if old.variable is None:
             raise ConfigError(
-                f"the database {path} is sealed, and {_SETTING} names no key",
-                hint="--from NAME_OF_VARIABLE gives it",
+                t(
+                    "the database {path} is sealed, and {setting} names no key",
+                    path=path,
+                    setting=_SETTING,
+                ),
+                hint=t("--from NAME_OF_VARIABLE gives it"),
             )
         if old.variable == new.variable:
             raise ConfigError(
-                f"the database {path} is sealed with the key in {old.variable} already",
-                hint="--to NAME_OF_VARIABLE gives the new key, --plain takes it away",
+                t(
+                    "the database {path} is sealed with the key in {name} already",
+                    path=path,
+                    name=old.variable,
+                ),
+                hint=t("--to NAME_OF_VARIABLE gives the new key, --plain takes it away"),
             )
         cipher = old.cipher()
     elif new.variable is None:
-        raise KoreError(f"the database {path} is not sealed; there is nothing to do")
+        raise KoreError(t("the database {path} is not sealed; there is nothing to do", path=path))
     return rekey(path, cipher, new.cipher())
