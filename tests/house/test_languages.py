@@ -42,9 +42,56 @@ def test_no_text_is_put_together_before_it_is_looked_up() -> None:
     assert found == []
 
 
+def _kept(node: ast.expr) -> bool:
+    """Whether this is a text that the catalogue knows, or a table of such."""
+    if isinstance(node, ast.Dict):
+        return all(map(_kept, node.values))
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "later"
+
+
+def _unknown_help(tree: ast.Module) -> list[ast.expr]:
+    """`help=NAME` where NAME stands for no `later("…")`, nor goes through a table of them."""
+    kept = {
+        ast.unparse(node.targets[0])
+        for node in tree.body
+        if isinstance(node, ast.Assign) and _kept(node.value)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Call):
+            items = node.iter.func
+            if not isinstance(items, ast.Attribute) or items.attr != "items":
+                continue
+            if _kept(items.value) or ast.unparse(items.value) in kept:
+                kept.update(ast.unparse(node.target).strip("()").split(", ")[1:])
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword)
+        and node.arg == "help"
+        and isinstance(node.value, ast.Name)
+        and node.value.id not in kept
+    ]
+
+
+def test_no_help_goes_by_a_name_that_the_catalogue_does_not_know() -> None:
+    """Such a text is shown in English to everybody, and nothing else notices."""
+    found = [
+        place(path, name)
+        for path in python_files("gateway/cli")
+        for name in _unknown_help(parse(path))
+    ]
+    assert found == []
+
+
 def test_the_rules_notice_what_they_forbid() -> None:
     (argument,) = arguments(ast.parse("t(f'{n} messages')"))
     assert text_of(argument) is None
     tree = ast.parse("plural(2, '{n} a', '{n} b'); t('c' if late else 'd'); later('e')")
     assert [text_of(found) for found in arguments(tree)] == ["{n} a", "{n} b", "c", "d", "e"]
     assert fields("{n:,} of {name!r}") != fields("{n} / {name!r}")
+    tree = ast.parse("A = 'a'\nB = later('b')\nadd(help=A)\nadd(help=B)")
+    assert [ast.unparse(name) for name in _unknown_help(tree)] == ["A"]
+    tree = ast.parse("D = {1: later('b')}\n[f(help=x) for n, x in D.items()]")
+    assert _unknown_help(tree) == []
+    tree = ast.parse("E = {1: 'b'}\n[f(help=x) for n, x in E.items()]")
+    assert len(_unknown_help(tree)) == 1
