@@ -13,7 +13,12 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     from gateway.cli.program import run
 
-    return run(words)
+    code = run(words)
+    if argv is None:
+        from gateway.collector import leave
+
+        leave()
+    return code
 
 
 if __name__ == "__main__":

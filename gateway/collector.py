@@ -21,3 +21,9 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_USUAL)
+
+
+def leave() -> None:
+    """For one that ends: its memory goes as a whole, and nobody needs to look through it first,
+    which took the interpreter 80 ms after `kore agent -m hi`."""
+    gc.freeze()
