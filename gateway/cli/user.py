@@ -94,6 +94,7 @@ def _told(found: Mapping[str, Any]) -> str:
         t("{n:,} received", n=found["inbox"]),
         t("{n:,} sent", n=found["outbox"]),
         plural(found["calls"], "{n:,} model call", "{n:,} model calls"),
+        plural(found["jobs"], "{n:,} scheduled job", "{n:,} scheduled jobs"),
         plural(
             found["files"],
             "{n:,} file ({size})",

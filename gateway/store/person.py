@@ -54,11 +54,14 @@ class Traces:
     inbox: int
     outbox: int
     calls: int
+    jobs: int
     busy: bool
 
     @property
     def found(self) -> bool:
-        return any((self.sessions, self.shared_turns, self.inbox, self.outbox, self.calls))
+        return any(
+            (self.sessions, self.shared_turns, self.inbox, self.outbox, self.calls, self.jobs)
+        )
 
 
 def mark(connection: Connection, principal: str) -> None:
@@ -132,6 +135,7 @@ def traces(connection: Connection, principal: str) -> Traces:
         inbox=count("inbox WHERE principal = ?", principal),
         outbox=count(f"outbox WHERE {_OUTBOX}"),
         calls=count("usage WHERE principal = ?", principal),
+        jobs=count("job WHERE principal = ?", principal),
         busy=count(live) > 0,
     )
 

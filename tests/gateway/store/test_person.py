@@ -35,3 +35,17 @@ def test_what_arrived_is_known_by_its_number_alone_and_so_never_comes_back(tmp_p
     ).fetchall()
     connection.close()
     assert row == [("7:5", "", "", "{}", "deleted")]
+
+
+def test_who_has_nothing_but_a_reminder_is_found_and_it_goes(tmp_path: Path) -> None:
+    connection = connect(tmp_path / "kore.db")
+    connection.execute(
+        "INSERT INTO job (made_by, kind, template, principal, channel, account, chat, rule, zone,"
+        " catch_up, created_at) VALUES ('m', 'reminder', 'tea', 'cli:0', 'cli', 'local', 'main',"
+        " 'at 1795338000', 'UTC', 'once', 0)"
+    )
+    found = person.traces(connection, "cli:0")
+    assert (found.found, found.jobs) == (True, 1)
+    person.erase(connection, "cli:0", 0)
+    assert not person.traces(connection, "cli:0").found
+    connection.close()
