@@ -8,12 +8,12 @@ from dataclasses import asdict
 from agent.errors import ConfigError, KoreError
 from agent.language import t
 from agent.providers.routing import OFFLINE, resolve
-from gateway import doctor
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import clean as printable
 from gateway.cli.table import print_json
 from gateway.client import Client
-from gateway.doctor import Check
+from gateway.doctor import configured, kept, machine
+from gateway.doctor.check import Check
 from gateway.home import Home
 from gateway.settings import Settings
 from gateway.settings.models import chosen_model, model_list
@@ -78,22 +78,37 @@ def _mend(args: argparse.Namespace) -> None:
 
 async def _checks(args: argparse.Namespace) -> list[Check]:
     home = home_of(args)
-    first = [doctor.check_python(), doctor.check_home(home)]
+    first = [machine.check_python(), kept.check_home(home)]
     try:
         settings = settings_of(args)
     except ConfigError as exc:
         lines = str(exc).splitlines()
         broken = [Check("config", "fail", line, exc.hint) for line in lines]
-        return [*first, *broken, doctor.check_packages(), doctor.check_clock(home)]
+        return [*first, *broken, machine.check_packages(), machine.check_clock(home)]
     files = ", ".join(map(str, settings.files)) or t("no file, the defaults hold")
     checks = [*first, Check("config", "ok", files)]
-    checks += doctor.local_checks(settings, home, os.environ)
+    checks += _local(settings, home)
     skew_s = None
     if args.live:
         checks.append(await _ask_model(settings))
         telegram, skew_s = await _ask_telegram(settings)
         checks.append(telegram)
-    return [*checks, doctor.check_clock(home, skew_s), await _owner(home)]
+    return [*checks, machine.check_clock(home, skew_s), await _owner(home)]
+
+
+def _local(settings: Settings, home: Home) -> list[Check]:
+    """All that can be looked at without asking anybody."""
+    return [
+        configured.check_model(settings, os.environ),
+        configured.check_limits(settings, os.environ),
+        configured.check_policy(settings),
+        configured.check_telegram(settings),
+        kept.check_database(settings.store.path),
+        kept.check_files(settings),
+        machine.check_disk(settings.store.path.parent),
+        machine.check_packages(),
+        configured.check_sandbox(settings, home),
+    ]
 
 
 async def _ask_model(settings: Settings) -> Check:
@@ -125,4 +140,4 @@ async def _owner(home: Home) -> Check:
         running = await Client.connect(home.socket) is not None
     except KoreError as exc:
         return Check("owner", "fail", str(exc), exc.hint)
-    return doctor.check_owner(home, running)
+    return machine.check_owner(home, running)

@@ -100,7 +100,7 @@ def _persona(talk: Dialogue, plan: Plan, place: Place) -> None:
 
 def _sandbox(talk: Dialogue, _: Plan, place: Place) -> None:
     """Nothing to ask: what holds commands here, and what would."""
-    from gateway.doctor import check_sandbox
+    from gateway.doctor.configured import check_sandbox
 
     talk.say()
     talk.say(t("Trying what commands can be held in …"))
