@@ -44,8 +44,8 @@ class Origin:
 class Background:
     """A process and its last output. `run` lives as long as it does; `ended` says how it ended.
 
-    `news` says that nobody was told of its end (`reported`: it is being told), `failure` why it
-    could not be started.
+    `ending`: somebody has asked for its end, which takes a moment. `news` says that nobody was
+    told of its end (`reported`: it is being told), `failure` why it could not be started.
     """
 
     def __init__(self, number: int, origin: Origin) -> None:
@@ -54,7 +54,7 @@ class Background:
         self.ended: str | None = None
         self.failure: str | None = None
         self.succeeded = True
-        self.news = self.reported = False
+        self.ending = self.news = self.reported = False
         self.began = time.monotonic()
         self._heard = origin.heard
         self._ring = Ring(KEPT_BYTES)
@@ -72,6 +72,8 @@ class Background:
     @property
     def state(self) -> str:
         """How it is, in words."""
+        if self.ending and self.ended is None:
+            return "being ended"
         return self.ended or f"running for {time.monotonic() - self.began:.1f} s"
 
     @property

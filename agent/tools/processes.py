@@ -64,6 +64,7 @@ class Processes:
         """`kill` from any thread; False when none of this number runs."""
         for process, task in list(self._tasks.items()):
             if str(process.number) == number and process in self.of(session):
+                process.ending = True
                 task.get_loop().call_soon_threadsafe(task.cancel)
                 return True
         return False

@@ -102,6 +102,18 @@ async def test_it_runs_on_and_what_is_new_is_told_once(
     assert (await shell("output", id=1)).for_model == "[process 1: exit code 3]"
 
 
+async def test_what_is_asked_to_end_does_not_count_as_running_until_it_is_gone(
+    shell: Shell,
+) -> None:
+    await shell.start("sleep 600")
+    assert shell.processes.request_kill("s1", "1")
+    (told,) = shell.processes.facts("s1")
+    assert told == "background process 1 (sleep 600): being ended"
+    await shell.processes.kill(shell.processes.get("s1", 1))
+    (told,) = shell.processes.facts("s1")
+    assert told == "background process 1 (sleep 600): killed"
+
+
 async def test_what_ends_at_once_is_told_at_once(shell: Shell) -> None:
     result = await shell.start("echo no such thing; exit 7")
     assert result.for_model == "no such thing\n[process 1: exit code 7]"

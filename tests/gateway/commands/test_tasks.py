@@ -45,6 +45,13 @@ async def console(folder: Path, model: Scripted) -> AsyncIterator[Console]:
         yield Console(parts, watched)
 
 
+async def told_as_killed(say: Console, command: str) -> None:
+    """Wait until Kore knows of the end: a killed process is gone a moment before."""
+    async with asyncio.timeout(30):
+        while f"{command}: killed" not in await say("/tasks"):
+            pass
+
+
 async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
     command = lasting()
     model = Scripted([start(command), "it runs", "still there", "gone"])
@@ -57,6 +64,7 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
         assert f"- `1` {command}: running for" in await say("/tasks")
         assert "is called `2`" in await say("/tasks kill 2")
         assert "`1` is being ended" in await say("/tasks kill 1")
+        await told_as_killed(say, command)
         assert await gone(command)
         assert await say("and now?") == "gone"
         # What was said before stays as it was, byte for byte.
