@@ -14,6 +14,7 @@ from agent.errors import KoreError
 from agent.language import t
 from agent.security.policy import Answer
 from gateway.commands.near import command_in
+from gateway.console.awaited import Awaited
 from gateway.console.commands import CONSOLE_WORDS, by_hand, misspelt
 from gateway.console.held import Held
 from gateway.console.keys import TypeAhead
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
     from gateway.console.shell import Command, Show
 
 _TICK_S = 0.1
-_WORK = (
-    events.SessionStart
-    | events.IterationStart
-    | events.TextDelta
-    | events.ThinkingDelta
-    | events.ToolStart
-)
 
 
 class Stage:
@@ -55,8 +49,7 @@ class Stage:
         self._view = View(screen)
         self.foot = self._view.foot
         self._typeahead = TypeAhead(self)
-        self._waiting: dict[str, str] = {}
-        self._foreign = False
+        self._awaited = Awaited()
         self._held = Held()
         self._questions = Questions(self._view, self._begin_reply)
         self._command: asyncio.Task[None] | None = None
@@ -76,7 +69,7 @@ class Stage:
     @asynccontextmanager
     async def open(self, unfinished: bool) -> AsyncIterator[None]:
         """Watch the lane. `unfinished`: an earlier turn is still to be shown."""
-        self._foreign = unfinished
+        self._awaited.foreign = unfinished
         async with self._service.watch(self.lane) as watched, asyncio.TaskGroup() as group:
             self._group = group
             pump = group.create_task(self._pump(watched))
@@ -94,11 +87,11 @@ class Stage:
         message = self._speaker.say(text, named, order)
         for remark in remarks(named) if named is not None else ():
             self._view.say(f"· {visible(remark)}")
-        self._waiting[message.event_id] = text
+        self._awaited.add(message, text)
         try:
             await self._service.submit(message)
         except KoreError:
-            del self._waiting[message.event_id]
+            self._awaited.remove(message)
             self._speaker.unsay(message)
             raise
         self._speaker = self._speaker.settled_by(text)
@@ -217,8 +210,8 @@ class Stage:
                 return
             if self._stop_early:
                 # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
-                self._waiting.clear()
-                self._foreign = self._stop_early = False
+                self._awaited.clear()
+                self._stop_early = False
                 self._settled.set()
                 return
             self._stop_early = True
@@ -245,7 +238,7 @@ class Stage:
     async def _pump(self, watched: AsyncIterator[WatchEvent]) -> None:
         async for event in watched:
             self.heard = True
-            self._foreign |= isinstance(event, _WORK) and not self._waiting
+            self._awaited.notice(event)
             if self._on_stage:
                 self._take(event)
             else:
@@ -257,7 +250,8 @@ class Stage:
         match event:
             case events.Compacted():
                 self._speaker.forget()
-                if not next(iter(self._waiting.values()), "").startswith("/compact"):  # answered
+                # Who typed /compact reads it in the answer.
+                if not self._awaited.next_text.startswith("/compact"):
                     self._view.take(event)
             case events.SessionStart(session_id=session):
                 self.session = session
@@ -272,27 +266,14 @@ class Stage:
                     self._view.take(event)
             case Delivered():
                 self._view.take(event)
-                self._settle(event)
+                if self._awaited.settle(event):
+                    self._stop_early = False
+                    self._settled.set()
             case _:
                 self._view.take(event)
-
-    def _settle(self, delivered: Delivered) -> None:
-        """Take what this delivery closes off the list of what is waited for."""
-        beside = delivered.kind == "notice" and delivered.event_id is None
-        if beside or not delivered.last:
-            return
-        self._foreign = self._stop_early = False
-        if (event_id := delivered.event_id) in self._waiting:
-            # A joined turn names its newest message; a command may overtake a turn.
-            alone = self._waiting[event_id].startswith("/")
-            for earlier in [event_id] if alone else list(self._waiting):
-                del self._waiting[earlier]
-                if earlier == event_id:
-                    break
-        self._settled.set()
 
     @property
     def busy(self) -> bool:
         """Whether something runs here that is still to be shown, or has to be answered: a sub-agent
         in the background asks while no turn runs."""
-        return bool(self._waiting) or self._foreign or bool(self._questions)
+        return bool(self._awaited) or bool(self._questions)
