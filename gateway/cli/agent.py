@@ -219,7 +219,8 @@ async def _fork(service: "Service", session: str | None) -> str:
 async def _talk(
     args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: Home
 ) -> int:
-    from gateway.console.repl import Start, converse
+    from gateway.console.conversation import converse
+    from gateway.console.repl import Start
 
     session = args.session or args.resume
     fresh = not (session or args.latest)

@@ -1,29 +1,18 @@
-"""The conversation: read a message, show its turn, read the next one."""
+"""One conversation with one Kore: read a message, show its turn, read the next one."""
 
-import asyncio
 import os
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import field, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import KoreError
 from agent.frozen import frozen
-from agent.language import speak, spoken, t
+from agent.language import t
 from agent.version import VERSION
-from gateway.console.commands import (
-    CHAT_COMMANDS,
-    CONSOLE_COMMANDS,
-    Sessions,
-    by_hand,
-    help_table,
-)
-from gateway.console.completion import Completions
+from gateway.console.commands import Sessions, by_hand, help_table
 from gateway.console.letters import plain, speaks_utf8
 from gateway.console.lines import complaint, visible
 from gateway.console.place import Place
@@ -40,12 +29,6 @@ if TYPE_CHECKING:
     from agent.context.project import Project
     from gateway.console.shell import Command, Show
 
-_LOCKED_S = 30.0
-_TRIES = 4
-_PAUSE_S = 0.5
-_LOCKED_AGAIN_S = 0.3
-Connect = Callable[[], AbstractAsyncContextManager[Service]]
-
 
 @frozen
 class Start:
@@ -59,86 +42,6 @@ class Start:
     place: Place | None = None
     # Begins a command that is run with `!`; without it there are none.
     by_hand: "Callable[[str, Show], Command] | None" = None
-
-
-async def converse(connect: Connect, start: Start, folder: Path) -> None:
-    """Talk until the person leaves. `folder` keeps the history of what was typed.
-
-    When the owner of the data goes away, its successor is looked for: several times, because one
-    that is being killed may still let callers in. Raises `KoreError` when there is none.
-    """
-    screen = Screen(sys.stdout)
-    prompt: Prompt | PlainPrompt = (
-        Prompt(
-            folder / "console_history",
-            str(start.options.get("cwd", "")),
-            Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.place),
-            "› " if speaks_utf8(sys.stdout) else "> ",
-        )
-        if screen.live
-        else PlainPrompt(sys.stdin, sys.stdout)
-    )
-    with prompt.quiet():
-        try:
-            await _converse(connect, start, screen, prompt)
-        finally:
-            await prompt.close()
-
-
-async def _converse(
-    connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
-) -> None:
-    left: Opened | None = None
-    tries = 0
-    while True:
-        repl: Repl | None = None
-        why = ""
-        try:
-            async with connect() as service:
-                opened = left or await service.open_console(start.session, start.fresh)
-                speak(opened.language or spoken())
-                repl = Repl(service, opened, start, screen, prompt)
-                await repl.run(greet=left is None)
-                return
-        except* OwnerLost as group:
-            why = str(_first(group))
-            tries = 1 if repl is not None and repl.spoke else tries + 1
-            if tries > _TRIES or (repl is None and left is None):
-                raise KoreError(t("Kore stopped and cannot be reached again")) from group
-        # The same lane again: that is where the answer to an unfinished turn will come.
-        left = repl.place if repl is not None else left
-        await asyncio.sleep(_PAUSE_S * (tries - 1))
-        start = replace(start, choose=False)
-        screen.print(Text(t("! {why}; looking for it again …", why=visible(why)), "yellow"))
-        connect = _patient(connect)
-
-
-def _first(group: BaseExceptionGroup[OwnerLost]) -> BaseException:
-    cause: BaseException = group
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    return cause
-
-
-def _patient(connect: Connect) -> Connect:
-    """The same, but waiting while the old owner of the data still holds its lock."""
-
-    @asynccontextmanager
-    async def connect_patiently() -> AsyncIterator[Service]:
-        deadline = time.monotonic() + _LOCKED_S
-        while True:
-            async with AsyncExitStack() as stack:
-                try:
-                    service = await stack.enter_async_context(connect())
-                except ConfigError as exc:
-                    if exc.code != "locked" or time.monotonic() > deadline:
-                        raise
-                else:
-                    yield service
-                    return
-            await asyncio.sleep(_LOCKED_AGAIN_S)
-
-    return connect_patiently
 
 
 class Repl:
