@@ -17,7 +17,7 @@ from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
 from gateway.lane import Lane
 from gateway.messages import InboundMessage
-from gateway.store import claims, inbox, turns
+from gateway.store import backlog, claims, inbox, turns
 from gateway.store.claims import Busy, Claim, CommandClaim
 from gateway.store.database import Database, NotNow, StoreError
 from gateway.store.outbox import Letter
@@ -275,12 +275,12 @@ class MessageBus:
             await self._turns.run(claim, stop, lane.wake.is_set)
 
     def _carry_out(self, connection: Connection, claim: CommandClaim) -> None:
-        if claims.is_unanswered(connection, claim.seq):
+        if backlog.is_unanswered(connection, claim.seq):
             text = self._commands.carry_out(connection, claim, time.time())
             self._answer_command(connection, claim, text)
 
     def _answer_command(self, connection: Connection, claim: CommandClaim, text: str) -> None:
-        if not claims.is_unanswered(connection, claim.seq):
+        if not backlog.is_unanswered(connection, claim.seq):
             return  # it has gone past the queue meanwhile
         message = claim.message
         letter = Letter(

@@ -21,7 +21,7 @@ from gateway.halt import Halted, halt, halt_errand
 from gateway.messages import InboundMessage
 from gateway.petition import is_petition
 from gateway.presence import Presence
-from gateway.store import approvals, archive, claims, inbox, members, outbox, sessions
+from gateway.store import approvals, archive, backlog, inbox, members, outbox, sessions
 from gateway.store.database import Database
 from gateway.store.inbox import DENIED, Arrival, Entry
 from gateway.store.outbox import Letter
@@ -219,7 +219,7 @@ class Intake:
             return False
         if archive.status_of(connection, session) != "paused":
             return False
-        if message.channel == CONSOLE or len(claims.waiting(connection, lane)) == 1:
+        if message.channel == CONSOLE or len(backlog.messages(connection, lane)) == 1:
             text = t(
                 "⏸ This conversation is paused: what you write waits. /resume goes on with it."
             )

@@ -3,7 +3,7 @@
 from sqlite3 import Connection
 from typing import Any
 
-from gateway.store import claims, sessions, spending
+from gateway.store import backlog, sessions, spending
 
 
 def standing(connection: Connection, lane: str) -> dict[str, Any]:
@@ -15,6 +15,6 @@ def standing(connection: Connection, lane: str) -> dict[str, Any]:
         "session": session,
         "model": sessions.chosen_model(connection, session) if session else None,
         "mode": sessions.chosen_mode(connection, session) if session else None,
-        "waiting": len(claims.waiting(connection, lane)),
+        "waiting": len(backlog.messages(connection, lane)),
         "cost_usd": spent.known_usd if spent is not None and spent.calls else None,
     }

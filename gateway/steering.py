@@ -10,10 +10,11 @@ from agent.types import Message, Taint
 from gateway.commands import is_command
 from gateway.compose import compose, shown_taint
 from gateway.messages import InboundMessage
-from gateway.store import claims
-from gateway.store.claims import Claim, Joining
+from gateway.store import steered
+from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.store.sessions import taint_of_text
+from gateway.store.steered import Joining
 
 
 @frozen
@@ -34,13 +35,13 @@ class Steering:
         """What the history has grown by, on disk; `results` are put in front of what was said."""
         claim = self.claim
         joining = Joining(is_command, partial(compose, steering=True), self._taint)
-        steered = await self.database.run(claims.steer, claim, results, joining, time.time())
-        if steered is None:
+        found = await self.database.run(steered.steer, claim, results, joining, time.time())
+        if found is None:
             return []
         # Before the model reads a word of it.
-        claim.messages.extend(steered.messages)
-        self.exposure.taint |= steered.taint
-        return steered.stored
+        claim.messages.extend(found.messages)
+        self.exposure.taint |= found.taint
+        return found.stored
 
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
         taint = UNTRUSTED if any(map(self.is_stranger, messages)) else NOTHING

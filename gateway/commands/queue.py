@@ -7,7 +7,7 @@ from agent.language import later, t
 from gateway.commands import is_command
 from gateway.commands.call import CommandCall
 from gateway.service import QueueMode
-from gateway.store import claims, sessions
+from gateway.store import backlog, sessions
 
 _MEANING: dict[QueueMode, str] = {
     "queue": later("each message gets an answer of its own, one after the other"),
@@ -37,7 +37,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
 def _waiting(call: CommandCall, connection: Connection) -> list[str]:
     waiting = [
         message
-        for message in claims.waiting(connection, call.message.session_key)
+        for message in backlog.messages(connection, call.message.session_key)
         if not (is_command(message) and message.event_id == call.message.event_id)
     ]
     if not waiting:

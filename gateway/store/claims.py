@@ -8,12 +8,10 @@ from sqlite3 import Connection
 from agent.frozen import frozen
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
-from gateway.store import approvals, archive, overheard, sessions, tasks, thinking
-from gateway.store.inbox import LIVE, PAYLOAD, WAITING
+from gateway.store import approvals, archive, backlog, overheard, sessions, tasks, thinking
+from gateway.store.inbox import LIVE, PAYLOAD
 from gateway.store.thinking import Thinking
 
-# More than this many waiting messages of one lane are joined into its next turn.
-LANE_LIMIT = 50
 # A turn that was started this often without a new step is given up.
 ATTEMPTS = 3
 
@@ -69,25 +67,6 @@ class Busy:
     waits: bool = False
 
 
-@frozen
-class Joining:
-    """What the store does not know of messages: which command, how several are one for the model,
-    and what they bring into the session."""
-
-    is_command: Callable[[InboundMessage], bool]
-    compose: Callable[[Sequence[InboundMessage]], Message]
-    taint: Callable[[Sequence[InboundMessage]], frozenset[Taint]]
-
-
-@frozen
-class Steered:
-    """Messages that have joined a running turn, and what its history has grown by."""
-
-    messages: list[InboundMessage]
-    stored: list[Message]
-    taint: frozenset[Taint]
-
-
 def claim(
     connection: Connection,
     lane: str,
@@ -113,13 +92,13 @@ def claim(
         sessions.unbind(connection, lane)
         session = None
     mode = sessions.queue_mode_of_lane(connection, lane)
-    waiting = _waiting(connection, lane, together=mode != "queue")
+    waiting = backlog.rows(connection, lane, together=mode != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
     if is_command(message):
         return CommandClaim(seq, message, session)
-    bound, session = session, _told(message) or session
+    bound, session = session, backlog.session_of(message) or session
     if session is None:
         session = sessions.create_session(connection, message.principal, now, lane=lane)
     busy = connection.execute(
@@ -127,12 +106,12 @@ def claim(
     ).fetchone()
     if busy:
         return Busy(busy[0], bool(busy[1]))
-    belong = {session} if _told(message) else {session, bound}
-    joined = list(
-        takewhile(
-            lambda row: not is_command(row[1]) and (_told(row[1]) or bound) in belong, waiting
-        )
-    )
+    belong = {session} if backlog.session_of(message) else {session, bound}
+
+    def joins(message: InboundMessage) -> bool:
+        return not is_command(message) and (backlog.session_of(message) or bound) in belong
+
+    joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
     turn = connection.execute(
         "INSERT INTO turn (session, lane, state, progress, created_at)"
@@ -214,87 +193,7 @@ def claim_at_once(
     connection: Connection, lane: str, is_at_once: Callable[[InboundMessage], bool]
 ) -> CommandClaim | None:
     """The lane's next command that need not wait for what is in front of it."""
-    for seq, message in _waiting(connection, lane, together=True, held=True):
+    for seq, message in backlog.rows(connection, lane, together=True, held=True):
         if is_at_once(message):
             return CommandClaim(seq, message, sessions.bound_session(connection, lane))
     return None
-
-
-def is_unanswered(connection: Connection, seq: int) -> bool:
-    """Whether the row still waits: it could be claimed in two ways."""
-    (found,) = connection.execute(
-        f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,)
-    ).fetchone()
-    return bool(found)
-
-
-def waiting(connection: Connection, lane: str) -> list[InboundMessage]:
-    """What waits in the lane, oldest first."""
-    return [message for _, message in _waiting(connection, lane, together=True, held=True)]
-
-
-def steer(
-    connection: Connection,
-    claim: Claim,
-    results: Sequence[Message],
-    joining: Joining,
-    now: float,
-) -> Steered | None:
-    """Put what waits behind a running turn into it, if its conversation is steered; None if not.
-
-    The rows, the taint they bring and the history change in this transaction. `results` are those
-    of the last reply's calls that the history does not hold yet: they stand in front.
-    """
-    if sessions.queue_mode(connection, claim.session) != "steer":
-        return None
-    lane = claim.messages[0].session_key
-    bound = sessions.bound_session(connection, lane)
-    (runs,) = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
-        " AND NOT stop_requested)",
-        (claim.turn,),
-    ).fetchone()
-    waiting = _waiting(connection, lane, together=True) if runs else []
-    rows = list(
-        takewhile(
-            lambda row: (
-                not joining.is_command(row[1]) and (_told(row[1]) or bound) == claim.session
-            ),
-            waiting,
-        )
-    )
-    if not rows:
-        return None
-    messages = [message for _, message in rows]
-    connection.executemany(
-        "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(claim.turn, seq) for seq, _ in rows]
-    )
-    said = [*results, joining.compose(messages)]
-    sessions.append_messages(connection, claim.session, claim.turn, said, now)
-    taint = joining.taint(messages)
-    sessions.add_taint(connection, claim.session, taint)
-    return Steered(messages, said, taint)
-
-
-def _told(message: InboundMessage) -> str | None:
-    """The conversation that a sub-agent's report or a job belongs to, wherever its chat is now."""
-    if message.is_report:
-        return str(message.options["session"])
-    is_planned = message.job is not None and message.task is None
-    return message.options.get("session") if is_planned else None
-
-
-def _waiting(
-    connection: Connection, lane: str, *, together: bool, held: bool = False
-) -> list[tuple[int, InboundMessage]]:
-    """The lane's next message; the ones behind it, too, when they are taken together or as far as
-    the lane is over its limit. What is `held`, and all behind it, only when asked for."""
-    (total,) = connection.execute(
-        f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,)
-    ).fetchone()
-    rows = connection.execute(
-        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
-        (lane, total if together else max(1, total - LANE_LIMIT + 1)),
-    )
-    ready = rows if held else takewhile(lambda row: not row[2], rows)
-    return [(seq, InboundMessage.from_json(payload)) for seq, payload, _ in ready]

@@ -11,7 +11,7 @@ from agent.providers.scripted import Echo
 from agent.types import Message
 from gateway.channels.base import Batch
 from gateway.store import inbox, outbox, sessions
-from gateway.store.claims import LANE_LIMIT
+from gateway.store.backlog import LANE_LIMIT
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, at_work, opened, running, said, settled, typed

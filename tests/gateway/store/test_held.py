@@ -3,7 +3,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from gateway.messages import InboundMessage, Media, Sender
-from gateway.store import claims, held, inbox
+from gateway.store import backlog, claims, held, inbox
 from gateway.store.inbox import Arrival, Entry
 from tests.gateway.parts import said
 from tests.gateway.store.test_inbox import db
@@ -19,7 +19,7 @@ def accept(db: Connection, *messages: InboundMessage, now: float = 1.0) -> set[s
 
 def waiting(db: Connection, message: InboundMessage) -> list[str]:
     """What is claimed next and what joins it."""
-    found = claims._waiting(db, message.session_key, together=True)
+    found = backlog.rows(db, message.session_key, together=True)
     return [one.content for _, one in found]
 
 

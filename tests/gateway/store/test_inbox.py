@@ -12,7 +12,8 @@ from gateway.commands import is_command
 from gateway.compose import compose
 from gateway.messages import InboundMessage, Sender
 from gateway.store import claims, inbox, sessions, turns
-from gateway.store.claims import LANE_LIMIT, Busy, Claim, CommandClaim
+from gateway.store.backlog import LANE_LIMIT
+from gateway.store.claims import Busy, Claim, CommandClaim
 from gateway.store.database import connect
 from gateway.store.inbox import Arrival, Entry
 from gateway.store.turns import Outcome
