@@ -8,7 +8,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +27,9 @@ from gateway.cli.once import (
     LIMIT,
     USAGE,
     Ask,
-    OneTurn,
     Order,
 )
+from gateway.cli.shift import BEAT_S, Shift, Worked
 from gateway.cli.tally import Ledger, Tally, opened
 from gateway.cli.terminal import ask_here, interrupts, reached
 from gateway.home import Home
@@ -45,8 +44,6 @@ _IDLE = 2
 _CUTS = 3
 _STOP_S = 60
 _AGAIN_S = 0.2
-# How often the time of a session under way is noted.
-_BEAT_S = 10.0
 
 
 async def work(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> int:
@@ -73,15 +70,14 @@ class LongWork:
         plan: Plan,
         ledger: Ledger,
         ask: Ask | None,
-        beat_s: float = _BEAT_S,
+        beat_s: float = BEAT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._service = service
         self._plan = plan
         self._ledger = ledger
-        self._ask = ask
-        self._beat_s = beat_s
         self._clock = clock
+        self._shift = Shift(service, plan, ledger, ask, beat_s, clock)
 
     async def init(self, interrupted: asyncio.Event) -> int:
         """Have the files written. Raises `ConfigError` when there is a checklist already."""
@@ -149,8 +145,8 @@ class LongWork:
         folder = self._plan.folder
         text = fill("long_init", plan=plan_of(folder), task=self._plan.text or "")
         under_way = replace(tally, planning=True)
-        code, _, worked_s = await self._timed(text, under_way, interrupted)
-        tally = replace(tally, worked_s=worked_s)
+        worked = await self._shift.work(text, under_way, interrupted)
+        code, tally = worked.code, replace(tally, worked_s=worked.total_s)
         self._ledger.write(tally)
         is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
@@ -177,7 +173,7 @@ class LongWork:
             if passing == total:
                 _say(t("all {total} features pass, after {n} sessions", total=total, n=tally.done))
                 return DONE
-            if (left_s := self._left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
+            if (left_s := self._shift.left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
                 over = later("{n} sessions are done; {passing} of {total} features pass")
                 if left_s <= 0:
                     over = later("the hours are used up; {passing} of {total} features pass")
@@ -186,11 +182,10 @@ class LongWork:
             before = _files(folder)
             begun = later("session {n}: {passing} of {total} features pass")
             _say(t(begun, n=tally.done + 1, passing=passing, total=total))
-            code, stopped, worked_s = await self._timed(self._text(tally), tally, interrupted)
+            worked = await self._shift.work(self._text(tally), tally, interrupted)
             after = _files(folder)
-            tally = Tally(
-                tally.done + 1, idle=tally.idle + 1 if after == before else 0, worked_s=worked_s
-            )
+            idle = tally.idle + 1 if after == before else 0
+            tally = Tally(tally.done + 1, idle=idle, worked_s=worked.total_s)
             self._ledger.write(tally)
             if interrupted.is_set():
                 return INTERRUPTED
@@ -199,7 +194,7 @@ class LongWork:
                     t("more than what passes has changed in {path}: look at it", path=folder / LIST)
                 )
                 return FAILED
-            if (end := _end(code, stopped, tally)) is not None:
+            if (end := _end(worked, tally)) is not None:
                 return end
 
     def _text(self, tally: Tally) -> str:
@@ -211,61 +206,13 @@ class LongWork:
             text += "\n\n" + fill("long_team", team=", ".join(self._plan.team))
         return text
 
-    async def _timed(
-        self, text: str, tally: Tally, interrupted: asyncio.Event
-    ) -> tuple[int, str | None, float]:
-        """The exit code of a turn within the hours, what stopped it, and all that was worked."""
-        # Stopped by a person or by the clock: the turn needs one event for both.
-        stop = asyncio.Event()
-        timer = None
-        if (left_s := self._left_s(tally)) != float("inf"):
-            timer = asyncio.get_running_loop().call_later(left_s, stop.set)
-        relay = asyncio.create_task(_pass_on(interrupted, stop))
-        began = self._clock()
-        try:
-            code, stopped = await self._turn(text, stop, tally)
-        finally:
-            relay.cancel()
-            await asyncio.wait({relay})
-            if timer is not None:
-                timer.cancel()
-        return code, stopped, tally.worked_s + self._clock() - began
 
-    async def _turn(self, text: str, stop: asyncio.Event, tally: Tally) -> tuple[int, str | None]:
-        """The exit code of a new session's only turn, and what stopped it."""
-        if self._plan.order.project is not None:
-            self._plan.order.project.forget()
-        order = replace(self._plan.order, text=text)
-        turn = OneTurn(self._service, order, sys.stdout, sys.stderr, self._ask)
-        under_way = replace(tally, lane=turn.lane)
-        self._ledger.write(under_way)
-        beat = asyncio.create_task(self._note(under_way))
-        try:
-            code = await turn.run(stop)
-        finally:
-            beat.cancel()
-            await asyncio.wait({beat})
-        return code, turn.stopped
-
-    async def _note(self, tally: Tally) -> None:
-        """Keep the ledger true: a kill loses no more than a beat of the time that was worked."""
-        began = self._clock()
-        while True:
-            await asyncio.sleep(self._beat_s)
-            with suppress(OSError):
-                self._ledger.write(replace(tally, worked_s=tally.worked_s + self._clock() - began))
-
-    def _left_s(self, tally: Tally) -> float:
-        hours = self._plan.max_hours
-        return float("inf") if hours is None else hours * 3600 - tally.worked_s
-
-
-def _end(code: int, stopped: str | None, tally: Tally) -> int | None:
-    """Whether a session's outcome ends it all, and how."""
-    if code in (BLOCKED, DECIDE, FAILED, USAGE):
-        return code
+def _end(worked: Worked, tally: Tally) -> int | None:
+    """Whether a session ends it all, and how."""
+    if worked.code in (BLOCKED, DECIDE, FAILED, USAGE):
+        return worked.code
     # A session that came to the end of its model calls is followed by the next; money is not.
-    if code == LIMIT and stopped == "limit":
+    if worked.code == LIMIT and worked.stopped == "limit":
         return LIMIT
     if tally.idle >= _IDLE:
         said = t(
@@ -277,11 +224,6 @@ def _end(code: int, stopped: str | None, tally: Tally) -> int | None:
         _say(said)
         return LIMIT
     return None
-
-
-async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:
-    await first.wait()
-    second.set()
 
 
 def _standing(folder: Path) -> tuple[int, int]:
