@@ -4,7 +4,9 @@ https://core.telegram.org/bots/api#getfile
 """
 
 import asyncio
+import errno
 import os
+import stat
 from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +15,7 @@ from urllib.parse import quote
 from telegram.error import TelegramError
 
 from agent.language import later
+from agent.security.beneath import opened_folder
 from gateway.channels.base import NotFetched
 from gateway.channels.telegram.request import AiohttpRequest, Refusal, Unreadable
 from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
@@ -50,7 +53,8 @@ async def _fetch(
     settings: TelegramSettings, request: AiohttpRequest, media: Media, into: BinaryIO, limit: int
 ) -> None:
     path = await _path_of(settings, request, media)
-    if path.startswith("/") and await asyncio.to_thread(_copy, settings.token, path, into, limit):
+    own = path.startswith("/") and settings.root != OFFICIAL_SERVER
+    if own and await asyncio.to_thread(_copy, settings.token, path, into, limit):
         return
     url = f"{settings.root}/file/bot{settings.token}/{quote(path.lstrip('/'))}"
     size = 0
@@ -79,17 +83,31 @@ def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
     """Take a file off the disk that a server with --local has put there, below a folder that is
     called like the token; False for any other. Raises `NotFetched`, and `OSError` of `into`."""
     real = Path(os.path.realpath(path))
-    if token not in real.parts:
+    if token not in real.parent.parts:
         return False
     try:
-        source = real.open("rb")
+        source = _opened(real)
     except OSError as exc:
         raise NotFetched(_CLOSED, reason=exc.strerror or type(exc).__name__) from exc
-    with source:
+    with open(source, "rb") as file:
         size = 0
-        while chunk := source.read(_CHUNK_BYTES):
+        while chunk := file.read(_CHUNK_BYTES):
             size += len(chunk)
             if size > limit_bytes:
                 raise too_large(limit_bytes)
             into.write(chunk)
     return True
+
+
+def _opened(real: Path) -> int:
+    """A descriptor of the ordinary file of that very path: what has become a link since, a pipe
+    that nobody writes to, and a second name of a file that is not everybody's are no files of the
+    server. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with opened_folder(real.parent) as folder:
+        found = os.open(real.name, flags, dir_fd=folder)
+    info = os.fstat(found)
+    if stat.S_ISREG(info.st_mode) and (info.st_nlink == 1 or info.st_mode & stat.S_IROTH):
+        return found
+    os.close(found)
+    raise OSError(errno.EPERM, "it is no ordinary file of its own")

@@ -1,6 +1,8 @@
 """Files from a Bot API server, its own and one's own."""
 
+import asyncio
 import io
+import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +109,28 @@ async def test_a_server_cannot_name_any_file_of_this_machine(
         with suppress(NotFetched):
             await channel.fetch(media, into, MEGABYTE)
         assert b"CANARY" not in into.getvalue()
+
+
+async def test_only_an_ordinary_file_of_its_own_is_taken_off_the_disk(
+    bot_api: BotApi, channel: TelegramChannel, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"CANARY")
+    secret.chmod(0o600)
+    inside = tmp_path / bot_api.token / "documents"
+    inside.mkdir(parents=True)
+    # Opened as it stands, a pipe would wait for a writer for ever.
+    os.mkfifo(inside / "pipe")
+    (inside / "second").hardlink_to(secret)
+    (inside / "folder").mkdir()
+    for name in ("pipe", "second", "folder"):
+        media = sent(bot_api, b"x")
+        bot_api.files._paths[str(media.remote)] = str(inside / name)
+        into = io.BytesIO()
+        async with asyncio.timeout(30):
+            with pytest.raises(NotFetched, match="a file that I cannot open"):
+                await channel.fetch(media, into, MEGABYTE)
+        assert into.getvalue() == b""
 
 
 async def test_nothing_connects_before_it_is_needed() -> None:
