@@ -44,7 +44,7 @@ def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
     if place is None:
         return "unknown"
     kinds = [conduct(command, script, place) for command in script.commands]
-    if any(is_risky(name) for name in script.loops):
+    if any(is_risky(name) for name in script.sets):
         return "unknown"
     return widest(kinds)
 

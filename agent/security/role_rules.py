@@ -1,10 +1,12 @@
 """What a role has against a call: the tool, and the paths, commands and hosts of its scopes."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent.prompts import fill
+from agent.security.conduct import is_risky
 from agent.security.policy import Decision, ToolRequest
 from agent.security.reach import Reach
 from agent.security.roles import Role, ToolRule, in_commands, in_hosts, in_paths
@@ -49,15 +51,16 @@ def _commands(role: Role, rule: ToolRule, reach: Reach) -> Iterator[Decision]:
     """Every part must begin with a declared prefix, with no variable set in front of it."""
     if rule.commands is None or reach.script is None:
         return
-    for part in reach.script.commands:
-        if part.assignments or (part.argv and not in_commands(part.argv, rule.commands)):
-            yield _deny(
-                "role-commands",
-                role=role.name,
-                commands=", ".join(rule.commands),
-                part=_shown(part.text),
-            )
-            return
+    parts = (
+        part.text
+        for part in reach.script.commands
+        if part.assignments or (part.argv and not in_commands(part.argv, rule.commands))
+    )
+    # The variable of a loop sets one, too; only most of them choose no program.
+    sets = (f"{name}=" for name in sorted(reach.script.sets) if is_risky(name))
+    if (part := next(chain(parts, sets), None)) is not None:
+        commands = ", ".join(rule.commands)
+        yield _deny("role-commands", role=role.name, commands=commands, part=_shown(part))
 
 
 def _redirects(role: Role, rule: ToolRule, reach: Reach) -> Iterator[Decision]:

@@ -32,6 +32,7 @@ def parse(command: str) -> Script:
     pending = [(command, 0)]
     computes: set[str] = set()
     texts: set[str] = set()
+    sets: set[str] = set()
     scripts = 0
     deadline = time.monotonic() + BUDGET_S
     while pending:
@@ -48,6 +49,7 @@ def parse(command: str) -> Script:
         opaque = opaque or reading.opaque
         computes |= reading.computes
         texts |= reading.texts
+        sets |= reading.sets
         loops |= reading.loops
         inner = list(reading.scripts)
         for found in reading.commands:
@@ -60,4 +62,4 @@ def parse(command: str) -> Script:
     if computes & texts:
         # An expression is evaluated again, and a subscript in it may run a command.
         opaque = opaque or "it computes with text"
-    return Script(command, tuple(commands), opaque, loops)
+    return Script(command, tuple(commands), opaque, loops, frozenset(sets))

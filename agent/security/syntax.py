@@ -25,6 +25,10 @@ EXPANSION = re.compile(
 )
 ASSIGNERS = frozenset({"read", "mapfile", "readarray", "printf", "getopts"})
 NAMES = re.compile(r"[A-Za-z_]\w*")
+# Where an expansion or an expression gives variables their values, and which ones it may be.
+SETS = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*0-9]+\])?:?=(.*)\}", re.DOTALL)
+CHANGES = re.compile(r"=|\+\+|--")
+CHANGED = re.compile(r"(?<![\w$])(?<!\$\{)[A-Za-z_]\w*")
 # What an expression takes from somewhere else than a named variable.
 COMPUTED = re.compile(r"\$(?![A-Za-z_])|`")
 EVALUATES = re.compile(rb"\b(?:eval|sh|trap|env|xargs|alias)\b")
@@ -50,7 +54,8 @@ class Reading:
     """What one parse found.
 
     `scripts` are texts that have to be parsed in turn. `computes` are the variables that are
-    evaluated as expressions, `texts` those that may hold text that is none.
+    evaluated as expressions, `texts` those that may hold text that is none, `sets` those that get
+    a value otherwise than from a command.
     """
 
     def __init__(self, text: str, deadline: float) -> None:
@@ -60,6 +65,7 @@ class Reading:
         self.opaque: str | None = None
         self.computes: set[str] = set()
         self.texts: set[str] = set()
+        self.sets: set[str] = set()
         self._assigned: set[str] = set()
         self._source = text.encode()
         root = syntax_tree(self._source, deadline)
@@ -227,10 +233,17 @@ class Reading:
             self._compute(node)
         elif not EXPANSION.fullmatch(text_of(node)):
             self._doubt("an expansion is too involved")
+        elif sets := SETS.fullmatch(text_of(node)):
+            self.sets.add(sets[1])
+            self._assigns(sets[1], sets[2])
 
     def _compute(self, node: "Node") -> None:
         text = text_of(node)
         self.computes.update(NAMES.findall(text))
+        if CHANGES.search(text):
+            changed = CHANGED.findall(text)
+            self.sets.update(changed)
+            self._assigned.update(changed)
         if COMPUTED.search(text, 3):
             self._doubt("it computes with text")
 
@@ -245,6 +258,8 @@ class Reading:
         name = node.child_by_field_name("variable")
         values = [literal(text_of(child)) for child in node.children_by_field_name("value")]
         known = tuple(value for value in values if value is not None)
+        if name is not None:
+            self.sets.add(text_of(name))
         if name is not None and values and len(known) == len(values):
             key = text_of(name)
             self.loops[key] = known + self.loops.get(key, ())
