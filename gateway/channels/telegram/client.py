@@ -32,12 +32,15 @@ class TelegramClient:
             get_updates_request=self._polls,
         )
 
-    async def get_updates(self, offset: int | None, limit: int = BATCH_LIMIT) -> Sequence[Any]:
-        """Raw updates, oldest first; everything before `offset` is thereby confirmed.
+    async def get_updates(
+        self, offset: int | None, limit: int = BATCH_LIMIT, *, at_once: bool = False
+    ) -> Sequence[Any]:
+        """Raw updates, oldest first; everything before `offset` is thereby confirmed. Waits for
+        news unless the answer is wanted `at_once`.
 
         https://core.telegram.org/bots/api#getupdates
         """
-        wait_s = self._settings.poll_s
+        wait_s = 0 if at_once else self._settings.poll_s
         parameters = {"timeout": wait_s, "limit": limit, "allowed_updates": _KINDS}
         if offset is not None:
             parameters["offset"] = offset

@@ -123,9 +123,11 @@ class Poller:
     async def _fetch(self) -> Batch | None:
         """None when nothing is new, or when a smaller fetch has to come first."""
         asked_at = time.monotonic()
+        # After a failure the first poll that comes through tells so: it must not wait for news.
+        at_once = self.status.state == "retrying"
         try:
             async with asyncio.timeout(self._settings.silence_s):
-                updates = await self._client.get_updates(self._offset, self._limit)
+                updates = await self._client.get_updates(self._offset, self._limit, at_once=at_once)
         except TimeoutError:
             await self._back_off("a poll hung")
             return None
@@ -139,7 +141,7 @@ class Poller:
             if self._completed_at - self._news_at > OFFSET_LIFE_S:
                 self._offset = None
             self._limit = BATCH_LIMIT
-            if self._completed_at - asked_at < _HASTE_S:
+            if not at_once and self._completed_at - asked_at < _HASTE_S:
                 await asyncio.sleep(_HASTE_S)
             return None
         self._limit = min(2 * self._limit, BATCH_LIMIT)

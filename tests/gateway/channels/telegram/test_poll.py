@@ -211,10 +211,11 @@ async def test_in_a_group_only_talk_to_the_bot_is_stored_but_all_is_confirmed(
 async def test_a_silent_server_is_left_and_met_again(
     bot_api: BotApi, store: Store, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bot_api.fail("getUpdates", faults.hang, times=4)
+    # Longer together than the silence that is borne, however short each of them is.
+    bot_api.fail("getUpdates", faults.hang, times=60)
     await bot_api.user_says(7, "one")
     async with running(answer_s=0.05):
-        await bot_api.wait_for(lambda: not bot_api.pending_updates, timeout_s=20)
+        await bot_api.wait_for(lambda: not bot_api.pending_updates, timeout_s=60)
     assert store.contents == ["one"]
     assert "the connection is rebuilt" in caplog.text
 
@@ -236,6 +237,16 @@ async def test_a_trouble_of_many_polls_and_its_end_are_told_once_each(
     told = [record for record in caplog.records if record.getMessage().startswith("telegram: ")]
     assert sum(record.levelname == "WARNING" for record in told) == 1
     assert sum("polls come through again" in record.getMessage() for record in told) == 1
+
+
+async def test_that_a_trouble_is_over_shows_without_any_news(
+    bot_api: BotApi, running: Running
+) -> None:
+    bot_api.fail("getUpdates", faults.status(502))
+    async with running(poll_s=300) as channel:
+        # One that fails, one that comes through at once, and one that waits for news.
+        await bot_api.wait_for(lambda: bot_api.calls.count("getUpdates") >= 3)
+        assert (channel.status.state, channel.status.last_error) == ("polling", None)
 
 
 async def test_without_a_network_it_keeps_trying_and_says_so(store: Store) -> None:
