@@ -52,9 +52,14 @@ class Effect:
 
 
 class Chats:
-    """All chats of the bot. Message ids count per chat, as in Telegram's supergroups."""
+    """All chats of the bot `me`. Message ids count per chat, as in Telegram's supergroups.
 
-    def __init__(self) -> None:
+    Another bot sees the same messages with `share`.
+    """
+
+    def __init__(self, me: Mapping[str, Any] = BOT) -> None:
+        self.me = me
+        self.bots = {me["id"]: me}
         self.journal: list[Effect] = []
         self.kinds: dict[int, str] = {}
         self.blocked: set[int] = set()
@@ -67,6 +72,14 @@ class Chats:
         self.closed_threads: set[tuple[int, int]] = set()
         self._shown: dict[int, dict[int, Shown]] = defaultdict(dict)
         self._last_id: dict[int, int] = defaultdict(int)
+
+    def share(self, me: Mapping[str, Any]) -> "Chats":
+        """The same chats, as another bot has them: what it does stands in a journal of its own."""
+        other = Chats(me)
+        other.kinds, other._shown, other._last_id = self.kinds, self._shown, self._last_id
+        self.bots[me["id"]] = me
+        other.bots = self.bots
+        return other
 
     def visible(self, chat_id: int) -> list[Shown]:
         return list(self._shown[chat_id].values())
@@ -122,7 +135,7 @@ class Chats:
 
     def message_json(self, shown: Shown) -> dict[str, Any]:
         """The Message object of https://core.telegram.org/bots/api#message."""
-        sender = BOT if shown.from_bot else person_json(shown.sender_id)
+        sender = self.bots[shown.sender_id] if shown.from_bot else person_json(shown.sender_id)
         message: dict[str, Any] = {
             "message_id": shown.message_id,
             "from": sender,

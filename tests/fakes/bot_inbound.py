@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fakes.bot_chats import BOT, Chats, Shown, person_json
+from tests.fakes.bot_chats import Chats, Shown, person_json
 from tests.fakes.bot_text import utf16_units
 
 
@@ -43,8 +43,8 @@ def membership(chats: Chats, chat_id: int, before: str, after: str, author: int)
         "chat": chats.chat_json(chat_id),
         "from": person_json(author),
         "date": int(time.time()),
-        "old_chat_member": {"user": BOT, "status": before},
-        "new_chat_member": {"user": BOT, "status": after},
+        "old_chat_member": {"user": chats.me, "status": before},
+        "new_chat_member": {"user": chats.me, "status": after},
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from tests.fakes.bot_chats import BOT, Chats, Effect, Shown
+from tests.fakes.bot_chats import Chats, Effect, Shown
 from tests.fakes.bot_files import METHODS, BotFiles
 from tests.fakes.bot_limits import Gatekeeper
 from tests.fakes.bot_text import Refusal, bad_request, check_entities, check_text
@@ -79,7 +79,7 @@ class BotMethods:
         return function(params)
 
     def _get_me(self, params: Params) -> Any:
-        return BOT | {
+        return dict(self._chats.me) | {
             "can_join_groups": True,
             "can_read_all_group_messages": False,
             "supports_inline_queries": False,
@@ -117,7 +117,7 @@ class BotMethods:
                 chat_id,
                 text,
                 from_bot=True,
-                sender_id=BOT["id"],  # type: ignore[arg-type]  # the table mixes value types
+                sender_id=self._chats.me["id"],
                 entities=entities,
                 thread_id=thread_id,
                 reply_to=reply_to,
@@ -143,7 +143,7 @@ class BotMethods:
             entities = check_entities(caption, params.get("caption_entities"))
             media = {file.kind: self._files.field(file.kind, file.data, file.name, None)}
             shown = Shown(
-                *(0, chat_id, caption, True, 42, entities),
+                *(0, chat_id, caption, True, self._chats.me["id"], entities),
                 thread_id=thread_id,
                 reply_to=reply_to,
                 media=media,

@@ -17,7 +17,7 @@ from gateway.channels.telegram.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.commands.table import COMMANDS
 
-# Telegram's tags have two letters: one of the two ways to write Chinese stands for both.
+# Telegram's tags have two letters: for all who read Chinese the menu is in simplified characters.
 _LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
 # What nobody but the owner may do, and what is for a person alone, not for all in a group.
 _OWNERS = frozenset({"pair", "auto"})

@@ -1,0 +1,74 @@
+"""Two bots of one Kore, in one group and apart."""
+
+from pathlib import Path
+
+from tests.fakes.bot_pair import SECOND_TOKEN, BotPair
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+GROUP = -900
+ACCOUNT = {"name": "second", "token": SECOND_TOKEN, "allow_from": ["*"]}
+SECTIONS = {"telegram": {"accounts": [ACCOUNT], "chats": {str(GROUP): {"listen": True}}}}
+
+
+def said(pair: BotPair) -> list[list[str]]:
+    """What each of the two has said in the group, the first one's before the second's."""
+    return [
+        [one.text or "" for one in journal if one.chat_id == GROUP]
+        for journal in (pair.sends, pair.second.sends)
+    ]
+
+
+async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    async with (
+        BotPair() as pair,
+        GatewayProcess(tmp_path, pair, model_server, SECTIONS) as gateway,
+    ):
+        model_server.script("one", "two")
+        await pair.all_hear(GROUP, "people talk", user_id=7)
+        question = await pair.all_hear(GROUP, "@kore_test_bot you?", user_id=7)
+        await gateway.idle()
+        assert said(pair) == [["one"], []]
+        asked = model_server.requests[-1].raw.decode()
+        assert "Person 7: people talk" in asked
+        await pair.all_hear(GROUP, "@second_test_bot you?", user_id=7)
+        await gateway.idle()
+        assert said(pair) == [["one"], ["two"]]
+        # Each has heard all that was not for it, and nothing of the other's conversation.
+        asked = model_server.requests[-1].raw.decode()
+        assert "Person 7: people talk" in asked
+        assert "Person 7: @kore_test_bot you?" in asked
+        assert '"one"' not in asked
+        first = next(one for one in pair.sends if one.chat_id == GROUP)
+        assert first.reply_to == question["message_id"]
+
+        model_server.script(ReplyScript(text="three"), ReplyScript(text="four"))
+        await gateway.kill()
+        await pair.all_hear(GROUP, "go on", user_id=7, reply_to=first.message_id)
+        await pair.all_hear(GROUP, "/status@second_test_bot", user_id=7)
+        await gateway.start()
+        await gateway.idle()
+        assert said(pair)[0] == ["one", "three"]
+        assert len(said(pair)[1]) == 2
+        assert "Conversation:" in said(pair)[1][1]
+        assert len(model_server.requests) == 3
+
+
+async def test_a_token_that_is_refused_stops_its_own_bot_alone(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    wrong = {**ACCOUNT, "token": "999:nobody"}
+    async with (
+        BotPair() as pair,
+        GatewayProcess(
+            tmp_path, pair, model_server, {"telegram": {"accounts": [wrong]}}
+        ) as gateway,
+    ):
+        assert await gateway.told(7, "hi") == ["echo: hi"]
+        await gateway.until(lambda: "telegram:second" in gateway.output())
+        channels = (await gateway.status())["channels"]
+        assert channels["telegram:123456"]["state"] == "polling"
+        assert channels["telegram:second"]["state"] == "refused"
