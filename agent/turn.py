@@ -1,7 +1,7 @@
 """One turn: the loop that its task runs in, and the events and result it comes to."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
@@ -17,6 +17,7 @@ from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.events import Event
 from agent.executor import Executor, Place, Stopped
 from agent.history import answer_open_calls, result_message
+from agent.language import later, t
 from agent.loop import Loop, ModelCall
 from agent.outlet import Outlet
 from agent.prompts import load
@@ -28,6 +29,7 @@ from agent.tools.runner import Runner
 from agent.types import Message, Result, Stopping, assistant
 
 T = TypeVar("T")
+_SILENCE = later("The model gave no answer. Ask again, or try another model.")
 
 
 class Turn:
@@ -164,13 +166,15 @@ class Turn:
         said_before = self._loop.said_before if self._loop else []
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
         text = "\n\n".join(filter(None, texts))
+        if not text and stopped is None and _has_handed_over(messages):
+            text = t("Done.")
         signal, reason = find_signal(text)
         if signal is None and stopped is None and self._loop is not None and self._loop.asks:
             signal, reason = "DECIDE", load("asked")
         spent = self._loop.spent if self._loop else Spent()
         return Result(
             success=bool(text) and stopped is None and signal != "BLOCKED",
-            text=text or ("" if stopped else load("empty_reply")),
+            text=text or ("" if stopped else t(_SILENCE)),
             session_id=self._task.session,
             messages=tuple(messages),
             usage=spent.usage,
@@ -179,6 +183,12 @@ class Turn:
             signal_reason=reason,
             stopped=stopped,
         )
+
+
+def _has_handed_over(messages: Sequence[Message]) -> bool:
+    """Whether the person has got a file: then a model that adds no word has answered."""
+    sent = {call.id for one in messages for call in one.tool_calls if call.name == "send_file"}
+    return any(one.tool_call_id in sent and not one.is_error for one in messages)
 
 
 def _first(chosen: T | None, general: T | None) -> T | None:

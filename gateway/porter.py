@@ -34,6 +34,17 @@ _STORE_PAUSE_S = 5.0
 _NOBODY = later("nothing here fetches files from where it was sent")
 _NOT_KEPT = later("it could not be written to the disk ({reason})")
 _FULL = later("the disk is nearly full")
+# What has no name of its own.
+_CALLED = {
+    "photo": later("the photo"),
+    "video": later("the video"),
+    "animation": later("the animation"),
+    "video_note": later("the video message"),
+    "voice": later("the voice message"),
+    "audio": later("the audio file"),
+    "sticker": later("the sticker"),
+    "document": later("the file"),
+}
 # Nobody is there to be told.
 _FORGOTTEN = "whoever sent it was deleted"
 _BROKE = later("something in me broke over it")
@@ -235,9 +246,9 @@ class Porter:
 
 
 def _told(media: Media, why: NotFetched) -> str:
-    what = media.name or media.kind.replace("_", " ")
+    what = media.name or t(_CALLED.get(media.kind, _CALLED["document"]))
     if why.found is not None:
-        return t("⚠️ I cannot listen to the {what}: {why}.", what=what, why=why.told)
+        return t("⚠️ I cannot listen to {what}: {why}.", what=what, why=why.told)
     return t("⚠️ I cannot take {what} in: {why}.", what=what, why=why.told)
 
 

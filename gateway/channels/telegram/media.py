@@ -13,6 +13,7 @@ from gateway.messages import Media
 KINDS = (
     *("animation", "photo", "video", "video_note", "voice", "audio", "sticker"),
     *("document", "venue", "location", "contact", "poll", "dice"),
+    *("checklist", "story", "paid_media", "game"),
 )
 _WORDS_CHARS = 1_000
 _TYPES = {
@@ -102,10 +103,36 @@ def _dice(dice: Mapping[str, Any]) -> str:
     return f"{dice.get('emoji')} shows {dice.get('value')}"
 
 
+def _checklist(checklist: Mapping[str, Any]) -> str:
+    tasks = "; ".join(
+        f"{task.get('text')} ({'done' if task.get('completion_date') else 'open'})"
+        for task in checklist.get("tasks") or ()
+    )
+    return f"{checklist.get('title')}: {tasks}"
+
+
+def _story(story: Mapping[str, Any]) -> str:
+    chat = story.get("chat") or {}
+    whose = chat.get("title") or chat.get("first_name") or "somebody"
+    return f"of {whose}, which bots are not shown"
+
+
+def _paid(media: Mapping[str, Any]) -> str:
+    return f"{len(media.get('paid_media') or ())} files for {media.get('star_count')} stars"
+
+
+def _game(game: Mapping[str, Any]) -> str:
+    return f"{game.get('title')}: {game.get('description')}"
+
+
 _TOLD: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "location": _location,
     "venue": _venue,
     "contact": _contact,
     "poll": _poll,
     "dice": _dice,
+    "checklist": _checklist,
+    "story": _story,
+    "paid_media": _paid,
+    "game": _game,
 }

@@ -108,6 +108,9 @@ def mark_strayed(part: OutboundPart) -> OutboundPart:
 def _noted(part: OutboundPart, note: str) -> OutboundPart:
     if units(note) + units(part.text) > LIMIT_UNITS:
         note = note[0] + "\n"
+    if not part.text:
+        # Below a file without a caption the note stands alone.
+        note = note.rstrip()
     shift = units(note)
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in part.entities)
     return replace(part, text=note + part.text, entities=moved)

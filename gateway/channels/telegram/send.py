@@ -95,6 +95,8 @@ class Sender:
         route, part = message.route, message.content
         if message.maybe_duplicate:
             part = mark_repeat(part)
+        if message.strayed and message.part == 0:
+            part = mark_strayed(part)
         await self._pass_gate(route)
         for _ in part.files[1:]:
             # Each part of an album counts, but an album is not sent in parts.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fakes.model_script import ReplyScript
+from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -52,6 +52,18 @@ async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
     assert shown.thread_id is None
     (italic,) = shown.entities
     assert shown.text[italic["offset"] :][: italic["length"]] == "answer"
+    # A file tells it, too, with or without a caption.
+    (gateway.workspace / "r.txt").write_text("hello")
+    call = Call("send_file", {"path": "r.txt"})
+    gateway.api.chats.closed_threads.clear()
+    gateway.model.script(ReplyScript(tool_calls=(call,), latency_s=0.3), "")
+    await gateway.api.user_says(group, "@kore_test_bot send", thread_id=5)
+    gateway.api.chats.closed_threads.add((group, 5))
+    await gateway.idle()
+    assert gateway.api.answers(group)[-2:] == [
+        "↪ From a topic that is closed or gone:",
+        "↪ From a topic that is closed or gone:\nDone.",
+    ]
     # The topic's conversation is still its own.
     gateway.api.chats.closed_threads.clear()
     await gateway.told(group, "@kore_test_bot again", thread_id=5)

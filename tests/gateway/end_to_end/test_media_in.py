@@ -85,6 +85,27 @@ async def test_places_and_contacts_are_words(gateway: GatewayProcess, chat: int)
     assert not inbox(gateway, chat)
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "told"),
+    [
+        ("story", {"id": 1, "chat": {"id": 5, "first_name": "Ann"}}, "story: of Ann, which bots"),
+        (
+            "checklist",
+            {"title": "To buy", "tasks": [{"text": "milk", "completion_date": 1}, {"text": "tea"}]},
+            "checklist: To buy: milk (done); tea (open)",
+        ),
+        ("paid_media", {"star_count": 3, "paid_media": [{}]}, "paid media: 1 files for 3 stars"),
+    ],
+)
+async def test_nothing_that_is_sent_meets_silence(
+    gateway: GatewayProcess, chat: int, kind: str, field: dict[str, object], told: str
+) -> None:
+    await gateway.api.user_sends(chat, kind, field=field)
+    await gateway.idle()
+    assert gateway.api.answers(chat) == [f"echo: [{kind}]"]
+    assert told in asked(gateway)
+
+
 async def test_an_album_is_one_message(gateway: GatewayProcess, chat: int) -> None:
     await gateway.api.user_sends(chat, "photo", png(1), album="9", caption="my cats")
     # Not in the same poll as the first.
@@ -206,7 +227,8 @@ async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_hear
     await gateway.idle()
     notice, answer = gateway.api.answers(chat)
     assert notice == (
-        "⚠️ I cannot listen to the voice: no transcription service is set (transcription.api_base)."
+        "⚠️ I cannot listen to the voice message: no transcription service is set"
+        " (transcription.api_base)."
     )
     assert answer == "echo: [voice]"
     assert [file.read_bytes() for file in inbox(gateway, chat)] == [b"OggS"]

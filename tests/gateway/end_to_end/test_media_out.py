@@ -49,6 +49,12 @@ class TestRunning:
         folder = gateway.home / "outgoing"
         assert list(folder.iterdir()) == []
 
+    async def test_a_model_that_adds_no_word_to_a_file_has_answered(
+        self, gateway: GatewayProcess, chat: int
+    ) -> None:
+        await ask(gateway, chat, sends(put(gateway, "plain.txt", b"plain")), "")
+        assert gateway.api.answers(chat) == ["", "Done."]
+
     async def test_a_caption_that_is_too_long_for_one_follows_behind(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
