@@ -10,24 +10,12 @@ from typing import Any, TypeVar
 from agent.errors import KoreError, PolicyDenied, ToolError
 from agent.frozen import frozen
 from agent.language import ENGLISH, speaking
-from agent.prompts import fill, load
 from agent.security.audit import AuditEntry, AuditSink
-from agent.security.policy import (
-    ASKED_IN_EVERY_MODE,
-    Answered,
-    ApprovalRequest,
-    Approver,
-    Decision,
-    Narrows,
-    Policy,
-    Shows,
-    ToolRequest,
-    Unanswered,
-    tightest_of,
-)
+from agent.security.policy import Approver, Narrows, Policy, Shows, Unanswered
 from agent.security.redaction import Redactor
-from agent.security.taint import BOTH, NOTHING, UNTRUSTED, Exposure, way_out
+from agent.security.taint import BOTH, NOTHING, UNTRUSTED, Exposure
 from agent.tools.base import Brings, CallContext, Lasts, Plan, Plans, Tool
+from agent.tools.consent import Consent, Denied
 from agent.tools.output import bounded
 from agent.tools.toolbox import Toolbox
 from agent.tools.views import Views
@@ -52,14 +40,6 @@ class Permissions:
     agent_id: str = "main"
 
 
-class _Denied(PolicyDenied):
-    """The text is for the model; `reason` is what the record says."""
-
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 class Runner:
     """Runs calls. Whatever goes wrong inside a tool becomes a result that the model reads.
 
@@ -81,6 +61,8 @@ class Runner:
         self.redactor = redactor or Redactor()
         self.toolbox = toolbox
         self._permissions = permissions
+        asked = permissions.approver
+        self._consent = Consent(permissions.policy, asked, self.exposure, self.redactor)
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
 
@@ -174,8 +156,8 @@ class Runner:
     ) -> None:
         """Raises `PolicyDenied`. What was decided is on record before anything happens."""
         try:
-            reason = await self._consent(tool, args, plan, context)
-        except _Denied as exc:
+            reason = await self._consent.obtain(tool, args, plan, context)
+        except Denied as exc:
             try:
                 await self._record(tool, args, context, allowed=False, reason=exc.reason)
             except KoreError as unrecorded:
@@ -210,74 +192,6 @@ class Runner:
             session_id=context.session,
         )
         await given.audit.record(entry)
-
-    async def _consent(
-        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
-    ) -> str:
-        """Why the call may run. Raises `_Denied`."""
-        request = ToolRequest(
-            tool=tool.name,
-            effect=tool.effect,
-            arguments=args,
-            workspace=context.workspace,
-            reads=plan.reads,
-            changes=plan.changes,
-            creates=plan.creates,
-            command=plan.command,
-            folder=plan.folder,
-            hosts=plan.hosts,
-            sends=plan.sends,
-            taint=self.exposure.taint,
-        )
-        decision = self._permissions.policy.decide(request)
-        if decision.verdict == "allow" and plan.sends is not None:
-            passes = self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
-            request = replace(request, quoted=passes)
-        if (objection := way_out(request, silent=_is_silent(tool))) is not None:
-            decision = tightest_of([decision, objection])
-        reason = f"{decision.reason} ({decision.rule})"
-        if decision.verdict == "allow":
-            return reason
-        if decision.verdict == "deny":
-            raise _Denied(f"Not allowed: {decision.reason}", reason)
-        approver = self._permissions.approver
-        if approver is None:
-            raise _Denied(_nobody(decision), f"{reason}; there was nobody to ask")
-        question = ApprovalRequest(
-            tool=tool.name,
-            arguments=args,
-            reason=decision.reason,
-            call_id=context.call.id,
-            rule=decision.rule,
-            command=plan.command,
-            folder=plan.folder,
-            sends=plan.sends,
-            diff=plan.diff and self.redactor.clean(plan.diff),
-        )
-        try:
-            given = await approver.ask(question)
-        except KoreError as exc:
-            raise _Denied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
-        if not isinstance(given, Answered):
-            said = "no" if given == "deny" else given
-            given = Answered(given, f"asked, and the answer was {said}")
-        if given.answer == "deny":
-            raise _Denied(load("person_said_no"), f"{reason}; {given.account}")
-        return f"{reason}; {given.account}"
-
-
-def _nobody(decision: Decision) -> str:
-    """Why a question that nobody hears is a no, and what would make it a yes."""
-    if decision.rule in ASKED_IN_EVERY_MODE:
-        return fill("nobody_to_ask_ever", reason=decision.reason)
-    return fill("nobody_to_ask", reason=decision.reason)
-
-
-def _is_silent(tool: Tool) -> bool:
-    """Whether nobody has said if a call leaves: it may ask anybody anything."""
-    if isinstance(tool, Plans):
-        return False
-    return not isinstance(tool, Brings) or "untrusted" in tool.brings
 
 
 def _clean(result: ToolResult, redactor: Redactor) -> ToolResult:

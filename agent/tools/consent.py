@@ -1,0 +1,114 @@
+"""Whether a call may run: the policy says, what the session has taken in, and at last a person."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent.errors import KoreError, PolicyDenied
+from agent.frozen import frozen
+from agent.prompts import fill, load
+from agent.security.policy import (
+    ASKED_IN_EVERY_MODE,
+    Answered,
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Policy,
+    ToolRequest,
+    tightest_of,
+)
+from agent.security.redaction import Redactor
+from agent.security.taint import Exposure, way_out
+from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
+
+
+class Denied(PolicyDenied):
+    """The text is for the model; `reason` is what the record says."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@frozen
+class Consent:
+    """`reason = await consent.obtain(tool, args, plan, context)`; without an approver nobody can be
+    asked. `redactor` cleans what a person is shown."""
+
+    policy: Policy
+    approver: Approver | None
+    exposure: Exposure
+    redactor: Redactor
+
+    async def obtain(
+        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+    ) -> str:
+        """Why the call may run. Raises `Denied`."""
+        decision = self._decision(tool, args, plan, context)
+        reason = f"{decision.reason} ({decision.rule})"
+        if decision.verdict == "allow":
+            return reason
+        if decision.verdict == "deny":
+            raise Denied(f"Not allowed: {decision.reason}", reason)
+        if self.approver is None:
+            raise Denied(_nobody(decision), f"{reason}; there was nobody to ask")
+        question = ApprovalRequest(
+            tool=tool.name,
+            arguments=args,
+            reason=decision.reason,
+            call_id=context.call.id,
+            rule=decision.rule,
+            command=plan.command,
+            folder=plan.folder,
+            sends=plan.sends,
+            diff=plan.diff and self.redactor.clean(plan.diff),
+        )
+        try:
+            given = await self.approver.ask(question)
+        except KoreError as exc:
+            raise Denied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
+        if not isinstance(given, Answered):
+            said = "no" if given == "deny" else given
+            given = Answered(given, f"asked, and the answer was {said}")
+        if given.answer == "deny":
+            raise Denied(load("person_said_no"), f"{reason}; {given.account}")
+        return f"{reason}; {given.account}"
+
+    def _decision(
+        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+    ) -> Decision:
+        """The policy's, made stricter by what the session has taken in."""
+        request = ToolRequest(
+            tool=tool.name,
+            effect=tool.effect,
+            arguments=args,
+            workspace=context.workspace,
+            reads=plan.reads,
+            changes=plan.changes,
+            creates=plan.creates,
+            command=plan.command,
+            folder=plan.folder,
+            hosts=plan.hosts,
+            sends=plan.sends,
+            taint=self.exposure.taint,
+        )
+        decision = self.policy.decide(request)
+        if decision.verdict == "allow" and plan.sends is not None:
+            passes = self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
+            request = replace(request, quoted=passes)
+        objection = way_out(request, silent=_is_silent(tool))
+        return decision if objection is None else tightest_of([decision, objection])
+
+
+def _nobody(decision: Decision) -> str:
+    """Why a question that nobody hears is a no, and what would make it a yes."""
+    if decision.rule in ASKED_IN_EVERY_MODE:
+        return fill("nobody_to_ask_ever", reason=decision.reason)
+    return fill("nobody_to_ask", reason=decision.reason)
+
+
+def _is_silent(tool: Tool) -> bool:
+    """Whether nobody has said if a call leaves: it may ask anybody anything."""
+    if isinstance(tool, Plans):
+        return False
+    return not isinstance(tool, Brings) or "untrusted" in tool.brings
