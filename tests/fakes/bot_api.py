@@ -7,7 +7,6 @@
 `base_url` is what telegram.Bot takes; effects stand in `sent`, what people see in `chat`.
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Mapping
@@ -20,9 +19,10 @@ from tests.fakes import bot_inbound
 from tests.fakes.bot_chats import Chats, Effect, Shown
 from tests.fakes.bot_files import BotFiles
 from tests.fakes.bot_limits import Gatekeeper, Limits
-from tests.fakes.bot_methods import BotMethods, integer, structure
+from tests.fakes.bot_methods import BotMethods
+from tests.fakes.bot_polls import LongPolls
 from tests.fakes.bot_text import Refusal
-from tests.fakes.bot_updates import BATCH_LIMIT, UpdateQueue
+from tests.fakes.bot_updates import UpdateQueue
 from tests.fakes.bot_wire import answer, describe, parameters, refuse_by_script
 from tests.fakes.faults import Fault, FaultPlan
 from tests.fakes.loopback import LoopbackServer, reset
@@ -55,12 +55,9 @@ class BotApi(LoopbackServer):
         self.files = BotFiles(token)
         self.methods = BotMethods(self.chats, self.updates, self.files)
         self.methods.gatekeeper = Gatekeeper(limits) if limits else None
-        self.allowed_updates: list[str] | None = None
         self.calls: list[str] = []
-        self.polls_done = 0
-        self.first_poll_at: float | None = None
+        self.polls = LongPolls(self.updates, self)
         self._faults = FaultPlan()
-        self._poll: asyncio.Event | None = None
         self.app.router.add_route("*", "/bot{token}/{method}", self._handle)
         self.app.router.add_get("/file/bot{token}/{path:.*}", self._give)
 
@@ -90,7 +87,15 @@ class BotApi(LoopbackServer):
     @property
     def polling(self) -> bool:
         """Whether a getUpdates call waits right now."""
-        return self._poll is not None
+        return self.polls.waiting
+
+    @property
+    def polls_done(self) -> int:
+        return self.polls.done
+
+    @property
+    def first_poll_at(self) -> float | None:
+        return self.polls.first_at
 
     def chat(self, chat_id: int) -> list[Shown]:
         """All messages visible now, people's and the bot's, in order and after edits."""
@@ -198,7 +203,7 @@ class BotApi(LoopbackServer):
     def _enqueue(
         self, update: Mapping[str, Any] | str | bytes, message_id: int, kind: str | None = None
     ) -> Said:
-        if kind and self.allowed_updates and kind not in self.allowed_updates:
+        if kind and not self.polls.lets_through(kind):
             return Said(0, message_id, time.time())
         said = Said(self.updates.add(update), message_id, time.time())
         self.changed()
@@ -263,39 +268,8 @@ class BotApi(LoopbackServer):
 
     async def _carry_out(self, method: str, params: Mapping[str, Any]) -> bytes:
         if method.lower() == "getupdates":
-            batch = await self._get_updates(params)
+            if self.methods.webhook_url:
+                raise Refusal(409, WEBHOOK_ACTIVE)
+            batch = await self.polls.answer(params)
             return b'{"ok":true,"result":[' + b",".join(batch) + b"]}"
         return json.dumps({"ok": True, "result": self.methods.call(method, params)}).encode()
-
-    async def _get_updates(self, params: Mapping[str, Any]) -> list[bytes]:
-        if self.methods.webhook_url:
-            raise Refusal(409, WEBHOOK_ACTIVE)
-        self.first_poll_at = self.first_poll_at or time.time()
-        if self._poll is not None:
-            self._poll.set()
-        ended = self._poll = asyncio.Event()
-        try:
-            self.updates.confirm(integer(params, "offset") or 0)
-            if "allowed_updates" in params:
-                self.allowed_updates = structure(params, "allowed_updates")
-            self.changed()
-            limit = integer(params, "limit") or BATCH_LIMIT
-            return await self._await_updates(ended, limit, integer(params, "timeout") or 0)
-        finally:
-            if self._poll is ended:
-                self._poll = None
-
-    async def _await_updates(
-        self, ended: asyncio.Event, limit: int, timeout_s: float
-    ) -> list[bytes]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while not self.updates.pending and not self.stopping:
-            remaining_s = deadline - loop.time()
-            if remaining_s <= 0:
-                break
-            await self.news(remaining_s)
-            if ended.is_set():
-                raise Refusal(409, describe(409))
-        self.polls_done += 1
-        return self.updates.batch(limit)
