@@ -34,11 +34,12 @@ TOOLS = frozenset(
 # The older shape gives one set of scopes for all tools: which of them mean something to which.
 _FILE_TOOLS = frozenset(
     {"read_file", "write_file", "edit_file", "append_file", "list_dir", "grep", "glob", "lsp"}
+    | {"send_file"}
 )
 _SCOPED = {
     "paths": _FILE_TOOLS,
     "commands": frozenset({"exec"}),
-    "hosts": frozenset({"web_fetch"}),
+    "hosts": frozenset({"web_fetch", "exec"}),
 }
 
 

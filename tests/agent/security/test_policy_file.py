@@ -22,7 +22,7 @@ roles:
 OLDER = """
 roles:
   writer:
-    tools: [read_file, exec, web_fetch, remember]
+    tools: [read_file, send_file, exec, web_fetch, remember]
     scopes: {paths: ["docs/**"], commands: [ls], hosts: [a.org]}
 """
 
@@ -50,7 +50,8 @@ def test_the_shape_of_a_list_of_tools_and_common_scopes() -> None:
     tools = parse_policy(OLDER, "policy.yaml").roles["writer"].tools
     assert tools == {
         "read_file": ToolRule(paths=("docs/**",)),
-        "exec": ToolRule(commands=("ls",)),
+        "send_file": ToolRule(paths=("docs/**",)),
+        "exec": ToolRule(commands=("ls",), hosts=("a.org",)),
         "web_fetch": ToolRule(hosts=("a.org",)),
         "remember": ToolRule(),
     }
