@@ -27,13 +27,15 @@ async def open_agent(
         window=settings.context.max_tokens,
         profiles=profile_models(settings),
     )
+    # It may lie in the workspace: who writes it decides what is asked.
+    policy = (file,) if (file := settings.security.policy_file) else ()
     tools = ToolSettings(
         exec_timeout_s=settings.tools.exec_timeout_s,
         output_limit_bytes=settings.tools.output_limit_bytes,
         web_search_results=settings.tools.web_search_results,
         restrict_to_workspace=settings.security.restrict_to_workspace,
         blocked_paths=settings.security.blocked_paths,
-        off_limits=(*home.own, *settings.files, *settings.store.files),
+        off_limits=(*home.own, *settings.files, *settings.store.files, *policy),
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
     )

@@ -67,6 +67,11 @@ class Home:
         return self.root / "agents"
 
     @property
+    def commands(self) -> Path:
+        """Commands that the owner wrote: what they say counts as the owner's word."""
+        return self.root / "commands"
+
+    @property
     def backups(self) -> Path:
         """Copies of the database, each from before an upgrade."""
         return self.root / "backups"
@@ -92,7 +97,8 @@ class Home:
         return (
             *(self.config, self.draft, self.good, self.trusted, self.secrets),
             *(self.socket, self.lock, self.backups),
-            *(self.logs, self.audit, self.tried, self.agents, self.undo, self.long_work),
+            *(self.logs, self.audit, self.tried, self.agents, self.commands, self.undo),
+            self.long_work,
         )
 
     def ensure(self) -> None:

@@ -126,6 +126,20 @@ def test_flags_of_one_run(home: Path, flags: tuple[str, ...], runs: bool) -> Non
     assert (home / "workspace" / "proof").exists() is runs
 
 
+@pytest.mark.parametrize("name", ["policy.yaml", "rules/POLICY.yaml"])
+def test_no_tool_opens_the_policy_file_wherever_it_lies(home: Path, name: str) -> None:
+    file = home / "workspace" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("roles: {build: {tools: {'*': {}}}}")
+    config = {"security": {"policy_file": str(file)}, "agent": {"model": "offline/echo"}}
+    (home / "config.json").write_text(json.dumps(config))
+    for tool in ("write_file", "append_file"):
+        call = json.dumps({"path": name, "content": "roles: {}"})
+        ran = kore("agent", "-y", "-m", f"!tool {tool} {call}", home=home)
+        assert "is part of Kore itself" in ran.stdout
+    assert "build" in file.read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
