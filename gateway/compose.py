@@ -61,7 +61,7 @@ def known_before(workspace: Workspace, speaking: Speaking) -> frozenset[Taint]:
     """What a turn has been told before anybody calls a tool."""
     from agent.context.longwork import taint_of
 
-    taint = workspace.taint(speaking.memory, speaking.root)
+    taint = workspace.taint(speaking.memory, speaking.root, speaking.persona)
     return taint | taint_of(speaking.root) if speaking.owner else taint
 
 

@@ -13,7 +13,8 @@ from agent.context.beginning import LIMIT_CHARS, beginning
 from agent.context.instructions import Instructions
 from agent.frozen import frozen
 from agent.prompts import fill, load
-from agent.security.taint import NOTHING, PRIVATE
+from agent.security.marks import is_marked
+from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
 _FILES_KEPT = 64
@@ -69,9 +70,13 @@ class Workspace:
         """A memory file, as far as the prompt holds it."""
         return self._read(memory)[:LIMIT_CHARS]
 
-    def taint(self, memory: Path, root: Path) -> frozenset[Taint]:
-        """What the prompt brings into a conversation."""
+    def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
+        """What the prompt brings into a conversation. Of its files a persona may have any name, so
+        that nobody was asked before strangers' words were written into it."""
         known = PRIVATE if self.is_personal(memory) else NOTHING
+        if persona is not None and persona.endswith(".md"):
+            path = self._inside(self.folder / persona)
+            known |= UNTRUSTED if path is not None and is_marked(path) else NOTHING
         return known | self._instructions.read(root).taint
 
     def is_personal(self, memory: Path) -> bool:

@@ -10,6 +10,8 @@ PROMPT_FILES = frozenset(
     {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}
 )
 PROMPT_FOLDERS = frozenset({"memory", "skills", ".kore", ".claude", ".kode"})
+# What it says is done by turns that nobody has asked for; they change it themselves.
+_HEARTBEAT = "heartbeat.md"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS
 _PATTERN = frozenset("*?[{")
 
@@ -18,6 +20,11 @@ def steers(path: str, root: str) -> bool:
     """Whether a path is such a file of the workspace `root`; both are normal and absolute."""
     first, single = _first(path, root)
     return first in PROMPT_FOLDERS or (single and first in PROMPT_FILES)
+
+
+def plants(path: str, root: str) -> bool:
+    """Whether a path is the file of what is to be done without being asked; as for `steers`."""
+    return _first(path, root) == (_HEARTBEAT, True)
 
 
 def may_steer(word: str, folders: Iterable[str], root: str) -> bool:

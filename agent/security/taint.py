@@ -12,7 +12,7 @@ from math import log2
 
 from agent.prompts import fill, load
 from agent.security.policy import Decision, ToolRequest
-from agent.security.steering import steers
+from agent.security.steering import plants, steers
 from agent.types import Message, Taint, Text
 
 UNTRUSTED: frozenset[Taint] = frozenset({"untrusted"})
@@ -120,7 +120,8 @@ def way_out(request: ToolRequest, *, silent: bool = False) -> Decision | None:
     touched = request.changes + request.creates
     if request.tool == "remember" or any(steers(str(path), root) for path in touched):
         return Decision("ask", load("policy/taint_memory"), "taint-memory")
-    if request.tool == "schedule" and _plants(request):
+    errand = any(plants(str(path), root) for path in touched)
+    if errand or (request.tool == "schedule" and _plants(request)):
         return Decision("ask", load("policy/taint_schedule"), "taint-schedule")
     hosts = request.hosts or (("anywhere",) if silent else ())
     if not hosts or (request.sends is not None and request.quoted):

@@ -77,6 +77,18 @@ def test_what_was_written_on_a_stranger_s_word_stays_one(project: Path) -> None:
     assert "untrusted" in Instructions(project, [project]).read(project).taint
 
 
+def test_a_persona_that_strangers_words_were_written_into_counts_as_theirs(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "crew").mkdir()
+    cook = tmp_path / "crew" / "cook.md"
+    cook.write_text("Speak of soup.")
+    told = (workspace.owner_memory, tmp_path, "crew/cook.md")
+    assert "untrusted" not in workspace.taint(*told)
+    mark(cook, tmp_path)
+    assert "untrusted" in workspace.taint(*told)
+    assert "untrusted" not in workspace.taint(*told[:2], "Speak of soup, not of crew/cook.md")
+
+
 def test_too_much_is_cut_with_a_notice_and_the_nearest_has_the_room(project: Path) -> None:
     (project / "AGENTS.md").write_text("near " + "x" * LIMIT_CHARS)
     (project.parent / "AGENTS.md").write_text("far")

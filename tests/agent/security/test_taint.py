@@ -80,6 +80,18 @@ def test_strangers_words_do_not_become_instructions_unseen(path: str) -> None:
     )
 
 
+def test_work_for_the_heartbeat_is_planted_like_a_job() -> None:
+    def writing(path: str, taint: frozenset[Taint] = UNTRUSTED) -> ToolRequest:
+        return ToolRequest("edit_file", "unsafe", {}, HERE, changes=(HERE / path,), taint=taint)
+
+    for path in ("HEARTBEAT.md", "heartbeat.MD"):
+        decision = way_out(writing(path))
+        assert decision is not None
+        assert decision.rule == "taint-schedule"
+    assert way_out(writing("HEARTBEAT.md", PRIVATE)) is None
+    assert way_out(writing("notes/HEARTBEAT.md")) is None
+
+
 def test_remembering_asks_once_strangers_were_heard() -> None:
     asked = way_out(ToolRequest("remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED))
     assert asked is not None
