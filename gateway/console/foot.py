@@ -27,12 +27,29 @@ class Foot:
         self.typed = ""
         self.asked: ApprovalAsked | None = None
         self._asked_at = 0.0
+        self._began_at = time.monotonic()
         self._is_armed: Callable[[], bool] = bool
+
+    def begin(self) -> None:
+        """The work begins, or begins anew."""
+        self._began_at = time.monotonic()
+
+    @property
+    def worked_s(self) -> float:
+        """How long the work has taken, in seconds; the clock rests while a person is asked."""
+        until = self._asked_at if self.asked else time.monotonic()
+        return max(0.0, until - self._began_at)
 
     def ask(self, asked: ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         self.asked = asked
         self._asked_at = time.monotonic()
         self._is_armed = is_armed
+
+    def settle(self) -> None:
+        """The question is answered or withdrawn."""
+        if self.asked is not None:
+            self._began_at += time.monotonic() - max(self._asked_at, self._began_at)
+            self.asked = None
 
     def take(self, event: WatchEvent) -> None:
         if self.status is not None:
@@ -42,9 +59,9 @@ class Foot:
         if self.status is not None:
             self.status.settled(options)
 
-    def lines(self, since: float, *, thinking: bool) -> list[str]:
-        """`since` is when the work began, in monotonic time."""
-        shown = self._screen.render(self._choices() if self.asked else _work(since, thinking))
+    def lines(self, *, thinking: bool) -> list[str]:
+        work = self._choices() if self.asked else _work(self.worked_s, thinking)
+        shown = self._screen.render(work)
         if self.typed:
             shown += self._screen.render(Text(f"› {visible(self.typed)}"))[-3:]
         if self.status is not None and self.asked is None:
@@ -67,8 +84,8 @@ def spinner() -> str:
     return _SPINNER[int(time.monotonic() * _FRAMES_A_SECOND) % len(_SPINNER)]
 
 
-def _work(since: float, thinking: bool) -> Text:
-    took = seconds(int(time.monotonic() - since)).replace(".0", "")
+def _work(worked_s: float, thinking: bool) -> Text:
+    took = seconds(int(worked_s)).replace(".0", "")
     said = t(
         "thinking {time} · Ctrl-C stops" if thinking else "working {time} · Ctrl-C stops", time=took
     )

@@ -65,7 +65,7 @@ class Questions:
         first = self._open[0].nonce if self._open else None
         self._open = deque(asked for asked in self._open if asked.nonce != nonce)
         if first == nonce:
-            self._view.foot.asked = None
+            self._view.foot.settle()
             self._choice.take_back()
             if self._open:
                 self._ask()

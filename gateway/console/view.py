@@ -1,7 +1,6 @@
 """A turn on the screen: each event to what stands for good and what the live tail shows."""
 
 import re
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +35,6 @@ class View:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.foot = Foot(screen)
-        self._since = time.monotonic()
         # What the last turns have said: a delivery may come when the next turn has begun.
         self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
         self._said_before = ""
@@ -56,7 +54,7 @@ class View:
         self._shown_diff: str | None = None
 
     def begin(self) -> None:
-        self._since = time.monotonic()
+        self.foot.begin()
         self._screen.begin_tail(self._tail)
 
     def end(self) -> None:
@@ -191,12 +189,12 @@ class View:
             self._said.append(t(_STOPPED))
         usage = done.result.usage
         if usage.input or usage.output:
-            took = seconds(time.monotonic() - self._since)
+            took = seconds(self.foot.worked_s)
             spent = t("{input:,} tokens in, {output:,} out", input=usage.input, output=usage.output)
             self.say(f"{took} · {spent}")
         self._screen.print()
         self._last = None
-        self._since = time.monotonic()
+        self.foot.begin()
 
     def _deliver(self, delivered: Delivered) -> None:
         """Show what has not been streamed already."""
@@ -245,7 +243,7 @@ class View:
         for member in self._crew.lines(spinner()) if self.foot.asked is None else ():
             lines += self._screen.render(member)[:1]
         room = max(1, self._screen.rows - 4)
-        foot = self.foot.lines(self._since, thinking=bool(self._thinking))
+        foot = self.foot.lines(thinking=bool(self._thinking))
         return [*lines[-room:], *foot]
 
     def _latest(self, call: str) -> list[str]:

@@ -1,0 +1,42 @@
+import io
+
+import pytest
+
+from agent.events import ApprovalAsked
+from gateway.console import foot
+from gateway.console.foot import Foot
+from gateway.console.screen import Screen
+
+
+def test_the_clock_of_the_work_rests_while_a_person_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(foot.time, "monotonic", lambda: now)
+    below = Foot(Screen(io.StringIO()))
+    now = 100.0
+    below.begin()
+    now = 102.0
+    below.ask(ApprovalAsked("n", "exec", {}, "It runs a command.", None, 300), lambda: True)
+    now = 162.0
+    assert below.worked_s == 2
+    assert "4:00" in below.lines(thinking=False)[0]
+    below.settle()
+    now = 165.0
+    assert below.worked_s == 5
+
+
+def test_a_question_that_was_there_before_the_work_takes_none_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(foot.time, "monotonic", lambda: now)
+    below = Foot(Screen(io.StringIO()))
+    below.ask(ApprovalAsked("n", "exec", {}, "It runs a command.", None, 300), lambda: True)
+    now = 10.0
+    below.begin()
+    assert below.worked_s == 0
+    now = 20.0
+    below.settle()
+    now = 21.0
+    assert below.worked_s == 1
