@@ -1,6 +1,8 @@
 """What becomes of a conversation besides talking: forked, named, paused, closed, deleted."""
 
 import json
+import re
+from itertools import count as counted
 from itertools import islice
 from sqlite3 import Connection
 from typing import Literal
@@ -16,6 +18,9 @@ from gateway.store.search import Scope
 
 Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
+# So that the number of a copy is seen in lists, which cut names.
+_STEM_CHARS = 44
+_NUMBERED = re.compile(r" \(\d+\)\Z")
 
 
 @frozen
@@ -32,8 +37,8 @@ def fork(
     """A new session that begins with all of this one, but for the turn that runs in it, or with
     its messages up to the `last`.
 
-    It keeps the model, the mode and what was taken in. What was spent stays where it was spent,
-    and what was allowed "for this session" is not allowed in the new one.
+    It keeps the model, the mode and what was taken in, and is called by the next number. What was
+    spent stays where it was spent, and what was allowed "for this session" is not allowed in it.
     """
     fork = sessions.create_session(connection, owner.principal, now)
     (whole,) = connection.execute(
@@ -65,13 +70,32 @@ def fork(
     )
     connection.execute(
         "UPDATE session SET (name, agent, head, pruned, metadata, taint, parent, parent_n, home) ="
-        " (SELECT seal(unseal(name, 'session.name', id), 'session.name', :fork), agent,"
+        " (SELECT seal(:name, 'session.name', :fork), agent,"
         " min(head, :last), min(pruned, :last), metadata, taint, id, :last, :home"
         " FROM session WHERE id = :session)"
         " WHERE id = :fork",
-        {"fork": fork, "session": session, "last": last, "home": owner.home},
+        {
+            "fork": fork,
+            "session": session,
+            "last": last,
+            "home": owner.home,
+            "name": _name_of_copy(connection, session, owner.principal),
+        },
     )
     return fork
+
+
+def _name_of_copy(connection: Connection, session: str, principal: str) -> str:
+    """What it was made of is called, with the first number that is free; '' for no words."""
+    (info,) = sessions.recent(connection, 1, session=session)
+    stem = _NUMBERED.sub("", name_of(connection, session) or info.name)
+    if len(stem) > _STEM_CHARS:
+        stem = f"{stem[: _STEM_CHARS - 1]}…"
+    rows = connection.execute(
+        "SELECT unseal(name, 'session.name', id) FROM session WHERE principal = ?", (principal,)
+    )
+    taken = {name for (name,) in rows}
+    return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
 
 
 def rename(connection: Connection, session: str, name: str) -> str:

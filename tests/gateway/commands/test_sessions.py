@@ -77,6 +77,8 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
         assert new != old
         ((count,),) = await parts.rows("SELECT count(*) FROM message WHERE session = ?", new)
         assert count == 4
+        assert f"`{new}` one (2)" in await tell(parts, "/sessions")
+        assert "again" in await tell(parts, "/rename")
         assert "`/rename NAME`" in await tell(parts, "/rename")
         await tell(parts, "/rename the plan")
         assert f"`{new}` the plan" in await tell(parts, "/sessions")

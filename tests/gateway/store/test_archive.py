@@ -48,6 +48,21 @@ def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Connectio
     assert (info.parent, info.messages) == (parent, 3)
 
 
+def test_a_copy_is_told_from_what_it_was_made_of_by_its_name(db: Connection) -> None:
+    def name(made: str) -> str:
+        return sessions.recent(db, 1, session=made)[0].name
+
+    parent = session(db)
+    first, second = (archive.fork(db, parent, OWNER, 3.0) for _ in range(2))
+    assert [name(made) for made in (parent, first, second)] == ["one", "one (2)", "one (3)"]
+    archive.rename(db, parent, "the plan")
+    assert name(archive.fork(db, parent, OWNER, 4.0)) == "the plan (2)"
+    # A copy of a copy counts on, and what is too long for a list still shows the number.
+    assert name(archive.fork(db, first, OWNER, 5.0)) == "one (4)"
+    archive.rename(db, parent, "x" * 200)
+    assert name(archive.fork(db, parent, OWNER, 6.0)).endswith("x… (2)")
+
+
 def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Connection) -> None:
     made = session(db)
     call = ToolCall("1", "look", {}, "{}")
