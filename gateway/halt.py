@@ -1,4 +1,5 @@
-"""Halting: a stop ends the turn of a chat and all that works for it, or one sub-agent."""
+"""Halting: a stop ends the turn of a chat, its jobs at work and all that works for them, or one
+sub-agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +7,7 @@ from sqlite3 import Connection
 
 from agent.language import t
 from gateway.clerk import Clerk, Settled
-from gateway.store import inbox, tasks, turns
+from gateway.store import inbox, jobs, tasks, turns
 from gateway.store.tasks import Errand, Outcome
 from gateway.store.turns import Stopping
 
@@ -25,10 +26,15 @@ class Halted:
 def halt(connection: Connection, clerk: Clerk, lane: str, before: str, now: float) -> Halted:
     """Remember that all of it is to end. What was not begun is withdrawn: in the chat, what
     stands in front of the event `before`."""
-    working = tasks.below(connection, lane)
-    halted = Halted(turns.request_stop(connection, lane, before))
+    at_work = jobs.lanes_at_work(connection, lane)
+    working = [errand for one in (lane, *at_work) for errand in tasks.below(connection, one)]
+    # What waits behind a job's turn gets its own answer, as behind any other.
+    halted = Halted(turns.request_stop(connection, lane, "" if at_work else before))
     if halted.stopping == "running":
         halted.lanes.append(lane)
+    for job in at_work:
+        halted.stopping = turns.request_stop(connection, job, "")
+        halted.lanes.append(job)
     _end(connection, clerk, working, halted, now)
     if working and halted.stopping is None:
         halted.stopping = "withdrawn"

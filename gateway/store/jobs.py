@@ -232,6 +232,13 @@ def is_under_way(connection: Connection, job: Job) -> bool:
     return inbox.has_work(connection, job.lane)
 
 
+def lanes_at_work(connection: Connection, chat: str) -> list[str]:
+    """The lanes of the jobs of this chat, named by its lane, whose turn is under way."""
+    rows = connection.execute(f"SELECT lane FROM turn WHERE lane GLOB 'cron:*' AND {inbox.LIVE}")
+    working = (find(connection, int(lane.removeprefix("cron:"))) for (lane,) in rows.fetchall())
+    return [job.lane for job in working if job is not None and job.route.lane == chat]
+
+
 def clock_of(connection: Connection, route: Route) -> tuple[str | None, str | None]:
     """The time zone and the quiet hours that a chat has chosen."""
     row = connection.execute(

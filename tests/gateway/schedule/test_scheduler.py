@@ -7,8 +7,9 @@ from pathlib import Path
 from agent.providers.scripted import Scripted
 from gateway.channels.base import NotSent, Refused
 from gateway.store import jobs
+from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault
-from tests.gateway.parts import settled
+from tests.gateway.parts import said, settled
 from tests.gateway.schedule.clock import Clock, kept
 
 
@@ -75,6 +76,31 @@ async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: P
             await place.until_shown(n)
             await settled(lambda: place.parts.bus.lanes == 0)
         assert [len(request.messages) for request in model.requests] == [1, 1, 1]
+
+
+async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_waits(
+    tmp_path: Path,
+) -> None:
+    model = Gated(is_open=lambda text: text == "hi")
+    async with kept(tmp_path, model) as place:
+        await place.asked("hi")
+        await place.asked("/cron ask every 1h count")
+        await place.asked("/cron ask --own every 1h sing")
+        place.clock.ahead += 3_601
+        for job in ("count", "sing"):
+            await settled(lambda job=job: any(job in asked for asked in model.asked), 30)
+        model.let_go("and now?")
+        await place.parts.bus.submit(said("and now?"))
+        # Elsewhere a stop does not reach it.
+        assert await place.asked("/stop", "2") == "Nothing is running."
+        assert model.running == 2
+        await place.parts.bus.submit(said("/stop"))
+        shown = await place.until_shown(6)
+        assert sorted("⏹ Stopped." in text for text in shown[3:]) == [False, True, True]
+        assert any("and now?" in text for text in shown[3:])
+        await settled(lambda: place.parts.bus.lanes == 0, 30)
+        assert model.running == 0
+        assert await place.states(1) == await place.states(2) == [("ran",)]
 
 
 async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_path: Path) -> None:
