@@ -4,56 +4,32 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
-from agent.agent import Agent
-from agent.frozen import frozen
 from agent.security.redaction import Redactor
 from gateway import outgoing
-from gateway.access import Access, sole_owner
-from gateway.adjust import Adjustable
 from gateway.agent import open_agent
-from gateway.approvals import Approvals
+from gateway.assembly import App, Channels, Safety, assemble
 from gateway.audit.log import AuditLog
-from gateway.audit.notes import Notes
-from gateway.bus import MessageBus
-from gateway.caps import say_what_cannot_hold
 from gateway.changes import changes_in
 from gateway.channels.base import Channel, Hooked
 from gateway.channels.console import ConsoleChannel
-from gateway.clerk import Clerk
-from gateway.commands.call import Commands, Office
-from gateway.compaction import Compactions
 from gateway.confinement import choose_sandbox
-from gateway.delivery import Delivery
-from gateway.desk import Desk
-from gateway.door import Door
-from gateway.facts import Facts
 from gateway.home import Home
-from gateway.intake import Intake
-from gateway.languages import Languages
 from gateway.lock import hold
 from gateway.messages import ONCE
-from gateway.places import Places
 from gateway.policies import Policies
-from gateway.porter import Porter
-from gateway.reception import Reception
-from gateway.roster import allowed_senders, open_channels, places_of, say_who_is_let_in
-from gateway.rules import Rules
-from gateway.scheduler import Scheduler
+from gateway.roster import open_channels, places_of, say_who_is_let_in
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
-from gateway.spending import Spending
 from gateway.store import outbox, tasks, turns
 from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
 from gateway.store.rekey import discard_copies
-from gateway.transcription import Transcriber
-from gateway.turn import Turns
 from gateway.watchers import Watchers
 from gateway.workspace import ensure_workspace
 
@@ -63,81 +39,52 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_S = 10.0
-Channels = dict[tuple[str, str], Channel]
 
 
-@frozen
-class App:
-    """The running parts that others speak to."""
+@asynccontextmanager
+async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIterator[App]:
+    """Own the data and run until the block ends; then drain and close.
 
-    desk: Desk
-    bus: MessageBus
-    delivery: Delivery
-    reception: Reception
-    compactions: Compactions
-    adjustable: Adjustable
-    database: Database
-    porter: Porter
-    forget: Callable[[str], None]
-    scheduler: Scheduler
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, settings: Settings, home: Home, *, channels: bool) -> AsyncIterator["App"]:
-        """Own the data and run until the block ends; then drain and close.
-
-        With `channels` everything that is enabled is started, else the console alone. Raises
-        `Locked` when another process owns the data, `StoreError`, `ConfigError`.
-        """
-        home.ensure()
-        ensure_workspace(settings.agent.workspace)
-        async with AsyncExitStack() as stack:
-            what = "kore gateway" if channels else "kore agent"
-            unclean = stack.enter_context(hold(home.lock, what))
-            cipher = cipher_of(settings.store.encryption_key_env, os.environ)
-            discard_copies(settings.store.path)
-            database = Database.open(settings.store.path, check=unclean, cipher=cipher)
-            stack.push_async_callback(database.close)
-            await database.run(_recover)
-            await database.run(outgoing.sweep, database.folder / outgoing.FOLDER)
-            choice = await choose_sandbox(settings, home)
-            agent = await open_agent(settings, home, choice.sandbox)
-            stack.push_async_callback(agent.aclose)
-            agent.changes = changes_in(database, home.undo, cipher)
-            watchers = Watchers()
-            places = await places_of(settings, database)
-            ways: Channels = {}
-            _add(ways, ConsoleChannel(watchers))
+    With `channels` everything that is enabled is started, else the console alone. Raises
+    `Locked` when another process owns the data, `StoreError`, `ConfigError`.
+    """
+    home.ensure()
+    ensure_workspace(settings.agent.workspace)
+    async with AsyncExitStack() as stack:
+        what = "kore gateway" if channels else "kore agent"
+        unclean = stack.enter_context(hold(home.lock, what))
+        cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+        discard_copies(settings.store.path)
+        database = Database.open(settings.store.path, check=unclean, cipher=cipher)
+        stack.push_async_callback(database.close)
+        await database.run(_recover)
+        await database.run(outgoing.sweep, database.folder / outgoing.FOLDER)
+        choice = await choose_sandbox(settings, home)
+        agent = await open_agent(settings, home, choice.sandbox)
+        stack.push_async_callback(agent.aclose)
+        agent.changes = changes_in(database, home.undo, cipher)
+        watchers = Watchers()
+        places = await places_of(settings, database)
+        ways: Channels = {}
+        _add(ways, ConsoleChannel(watchers))
+        if channels:
+            for channel in await open_channels(settings, database, stack, places):
+                _add(ways, channel)
+        redactor = redactor_of(settings, os.environ)
+        policies = Policies.of(settings)
+        audit = await _record(policies, home, redactor, stack)
+        safety = Safety(policies, audit, redactor, str(choice), places)
+        app = assemble(settings, database, agent, watchers, ways, safety)
+        app.desk.custodian = partial(_custodian, settings, home, app)
+        await database.run(app.bus.door.pairing.load)
+        await database.run(app.delivery.languages.load)
+        await app.bus.notes.carry()
+        say_who_is_let_in(ways, app.bus.door.access)
+        async with _running(app, database, watchers), _reachable(app, home):
             if channels:
-                for channel in await open_channels(settings, database, stack, places):
-                    _add(ways, channel)
-            redactor = redactor_of(settings, os.environ)
-            policies = Policies.of(settings)
-            audit = await _record(policies, home, redactor, stack)
-            safety = Safety(policies, audit, redactor, str(choice), places)
-            app = _assemble(settings, database, agent, watchers, ways, safety)
-            app.desk.custodian = partial(_custodian, settings, home, app)
-            await database.run(app.bus.door.pairing.load)
-            await database.run(app.delivery.languages.load)
-            await app.bus.notes.carry()
-            say_who_is_let_in(ways, app.bus.door.access)
-            async with _running(app, database, watchers), _reachable(app, home):
-                if channels:
-                    app.desk.timetable.attended.set()
-                    await stack.enter_async_context(_observable(app, settings, ways))
-                yield app
-
-
-@frozen
-class Safety:
-    """Who decides, who records it, what may never be shown, in words what holds commands, and
-    what is said of single chats."""
-
-    policies: Policies
-    audit: AuditLog
-    redactor: Redactor
-    sandbox: str
-    places: Places
+                app.desk.timetable.attended.set()
+                await stack.enter_async_context(_observable(app, settings, ways))
+            yield app
 
 
 async def _record(
@@ -150,67 +97,19 @@ async def _record(
     return audit
 
 
-def _assemble(
-    settings: Settings,
-    database: Database,
-    agent: Agent,
-    watchers: Watchers,
-    ways: Channels,
-    safety: Safety,
-) -> App:
-    telegram = settings.telegram
-    owner = sole_owner(settings.access.owner, telegram.allow_from)
-    allow = {key: allowed_senders(settings, key) for key in ways}
-    access = Access(owner, allow, settings.access.roles, places=safety.places)
-    languages = Languages(settings.agent.language)
-    delivery = Delivery(database, ways, redactor=safety.redactor, languages=languages)
-    clerk = Clerk(delivery, access, expires_s=settings.security.approval_timeout_s)
-    approvals = Approvals(database, delivery, watchers, clerk)
-    policies = safety.policies
-    held = agent.settings.tools.sandbox
-    confined = held is not None and held.confines
-    rules = Rules(
-        access,
-        approvals,
-        settings.agent.workspace,
-        policies,
-        confined,
-        audit=safety.audit,
-        schedule=settings.schedule,
-    )
-    spending = Spending(
-        database, delivery, access, settings.limits, errand_usd=settings.subagents.max_cost_usd
-    )
-    say_what_cannot_hold(settings.limits, agent.models)
-    work = Turns(database, agent, delivery, watchers, rules, spending)
-    reception = Reception(ways)
-    workspace, began = settings.agent.workspace, time.monotonic()
-    hosts = settings.security.exec_hosts if confined else ()
-    facts = Facts(lambda: agent.models, workspace, ways, reception, began, safety.sandbox, hosts)
-    door = Door(access, delivery.render, languages)
-    parts = (agent, database, work.histories, door, facts.for_chat, policies.first_mode)
-    more = (work.compactions.compact, work.speaking, rules, languages, work.timetable)
-    office = Office(*parts, *more)
-    commands = Commands(office)
-    intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
-    bus = MessageBus(database, intake, commands, work, approvals)
-    desk = Desk(database, bus, watchers, approvals, work, facts)
-    seen = (delivery, clerk, ways, safety.redactor, bus)
-    adjustable = Adjustable(agent, policies, access, spending, *seen)
-    largest, hears = settings.media.max_file_mb * 2**20, Transcriber(settings.transcription).hear
-    porter = Porter(database, delivery, rules, limit_bytes=largest, hears=hears)
-    rest = (work.compactions, adjustable, database, porter, work.histories.forget)
-    scheduler = Scheduler(database, work.timetable, bus, delivery)
-    return App(desk, bus, delivery, reception, *rest, scheduler)
-
-
 def _custodian(settings: Settings, home: Home, app: App) -> "Custodian":
     """Who keeps what is kept of people; called for a few times in a Kore's life."""
     from gateway.custodian import Custodian
 
-    access, load = app.adjustable.access, app.bus.door.pairing.load
-    parts = (app.database, home, settings.agent.workspace, access, app.forget)
-    return Custodian(*parts, load, app.bus.notes.carry)
+    return Custodian(
+        app.database,
+        home,
+        settings.agent.workspace,
+        app.adjustable.access,
+        app.forget,
+        app.bus.door.pairing.load,
+        app.bus.notes.carry,
+    )
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from gateway.collector import settle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.app import App
+    from gateway.assembly import App
     from gateway.home import Home
     from gateway.reload import Reloader
     from gateway.service import Service
@@ -96,7 +96,7 @@ async def _serve(
     import os
     import signal
 
-    from gateway.app import App
+    from gateway.app import open_app
 
     stopped = asyncio.Event()
 
@@ -109,7 +109,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    async with App.open(settings, home, channels=True) as app:
+    async with open_app(settings, home, channels=True) as app:
         await _announce(app.desk)
         reloader = _reloader(args, settings, home, app, log_as)
         app.desk.reloader = reloader

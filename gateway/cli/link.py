@@ -34,7 +34,7 @@ async def open_service(
         return
     if not own:
         raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
-    from gateway.app import App
+    from gateway.app import open_app
 
-    async with App.open(settings, home, channels=False) as app:
+    async with open_app(settings, home, channels=False) as app:
         yield app.desk

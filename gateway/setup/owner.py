@@ -51,9 +51,9 @@ async def await_owner(settings: Settings, home: Home, candidate: Candidate, say:
     """
     if await Client.connect(home.socket) is not None:
         return await _beside(home, candidate, say)
-    from gateway.app import App
+    from gateway.app import open_app
 
-    async with App.open(settings, home, channels=True) as app:
+    async with open_app(settings, home, channels=True) as app:
         return await _wait(app.desk, candidate, say)
 
 

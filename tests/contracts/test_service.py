@@ -10,7 +10,7 @@ import pytest
 
 from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
-from gateway.app import App
+from gateway.app import open_app
 from gateway.client import Client
 from gateway.control import ControlServer
 from gateway.home import Home
@@ -43,7 +43,7 @@ async def desk(home: Path) -> AsyncIterator[Service]:
     settings = load_settings(
         config=None, home=home, cwd=home, environ={}, overrides={"agent.model": "offline/echo"}
     )
-    async with App.open(settings, Home(home), channels=False) as app:
+    async with open_app(settings, Home(home), channels=False) as app:
         yield app.desk
 
 

@@ -1,7 +1,7 @@
 import asyncio
 from pathlib import Path
 
-from gateway.app import App
+from gateway.app import open_app
 from gateway.home import Home
 from gateway.service import Delivered
 from gateway.settings import Settings, load_settings
@@ -30,7 +30,7 @@ async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
     tmp_path: Path, bot_api: BotApi
 ) -> None:
     settings = settings_for(tmp_path, bot_api, "1:" + "x" * 35)
-    async with App.open(settings, Home(tmp_path), channels=True) as app:
+    async with open_app(settings, Home(tmp_path), channels=True) as app:
         async with asyncio.timeout(30):
             while not app.reception.failures:
                 await asyncio.sleep(0.01)
@@ -48,7 +48,7 @@ async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
 
 
 async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
-    async with App.open(
+    async with open_app(
         settings_for(tmp_path, bot_api, TOKEN), Home(tmp_path), channels=True
     ) as app:
         async with asyncio.timeout(30):
@@ -75,7 +75,7 @@ async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the
     message = typed("\n".join(calls))
     async with (
         asyncio.timeout(30),
-        App.open(settings, Home(tmp_path), channels=False) as app,
+        open_app(settings, Home(tmp_path), channels=False) as app,
         app.desk.watch(message.session_key) as events,
     ):
         await app.desk.submit(message)
