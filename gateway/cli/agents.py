@@ -100,6 +100,8 @@ def _show(agent: Definition, tools: list[str]) -> None:
             str(agent.max_turns) if agent.max_turns else t("as agent.max_iterations says"),
         ),
         (later("background"), t("yes") if agent.background else t("no")),
+        *([(later("skills"), ", ".join(agent.skills))] if agent.skills else ()),
+        *([(later("colour"), agent.color)] if agent.color else ()),
         *((later("remark"), remark) for remark in remarks(agent, tools)),
     ]
     print(clean(agent.name))

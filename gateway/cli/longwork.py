@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from agent.checklist import LIST, is_same_work
 from agent.context.longwork import PROGRESS, features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
-from agent.language import later, t
+from agent.language import later, plural, t
 from agent.prompts import fill
 from gateway.cli.longplan import Plan, plan_for, refuse_stand_in
 from gateway.cli.once import (
@@ -116,7 +116,13 @@ class LongWork:
         tally = self._ledger.read()
         if tally.lane is None:
             return tally
-        _say(t("going on where a command was cut off, after {n} sessions", n=tally.done))
+        _say(
+            plural(
+                tally.done,
+                "going on where a command was cut off, after one session",
+                "going on where a command was cut off, after {n} sessions",
+            )
+        )
         # A running gateway works on when only the terminal was killed; two must not work at once.
         until = self._clock() + _STOP_S
         while await self._service.stop(tally.lane):
@@ -171,7 +177,7 @@ class LongWork:
         while True:
             passing, total = _standing(folder)
             if passing == total:
-                _say(t("all {total} features pass, after {n} sessions", total=total, n=tally.done))
+                _say(_all_pass(total, tally.done))
                 return DONE
             if (left_s := self._shift.left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
                 over = later("{n} sessions are done; {passing} of {total} features pass")
@@ -229,6 +235,18 @@ def _end(worked: Worked, tally: Tally) -> int | None:
 def _standing(folder: Path) -> tuple[int, int]:
     features = features_of(folder) or ()
     return sum(one.passes for one in features), len(features)
+
+
+def _all_pass(total: int, done: int) -> str:
+    """After so many sessions; none when there was nothing left to do."""
+    if not done:
+        return t("all {total} features pass", total=total)
+    return plural(
+        done,
+        "all {total} features pass, after one session",
+        "all {total} features pass, after {n} sessions",
+        total=total,
+    )
 
 
 def _files(folder: Path) -> tuple[str, str]:

@@ -95,9 +95,9 @@ class Place:
             json.dumps({"model_list": [{**entry, "api_key": "k"}], "http": {"port": 0}})
         )
 
-    def plan(self) -> None:
-        """What `--init` leaves."""
-        (self.work / "feature_list.json").write_text(checklist([False] * len(FEATURES)))
+    def plan(self, *, done: bool = False) -> None:
+        """What `--init` leaves, or all features done."""
+        (self.work / "feature_list.json").write_text(checklist([done] * len(FEATURES)))
         (self.work / "PROGRESS.md").write_text("Nothing yet.")
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:

@@ -22,6 +22,11 @@ def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
     shown = kore("agents", "show", "Critic", home=home).stdout
     assert "read_file, Foo" in shown
     assert "no such tool here: Foo" in shown
+    assert "skills" not in shown
+    path = home / "agents" / "critic.md"
+    path.write_text(path.read_text().replace("---\n", "---\nskills: a, b\ncolor: red\n", 1))
+    shown = kore("agents", "show", "critic", home=home).stdout
+    assert [line.split()[1:] for line in shown.splitlines()[8:10]] == [["a,", "b"], ["red"]]
     data = json.loads(kore("agents", "show", "critic", "--json", home=home).stdout)
     assert (data["description"], data["model"], data["trusted"]) == ("a: b", "inherit", True)
     again = kore("agents", "new", "critic", home=home)

@@ -62,6 +62,13 @@ async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
     assert "log in" not in systems.pop()
 
 
+async def test_what_was_done_before_is_said_to_be_done(place: Place) -> None:
+    place.plan(done=True)
+    code, err = await place.run("--auto-continue")
+    assert code == 0
+    assert "── all 3 features pass\n" in err
+
+
 async def test_the_list_of_sessions_has_an_end(place: Place) -> None:
     place.plan()
     code, err = await place.run("--auto-continue", "--max-sessions", "2")
