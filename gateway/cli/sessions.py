@@ -14,6 +14,7 @@ from agent.types import Message
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
 from gateway.cli.table import clean, clean_lines, moment, print_json, print_table
+from gateway.messages import ONCE
 from gateway.service import Found, Service, SessionInfo
 from gateway.transcript import readable
 from gateway.visible import visible
@@ -156,10 +157,15 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
         print(t("no sessions yet; `kore agent` begins one"), file=sys.stderr)
         return
     rows = [
-        (s.id, s.status, str(s.messages), moment(s.last_active_at), s.lane or "", s.name)
+        (s.id, s.status, str(s.messages), moment(s.last_active_at), _where(s.lane or ""), s.name)
         for s in sessions
     ]
     print_table(("id", "status", "messages", "last active", "where", "name"), rows)
+
+
+def _where(lane: str) -> str:
+    """The lane of a chat or terminal; a one-shot run has left its own for good."""
+    return "cli" if lane.startswith(ONCE) else lane
 
 
 def _show(info: SessionInfo, messages: Sequence[Message], *, as_json: bool) -> None:

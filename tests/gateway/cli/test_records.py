@@ -39,6 +39,10 @@ async def test_sessions_are_listed_in_columns(place: Place) -> None:
     head, *rows = (await place.kore("sessions", "list")).stdout.splitlines()
     assert head.split() == ["id", "status", "messages", "last", "active", "where", "name"]
     assert {row.split()[0] for row in rows} == {place.session, other}
+    assert {"telegram:main:5", "cli:local:主"} <= {row.split()[5] for row in rows}
+    # A one-shot run has left its lane for good.
+    await place.service.bind("cli:local:once-12345678", place.session)
+    assert "once-" not in (await place.kore("sessions", "list")).stdout
     listed = json.loads((await place.kore("sessions", "list", "--json")).stdout)
     assert {info["id"]: info["messages"] for info in listed} == {place.session: 2, other: 0}
 
