@@ -156,9 +156,28 @@ def _read(file: Path) -> Case:
     try:
         return Case.model_validate(data)
     except ValidationError as exc:
-        first = exc.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the case"
-        raise ConfigError(f"{file}: {where}: {first['msg']}") from None
+        raise ConfigError(f"{file}: {_fault(exc)}") from None
+
+
+def _fault(error: ValidationError) -> str:
+    """Where, what was found and what is expected; of several the deepest says most."""
+    details = max(error.errors(), key=lambda one: len(one["loc"]))
+    loc, kind = details["loc"], details["type"]
+    where = ".".join(map(str, loc)) or "the case"
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "extra_forbidden":
+        known = ", ".join(_around(loc).model_fields)
+        return f"{where}: there is no such key; expected one of {known}"
+    return f"{where}: {details['msg'][:1].lower()}{details['msg'][1:]}"
+
+
+def _around(loc: tuple[int | str, ...]) -> type[_Strict]:
+    """What the key at this place belongs to."""
+    if "calls" in loc[:-1]:
+        return ScriptedCall
+    inner: dict[str | int, type[_Strict]] = {"checks": Check, "script": ScriptedReply}
+    return inner.get(loc[0], Case) if len(loc) > 1 else Case
 
 
 def _message(n: int, reply: str | ScriptedReply) -> Message:

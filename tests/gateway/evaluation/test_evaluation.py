@@ -103,7 +103,9 @@ def test_each_run_begins_with_fresh_files(tmp_path: Path) -> None:
         ({"checks": [{"answer_matches": "("}]}, "no regular expression"),
         ({"checks": [{"file": "a", "matches": "["}]}, "no regular expression"),
         ({"name": "No Name"}, "name"),
-        ({"tasks": "go"}, "tasks"),
+        ({"tasks": "go"}, "tasks: there is no such key; expected one of name, about, task"),
+        ({"checks": [{"fle": "a"}]}, r"checks\.0\.fle: there is no such key; expected one of file"),
+        ({"script": [{"calls": [{"arguments": {}}]}]}, r"calls\.0\.name is missing"),
     ],
 )
 def test_a_broken_case_is_named(tmp_path: Path, more: dict[str, Any], where: str) -> None:
