@@ -19,7 +19,7 @@ from gateway.lane import Lane
 from gateway.messages import InboundMessage
 from gateway.store import backlog, claims, inbox, turns
 from gateway.store.claims import Busy, Claim, CommandClaim
-from gateway.store.database import Database, NotNow, StoreError
+from gateway.store.database import Damaged, Database, NotNow, StoreError
 from gateway.store.outbox import Letter
 from gateway.turn import Turns
 
@@ -88,8 +88,9 @@ class MessageBus:
                 self._group.create_task(seen, name="a reaction")
 
     async def submit(self, message: InboundMessage) -> None:
-        """One message from a source without a cursor; returns once it is on disk."""
-        await self.accept(message.channel, message.account, Batch([message]))
+        """One message from a source without a cursor; returns once it is on disk. Raises
+        `KoreError` when there is no room for it."""
+        await self.accept(message.channel, message.account, Batch([message], waits=False))
 
     def wake(self, name: str, *, aside: bool = False) -> None:
         """There is something to do on this lane, or past its queue."""
@@ -175,10 +176,13 @@ class MessageBus:
             # A person may have answered before the turn came to rest.
             return lane.wake.is_set()
         except NotNow as exc:
-            log.error("lane %s waits: %s", lane.name, exc)
+            lane.hold(exc, self._turns.watchers)
             lane.broken = broken
             await asyncio.sleep(_PAUSE_S)
             return True
+        except Damaged as exc:
+            lane.fail(exc, self._turns.watchers)
+            return False
         except Exception:
             # A bug, also one that the database refuses, costs one answer, not the chat, and is not
             # silent. When nobody can be told, or even that breaks, the lane rests until woken.
@@ -198,6 +202,7 @@ class MessageBus:
         # A stop that is stored right behind the claim must find whom to tell.
         lane.stop = Stop()
         claim = await self._database.run(self._claim, lane)
+        lane.waits = False
         if claim is None:
             return False
         if isinstance(claim, Busy):

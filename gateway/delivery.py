@@ -4,10 +4,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from sqlite3 import Connection
-from typing import Concatenate, ParamSpec, TypeVar
 
 from agent.language import later, speaking
 from agent.security.redaction import Redactor
@@ -29,6 +28,7 @@ from gateway.channels.base import (
     Unreachable,
 )
 from gateway.languages import Languages
+from gateway.letterbox import Letterbox, Wait
 from gateway.messages import OutboundPart, Route
 from gateway.outgoing import drop, sent_by
 from gateway.patience import AMBIGUOUS_TRIES, is_given_up, is_last_try, rest_s
@@ -36,14 +36,9 @@ from gateway.store import moves, outbox, whereabouts
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Due, Letter
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Wait = Callable[[asyncio.Event, float], Awaitable[None]]
-
 log = logging.getLogger(__name__)
 
 LOST = later("⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it.")
-_STORE_PAUSE_S = 5.0
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
@@ -76,10 +71,12 @@ class Delivery:
         self.channels = channels
         self._clock = clock
         self._wait = wait
+        self._box = Letterbox(database, clock, wait)
         self.redactor = redactor or Redactor()
         self.languages = languages or Languages()
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
+        self._stuck: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
         self._aftermath = Aftermath()
         self._idle = asyncio.Event()
@@ -101,7 +98,7 @@ class Delivery:
 
     def wake(self, lane: str) -> None:
         """There is new mail on this route, or a reason to try again."""
-        if self._group is None:
+        if self._group is None or lane in self._stuck:
             return  # `run` begins with every route that has mail.
         wake = self._routes.get(lane)
         if wake is None:
@@ -146,14 +143,14 @@ class Delivery:
     @property
     def routes(self) -> int:
         """How many routes have mail right now."""
-        return len(self._routes)
+        return len(self._routes) + len(self._stuck)
 
     async def _drain(self, lane: str, wake: asyncio.Event) -> None:
         try:
             while True:
                 wake.clear()
                 self._begins(lane)
-                due = await self._stored(self._head, lane)
+                due = await self._box.first(lane)
                 while isinstance(due, Due):
                     due = await self._send(lane, due)
                 if due is None and not wake.is_set():
@@ -161,6 +158,10 @@ class Delivery:
                 if due is not None:
                     self._rests(lane)
                     await self._wait(wake, due - self._clock())
+        except StoreError as exc:
+            # What was in flight may have arrived: only the next start knows to mark it.
+            self._stuck.add(lane)
+            log.error("nothing more is sent to %s until the next start: %s", lane, exc)
         finally:
             del self._routes[lane]
             self._rests(lane)
@@ -173,26 +174,6 @@ class Delivery:
         self._sending.discard(lane)
         if not self._sending:
             self._idle.set()
-
-    async def _stored(
-        self,
-        work: Callable[Concatenate[Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """The work's result, however long the database refuses.
-
-        What has happened to a message must not be forgotten: it would be sent again, unmarked.
-        """
-        while True:
-            try:
-                return await self._database.run(work, *args, **kwargs)
-            except StoreError as exc:
-                log.error("sending waits: %s", exc)
-                await self._wait(asyncio.Event(), _STORE_PAUSE_S)
-
-    def _head(self, connection: Connection, lane: str) -> Due | float | None:
-        return outbox.head(connection, lane, self._clock())
 
     async def _send(self, lane: str, due: Due) -> Due | float | None:
         """Send one part; returns the next thing to do on the route."""
@@ -207,7 +188,7 @@ class Delivery:
                 await channel.probe()
             if isinstance(channel, Paced):
                 await channel.admit(route)
-            await self._stored(outbox.take, due.seq)
+            await self._box.stored(outbox.take, due.seq)
             with speaking(self.languages.of_route(route)):
                 provider_msg = await sent_by(channel, due.message)
         except SendError as exc:
@@ -218,18 +199,17 @@ class Delivery:
             await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
             self.sent += 1
-            done = (due.seq, provider_msg, lane, self._clock())
-            following = await self._stored(outbox.sent, *done)
+            following = await self._box.sent(due.seq, provider_msg, lane)
             drop(due.message.content.files)
             answers = due.message.last and due.message.kind == "final"
             if answers and isinstance(channel, Reacts) and self._group is not None:
                 self._aftermath.begin(self._group, partial(channel.answered, due.message))
             return following
-        return await self._stored(self._head, lane)
+        return await self._box.first(lane)
 
     async def _settle(self, due: Due, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""
-        run = self._stored
+        run = self._box.stored
         now = self._clock()
         self.failed += 1
         log.warning(
@@ -285,7 +265,7 @@ class Delivery:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
         # A platform may quote the address that it was asked at, with the token in it.
         reason = self.redactor.clean(reason)
-        parts = await self._stored(self._end, due, reason, whole_lane)
+        parts = await self._box.stored(self._end, due, reason, whole_lane)
         drop(due.message.content.files)
         self.given_up += parts
         log.error(

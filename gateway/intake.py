@@ -19,6 +19,7 @@ from gateway.delivery import Delivery
 from gateway.door import Door
 from gateway.halt import Halted, halt, halt_errand
 from gateway.messages import InboundMessage
+from gateway.obstacle import CROWDED, NO_DISK, Obstacle
 from gateway.petition import is_petition
 from gateway.presence import Presence
 from gateway.store import approvals, archive, backlog, inbox, members, outbox, sessions
@@ -77,7 +78,7 @@ class Intake:
         notes: Notes,
         limits: Limits | None = None,
     ) -> None:
-        self.obstacle: str | None = None
+        self._held: str | None = None
         self.notes = notes
         self._database = database
         self.door = door
@@ -87,8 +88,14 @@ class Intake:
         self._presence = Presence(door.access, delivery)
         self._limits = limits or Limits()
 
+    @property
+    def obstacle(self) -> str | None:
+        damage = self._database.damage
+        return str(damage) if damage is not None else self._held
+
     async def take(self, channel: str, account: str, batch: Batch) -> Taken:
-        """Returns once it is on disk; waits while there is no room. Raises `StoreError`."""
+        """Returns once it is on disk. While there is no room it waits, or raises `KoreError` for
+        what does not. Raises `StoreError`."""
         # Of those who may not speak, nothing counts but what they say to us.
         entries = [
             self._entry(one)
@@ -103,11 +110,15 @@ class Intake:
                 more = (batch.next_offset, batch.moves, heard, batch.standings)
                 arrival = Arrival(channel, account, now, *more)
                 taken = await self._try(arrival, entries, batch.dead)
-                if taken is not None:
+                if isinstance(taken, Taken):
                     break
+                if not batch.waits:
+                    raise taken.refusal()
+                self._hold(str(taken))
                 await asyncio.sleep(self._limits.look_again_s)
         finally:
-            self.obstacle = None
+            if batch.waits:
+                self._held = None
         for entry in entries:
             if entry.dead_reason == DENIED and not self.door.access.is_allowed(entry.message):
                 self._tell_how_to_allow(entry.message)
@@ -122,21 +133,20 @@ class Intake:
 
     async def _try(
         self, arrival: Arrival, entries: Sequence[Entry], dead: Sequence[tuple[str, str]]
-    ) -> Taken | None:
-        """None when there is no room: nothing is stored then."""
+    ) -> Taken | Obstacle:
+        """What stands in the way when there is no room: nothing is stored then."""
+        if self._database.damage is not None:
+            raise self._database.damage
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
-            self._hold(f"less than {self._limits.free_bytes // 2**20} MB of disk are free")
-            return None
+            return Obstacle(NO_DISK, self._limits.free_bytes // 2**20)
         taken = await self._database.run(self._store, arrival, entries, dead)
-        if taken is None:
-            self._hold(f"{self._limits.waiting} messages wait already")
-        return taken
+        return Obstacle(CROWDED, self._limits.waiting) if taken is None else taken
 
     def _hold(self, obstacle: str) -> None:
         """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
-        if obstacle != self.obstacle:
+        if obstacle != self._held:
             log.error("taking in nothing: %s", obstacle)
-        self.obstacle = obstacle
+        self._held = obstacle
 
     def _store(
         self,

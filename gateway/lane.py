@@ -1,16 +1,24 @@
 """A lane: what the bus knows of one chat's queue while there is something to do in it."""
 
 import asyncio
+import logging
 
+from agent.events import Notice
+from agent.language import t
 from agent.progress import Stop
 from gateway.store.claims import Claim, CommandClaim
+from gateway.store.faults import Damaged, NotNow
+from gateway.watchers import Watchers
+
+log = logging.getLogger(__name__)
 
 
 class Lane:
     """One chat's queue: what waits in it is on disk, here is only what is under way.
 
     `claim` is being handled; `broken` is one that a bug has ended, and nobody was told yet. Beside
-    it, one that is `aside` carries out what goes past the queue.
+    it, one that is `aside` carries out what goes past the queue. `waits`: for the disk, and whoever
+    watches was told.
     """
 
     def __init__(self, name: str, *, aside: bool = False) -> None:
@@ -18,5 +26,19 @@ class Lane:
         self.aside = aside
         self.wake = asyncio.Event()
         self.stop: Stop | None = None
+        self.waits = False
         self.claim: Claim | CommandClaim | None = None
         self.broken: Claim | CommandClaim | None = None
+
+    def hold(self, why: NotNow, watchers: Watchers) -> None:
+        """It waits for the disk. Said once: it is tried again every few seconds."""
+        if not self.waits:
+            log.error("lane %s waits: %s", self.name, why)
+            told = t("⏳ Nothing can be stored right now; this goes on as soon as it can.")
+            watchers.publish(self.name, Notice("warning", told))
+        self.waits = True
+
+    def fail(self, why: Damaged, watchers: Watchers) -> None:
+        """It rests: nobody is answered from a damaged file, and nothing would be kept."""
+        log.error("lane %s rests: %s", self.name, why)
+        watchers.fail(self.name, why)

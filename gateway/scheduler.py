@@ -11,7 +11,8 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from gateway.bus import MessageBus
-from gateway.delivery import Delivery, Wait, wait_for
+from gateway.delivery import Delivery, wait_for
+from gateway.letterbox import Wait
 from gateway.schedule.timetable import Timetable
 from gateway.store.database import Database, StoreError
 

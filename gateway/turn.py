@@ -61,7 +61,7 @@ class Turns:
         self._database = database
         self._agent = agent
         self._delivery = delivery
-        self._watchers = watchers
+        self.watchers = watchers
         self._rules = rules
         self._spending = spending
         self.compactions = Compactions(
@@ -221,21 +221,21 @@ class Turns:
 
     def _tell(self, errand: Errand, event: events.Event) -> None:
         told = events.FromAgent(errand.agent, str(errand.id), errand.title, event_to_json(event))
-        self._watchers.publish(errand.root_lane, told)
+        self.watchers.publish(errand.root_lane, told)
 
     async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
         lane = claim.messages[-1].session_key
         found = Ending()
         for told in opening(claim):
-            self._watchers.publish(lane, told)
-        with self._watchers.turn(lane):
+            self.watchers.publish(lane, told)
+        with self.watchers.turn(lane):
             async with aclosing(self._agent.turn(task)) as stream:
                 async for event in stream:
                     found.note(event)
                     if preview is not None:
                         preview.feed(event)
                     if not claim.thinking.hides(event):
-                        self._watchers.publish(lane, event)
+                        self.watchers.publish(lane, event)
         return found
 
     async def _commit(

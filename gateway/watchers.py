@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 
+from agent.errors import KoreError
 from agent.events import (
     ApprovalAsked,
     IterationStart,
@@ -51,7 +52,8 @@ class Watcher:
         self._left_out = LeftOut()
         self._asked: set[str] = set()
         self._ready = asyncio.Event()
-        self._closed = self._let_go = False
+        self._closed = False
+        self._failure: KoreError | None = None
 
     @property
     def is_open(self) -> bool:
@@ -86,7 +88,12 @@ class Watcher:
                     )
                 self._append(event)
         if len(self._events) > LIMIT or self._chars > LIMIT_CHARS:
-            self._closed = self._let_go = True
+            self.fail(OwnerLost(LET_GO))
+        self._ready.set()
+
+    def fail(self, failure: KoreError) -> None:
+        """Nothing more comes: what is held, and then this is raised."""
+        self._closed, self._failure = True, failure
         self._ready.set()
 
     def close(self) -> None:
@@ -108,14 +115,15 @@ class Watcher:
         return event
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent]:
-        """Raises `OwnerLost`, after what was still held, for a screen that was let go."""
+        """Raises, after what was still held, `OwnerLost` for a screen that was let go, and what
+        the whole lane has failed with."""
         while True:
             await self._ready.wait()
             self._ready.clear()
             while self._events:
                 yield self._drop(0)
-            if self._let_go:
-                raise OwnerLost(LET_GO)
+            if self._failure is not None:
+                raise self._failure
             if self._closed:
                 return
 
@@ -155,6 +163,11 @@ class Watchers:
         self._note(lane, event)
         for watcher in self._lanes.get(lane, ()):
             watcher.put(event)
+
+    def fail(self, lane: str, failure: KoreError) -> None:
+        """Nobody who watches the lane will see an answer: each is told why."""
+        for watcher in self._lanes.get(lane, ()):
+            watcher.fail(failure)
 
     def _note(self, lane: str, event: WatchEvent) -> None:
         calls = self._calls.get(lane)

@@ -96,7 +96,7 @@ class Batch:
     `dead` holds (event_id, reason) of updates that no decoder could read; they are kept as
     tombstones so that they never block the rest. `moves` are chats that were given a new id:
     (the one that Kore knows, the present one). `standings` tell of chats that a bot came into or
-    was put out of.
+    was put out of. `waits`: whoever brings it keeps it until there is room.
     """
 
     messages: Sequence[InboundMessage]
@@ -104,6 +104,7 @@ class Batch:
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
     standings: Sequence[Standing] = ()
+    waits: bool = True
 
 
 @frozen

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.store.cipher import Cipher, check_key, install, mark_sealed
+from gateway.store.faults import RESTORE, mapped
+from gateway.store.faults import Damaged as Damaged
 from gateway.store.faults import NotNow as NotNow
 from gateway.store.faults import StoreError as StoreError
-from gateway.store.faults import mapped
 from gateway.store.upgrade import upgrade
 
 P = ParamSpec("P")
@@ -55,6 +56,8 @@ class Database:
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self.file, self.folder = file, file.parent
+        # Set for good when the file turns out not to be whole.
+        self.damage: Damaged | None = None
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
@@ -158,7 +161,7 @@ class Database:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if len(jobs) == 1:
-                jobs[0].error = jobs[0].error or mapped(exc)
+                jobs[0].error = jobs[0].error or self._mapped(exc)
                 return
             # One job that is too much for the disk must not fail its neighbours.
             for job in jobs:
@@ -169,9 +172,15 @@ class Database:
         try:
             job.outcome = job.work(self._connection)
         except sqlite3.Error as exc:
-            job.error = mapped(exc)
+            job.error = self._mapped(exc)
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
             job.error = exc
+
+    def _mapped(self, error: sqlite3.Error) -> StoreError:
+        found = mapped(error, self.file)
+        if isinstance(found, Damaged):
+            self.damage = found
+        return found
 
     def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
         """A backup in steps: whoever waits for the database is served between two of them."""
@@ -239,7 +248,6 @@ def _resolve(jobs: list[_Job]) -> None:
 
 def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) -> sqlite3.Connection:
     """An open, migrated connection. Raises `StoreError`."""
-    hint = "Put a backup in its place (`kore backup` makes them), or move the file away."
     # SQLite gives the files beside it the same mode.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
@@ -253,10 +261,13 @@ def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) ->
             stack.pop_all()
     except sqlite3.OperationalError as exc:
         if "locked" in str(exc):
-            raise StoreError(f"the database {path} is in use by another program") from exc
-        raise StoreError(f"cannot open the database {path}: {exc}", hint=hint) from exc
+            raise StoreError(
+                f"the database {path} is in use by another program",
+                hint="Close what has it open, such as a database browser or a copy that is made.",
+            ) from exc
+        raise StoreError(f"cannot open the database {path}: {exc}", hint=RESTORE) from exc
     except sqlite3.DatabaseError as exc:
-        raise StoreError(f"the database {path} is damaged: {exc}", hint=hint) from exc
+        raise Damaged(path, str(exc)) from exc
     path.chmod(0o600)
     return connection
 

@@ -4,14 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from agent.events import Notice
 from agent.history import is_valid
 from agent.providers.models import Models
 from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Echo
 from agent.types import Message
 from gateway.channels.base import Batch
+from gateway.service import Delivered
 from gateway.store import inbox, outbox, sessions
 from gateway.store.backlog import LANE_LIMIT
+from gateway.store.database import StoreError
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, at_work, opened, running, said, settled, typed
@@ -394,3 +397,49 @@ async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> N
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
         assert await parts.database.run(outbox.lanes_with_mail) == []
+
+
+async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> None:
+    model = Gated()
+    long = "x" * 40_000
+    async with running(tmp_path, model) as parts:
+        question = typed(long)
+        async with parts.desk.watch(question.session_key) as events, asyncio.timeout(30):
+            await parts.desk.submit(question)
+            await model.was_asked(long)
+            ((pages,),) = await parts.rows("PRAGMA page_count")
+            await parts.rows(f"PRAGMA max_page_count = {pages}")
+            model.let_go(long)
+            async for event in events:
+                if isinstance(event, Notice):
+                    break
+            assert "can be stored" in event.text
+            await parts.rows(f"PRAGMA max_page_count = {pages + 1000}")
+            async for event in events:
+                if isinstance(event, Delivered):
+                    break
+            assert event.text.startswith("re: xxx")
+
+
+async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("before"))
+        await parts.platform.answers("1", 1)
+        ((root,),) = await parts.rows("SELECT rootpage FROM sqlite_master WHERE name = 'message'")
+        file = parts.database.file
+    with file.open("r+b") as whole:
+        whole.seek((root - 1) * 4096)
+        whole.write(b"\xde\xad\xbe\xef" * 1024)
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        question = typed("hi")
+        async with parts.desk.watch(question.session_key) as events, asyncio.timeout(30):
+            await parts.desk.submit(question)
+            with pytest.raises(StoreError, match="is damaged"):
+                async for _ in events:
+                    pass
+        with pytest.raises(StoreError, match="is damaged"):
+            await take(parts, said("after"))
+        assert str(file) in (parts.bus.obstacle or "")
+    assert "Traceback" not in caplog.text

@@ -515,3 +515,45 @@ async def test_what_follows_an_answer_ends_after_a_while() -> None:
         for _ in range(2):
             aftermath.begin(group, partial(platform.answered, message))
     assert (platform.answering, platform.ended) == (2, 2)
+
+
+async def test_what_stays_refused_rests_its_route_until_the_next_start_which_marks_it(
+    tmp_path: Path, clock: Jumping, caplog: pytest.LogCaptureFixture
+) -> None:
+    delivering = {"clock": clock.time, "wait": clock.wait}
+    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+        await parts.rows(
+            "CREATE TEMP TRIGGER refused BEFORE UPDATE ON outbox WHEN new.state = 'sent'"
+            " BEGIN SELECT raise(ABORT, 'never'); END"
+        )
+        async with at_work(parts):
+            await parts.delivery.post(letter("x"))
+            await settled(lambda: "until the next start" in caplog.text)
+            await parts.delivery.post(letter("y"))
+            async with asyncio.timeout(30):
+                await parts.delivery.flush()
+            assert parts.platform.texts("1") == ["x"]
+            assert parts.delivery.routes == 1
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        assert await parts.platform.answers("1", 2) == ["x", "y"]
+        assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
+
+
+async def test_a_part_that_cannot_be_read_is_given_up_and_what_stands_around_it_is_sent(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    def unseal(text: str, *_: object) -> str:
+        if text == "y":
+            raise ValueError("changed")
+        return text
+
+    delivering = {"clock": clock.time, "wait": clock.wait}
+    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+        for text in ("x", "y", "z"):
+            await parts.delivery.post(letter(text))
+        # As when a sealed text was changed.
+        await parts.database.run(lambda c: c.create_function("unseal", -1, unseal))
+        async with at_work(parts):
+            assert await parts.platform.answers("1", 2) == ["x", "z"]
+            await parts.until("SELECT 1 FROM outbox WHERE state = 'dead'")
+        assert not any(shown.repeat for shown in parts.platform.chats["1"])

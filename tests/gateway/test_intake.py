@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.errors import KoreError
 from gateway.access import Access
 from gateway.channels.base import Batch
 from gateway.door import Door
@@ -88,4 +89,14 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
         assert caplog.text.count(full.obstacle) == 1
         waiting.cancel()
         await asyncio.wait({waiting})
+        assert full.obstacle is None
+
+
+async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts:
+        full = intake(parts, Limits(free_bytes=2**60))
+        with pytest.raises(KoreError, match="MB of disk are free") as refused:
+            await full.take("chat", "bot", Batch([said("a")], waits=False))
+        assert "not stored" in (refused.value.hint or "")
+        assert await parts.rows("SELECT count(*) FROM inbox") == [(0,)]
         assert full.obstacle is None

@@ -3,6 +3,7 @@ from contextlib import suppress
 
 import pytest
 
+from agent.errors import KoreError
 from agent.events import (
     Error,
     State,
@@ -182,3 +183,15 @@ async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
         raise asyncio.CancelledError
     with watchers.watch("x") as late:
         assert await read(late) == []
+
+
+async def test_who_watches_a_lane_that_failed_gets_what_was_held_and_then_the_reason() -> None:
+    watchers = Watchers()
+    with watchers.watch("a") as watcher, watchers.watch("b") as other:
+        watchers.publish("a", TextDelta("x"))
+        watchers.fail("a", KoreError("broken"))
+        events = aiter(watcher)
+        assert await anext(events) == TextDelta("x")
+        with pytest.raises(KoreError, match="broken"):
+            await anext(events)
+        assert other.is_open

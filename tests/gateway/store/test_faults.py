@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.faults import NotNow, mapped
+from gateway.store.faults import Damaged, NotNow, mapped
 
 
 def refusal(connection: sqlite3.Connection, sql: str) -> sqlite3.Error:
@@ -37,3 +37,13 @@ def test_a_bad_query_is_not_waited_for_whatever_its_words_are(sql: str) -> None:
         refused = mapped(refusal(connection, sql))
         assert not isinstance(refused, NotNow)
         assert str(refused).startswith("the database refused: ")
+
+
+def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(b"this is no database" * 1000)
+    with closing(sqlite3.connect(path)) as connection:
+        damaged = mapped(refusal(connection, "SELECT * FROM sqlite_master"), path)
+    assert isinstance(damaged, Damaged)
+    assert f"the database {path} is damaged" in str(damaged)
+    assert "kore restore FILE" in (damaged.hint or "")
