@@ -149,7 +149,7 @@ def assemble(
             database,
             delivery,
             rules,
-            limit_bytes=settings.media.max_file_mb * 2**20,
+            media=settings.media,
             hears=Transcriber(settings.transcription).hear,
         ),
         forget=work.histories.forget,

@@ -65,6 +65,9 @@ class Media:
     quoted: bool = False
     words: str | None = None
     digest: str | None = None
+    # Which model wrote down what was spoken, and what that cost in nano-dollars if it is known.
+    heard_by: str | None = None
+    heard_nano: int | None = None
 
     @property
     def is_awaited(self) -> bool:

@@ -16,10 +16,12 @@ from agent.language import later, speaking, t
 from gateway.channels.base import Accept, Batch, FetchesMedia, NotFetched
 from gateway.delivery import Delivery
 from gateway.messages import InboundMessage, Media
+from gateway.settings.sections import MediaSection
 from gateway.store import held
 from gateway.store.database import Database, StoreError
 from gateway.store.held import Held
 from gateway.store.outbox import Letter
+from gateway.sweeper import sweep_daily
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,8 +65,8 @@ class Porter:
     """One task for each row that waits, a few downloads at a time; polls never wait for any.
 
     What a kill interrupts is begun again at the next start: a row is held until all is there, or a
-    sentence says why not. `limit_bytes` is the largest file that is taken; `hears` writes down what
-    is said in a file, `waits_s` are the rests between tries.
+    sentence says why not. `media` says how large a file may be that is taken, and for how long it
+    is kept; `hears` writes down what is said in one, `waits_s` are the rests between tries.
     """
 
     def __init__(
@@ -73,14 +75,15 @@ class Porter:
         delivery: Delivery,
         inboxes: Inboxes,
         *,
-        limit_bytes: int,
+        media: MediaSection,
         hears: Callable[[Media, Path], Awaitable[Media]] | None = None,
         waits_s: tuple[float, ...] = _WAITS_S,
     ) -> None:
         self._database = database
         self._delivery = delivery
         self._inboxes = inboxes
-        self._limit_bytes = limit_bytes
+        self._limit_bytes = media.max_file_mb * 2**20
+        self._keep_days = media.keep_days
         self._hears = hears
         self._waits_s = waits_s
         self._news = asyncio.Event()
@@ -112,6 +115,9 @@ class Porter:
         self.look()
         rest_s: float | None = None
         async with asyncio.TaskGroup() as group:
+            if self._keep_days is not None:
+                swept = sweep_daily(self._inboxes.workspace, self._keep_days)
+                group.create_task(swept, name="sweeper of the inbox")
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(rest_s):
@@ -271,4 +277,9 @@ def _known(media: Media, path: Path, workspace: Path) -> Media | None:
         found = described(media, path, workspace)
     except OSError:
         return None
-    return found if media.size_bytes in (None, found.size_bytes) else None
+    if media.size_bytes not in (None, found.size_bytes):
+        return None
+    with suppress(OSError):
+        # It was sent again: it is kept for as long as if it were new.
+        os.utime(path, follow_symlinks=False)
+    return found

@@ -38,6 +38,8 @@ _ENDINGS = {
     "audio/mpeg": ".mp3",
     "audio/mp4": ".m4a",
 }
+# What `name_of` puts behind a name, and `places` behind that; and a download that broke off.
+_OURS = re.compile(rf"-[0-9a-f]{{{_MARK_DIGITS}}}(?:-\d)?(?:\.[^\W_]{{1,10}})?(?P<part>\.part)?\Z")
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -94,6 +96,19 @@ def discard(path: Path) -> None:
     """What was received there is not to stay. Raises `OSError`."""
     with suppress(FileNotFoundError), opened_folder(path.parent) as folder:
         os.unlink(path.name, dir_fd=folder)
+
+
+def tidy(inbox: Path, before: float) -> int:
+    """Delete what was received in this folder, or below it, and not touched since `before`
+    (Unix time); returns how many files. What anybody else has put there stays."""
+    deleted = 0
+    for folder, _, names in os.walk(inbox.parent.resolve() / inbox.name):
+        for path in (Path(folder, name) for name in names if _OURS.search(name)):
+            with suppress(OSError):
+                if path.lstat().st_mtime < before:
+                    discard(path)
+                    deleted += 1
+    return deleted
 
 
 def described(media: Media, path: Path, workspace: Path) -> Media:

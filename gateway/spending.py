@@ -68,7 +68,11 @@ class Spending:
         route = None if message.channel == CONSOLE else message.route
         own = float(max_cost) if isinstance(max_cost, int | float) else None
         spent = store.of_turn if errand is None else store.of_errand
-        before = await self.database.run(spent, claim.turn) if claim.resumed else Spent()
+        known = claim.resumed
+        if not known and errand is None and any(one.media for one in claim.messages):
+            # Of one that is resumed it is on record already.
+            known = await self.database.run(store.record_heard, payer, claim.messages, self.clock())
+        before = await self.database.run(spent, claim.turn) if known else Spent()
         kind = TurnMeter if errand is None else ErrandMeter
         try:
             yield kind(self, payer, route, own, before)

@@ -6,11 +6,14 @@ https://platform.openai.com/docs/api-reference/audio/createTranscription
 import asyncio
 import json
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from agent.codec import safe_text
 from agent.language import later
+from agent.spending import NANO
 from gateway.channels.base import NotFetched
 from gateway.messages import Media
 from gateway.settings.sections import TranscriptionSection
@@ -18,6 +21,9 @@ from gateway.settings.sections import TranscriptionSection
 # What OpenAI takes; others take more, but nobody speaks for so long.
 LIMIT_BYTES = 25 * 2**20
 ANSWER_S = 120.0
+_OPENAI = "api.openai.com"
+# https://platform.openai.com/docs/pricing
+_USD_A_MINUTE = {"whisper-1": 0.006, "gpt-4o-transcribe": 0.006, "gpt-4o-mini-transcribe": 0.003}
 AT_ONCE = 4
 _TEXT_CHARS = 20_000
 _ANSWER_BYTES = 1_000_000
@@ -52,7 +58,21 @@ class Transcriber:
             raise NotFetched(_TOO_LARGE, limit=LIMIT_BYTES // 2**20)
         async with self._slots:
             text = await self._ask(path)
-        return replace(media, words=safe_text(text.strip())[:_TEXT_CHARS])
+        words, model = (
+            safe_text(text.strip())[:_TEXT_CHARS],
+            f"transcription/{self._settings.model}",
+        )
+        return replace(media, words=words, heard_by=model, heard_nano=self._cost(media.seconds))
+
+    def _cost(self, seconds: int | None) -> int | None:
+        """Nano-dollars; None when nobody knows the price or the length."""
+        transcription = self._settings
+        price = transcription.price_per_minute_usd
+        if price is None and urlsplit(transcription.api_base or "").hostname == _OPENAI:
+            price = _USD_A_MINUTE.get(transcription.model)
+        if price == 0:
+            return 0
+        return None if price is None or seconds is None else ceil(price * NANO * seconds / 60)
 
     async def _ask(self, path: Path) -> str:
         import aiohttp

@@ -111,7 +111,8 @@ class TelegramSection(Section):
     webhook_secret: SecretStr | None = None
     rate_limits: Literal["telegram", "none"] = "telegram"
     streaming: Literal["edits", "drafts", "off"] = "edits"
-    long_answer_messages: Whole = 4
+    # 0: any number.
+    long_answer_messages: Annotated[int, Strict(), Field(ge=0, le=1000)] = 4
     accounts: tuple[TelegramAccount, ...] = ()
     reactions: Annotated[str, Field(min_length=1, max_length=16)] = "off"
     chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)
@@ -121,6 +122,7 @@ class MediaSection(Section):
     """Files that people send."""
 
     max_file_mb: Annotated[Whole, Field(ge=1, le=2000)] = 20
+    keep_days: Whole | None = 90
 
 
 class TranscriptionSection(Section):
@@ -130,6 +132,7 @@ class TranscriptionSection(Section):
     api_key: SecretStr | None = None
     model: Word = "whisper-1"
     language: Word | None = None
+    price_per_minute_usd: Number | None = None
 
 
 class ToolsSection(Section):

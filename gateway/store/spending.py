@@ -1,5 +1,6 @@
 """What was spent: a row for each reply of a model, and who was told of a limit."""
 
+from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Literal
 
@@ -69,6 +70,21 @@ def record(connection: Connection, payer: Payer, charge: Charge, now: float) -> 
             "by": payer.by,
         },
     )
+
+
+def record_heard(
+    connection: Connection, payer: Payer, messages: Sequence[InboundMessage], now: float
+) -> bool:
+    """What was paid for writing down what was spoken in them; whether that was anything."""
+    charges = [
+        Charge(media.heard_by, Usage(), media.heard_nano)
+        for one in messages
+        for media in one.media
+        if media.heard_by is not None
+    ]
+    for charge in charges:
+        record(connection, payer, charge, now)
+    return bool(charges)
 
 
 def totals(connection: Connection, payer: Payer, since: float | None) -> Totals:

@@ -14,6 +14,7 @@ from gateway.home import Home
 from gateway.messages import InboundMessage, Media
 from gateway.porter import AT_ONCE, Porter
 from gateway.received import name_of
+from gateway.settings.sections import MediaSection
 from gateway.store import inbox
 from gateway.store.inbox import Arrival, Entry
 from tests.fakes.platform import Platform
@@ -59,7 +60,9 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
         await stored(parts, said("[photo]", media=(photo,)), said("what is it?", media=(asked,)))
         woken: list[str] = []
-        porter = Porter(parts.database, parts.delivery, Inboxes(parts.workspace), limit_bytes=1000)
+        porter = Porter(
+            parts.database, parts.delivery, Inboxes(parts.workspace), media=MediaSection()
+        )
         work = asyncio.create_task(porter.run(woken.append))
         await settled(lambda: platform.fetches)
         # As long as the other needs to begin, too, if it does.
@@ -93,7 +96,7 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         ]
         woken: list[str] = []
         inboxes = Inboxes(parts.workspace)
-        porter = Porter(parts.database, parts.delivery, inboxes, limit_bytes=1000, hears=hears)
+        porter = Porter(parts.database, parts.delivery, inboxes, media=MediaSection(), hears=hears)
         await stored(parts, *voices)
         work = asyncio.create_task(porter.run(woken.append))
         await settled(lambda: len(asked) == len(voices))
@@ -116,7 +119,7 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
         changed.parent.mkdir()
         changed.write_bytes(b"changed")
         woken: list[str] = []
-        porter = Porter(parts.database, parts.delivery, Inboxes(workspace), limit_bytes=1000)
+        porter = Porter(parts.database, parts.delivery, Inboxes(workspace), media=MediaSection())
         work = asyncio.create_task(porter.run(woken.append))
         for _ in range(2):
             await stored(parts, said("[document]", media=(sent,)))
@@ -168,7 +171,7 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         await stored(parts, said("[photo]", media=(photo,)))
         inboxes = Private(workspace, group)
         porter = Porter(
-            parts.database, parts.delivery, inboxes, limit_bytes=1000, waits_s=(0.0, 0.0)
+            parts.database, parts.delivery, inboxes, media=MediaSection(), waits_s=(0.0, 0.0)
         )
         work = asyncio.create_task(porter.run(lambda lane: None))
         await settled(lambda: platform.fetches)
@@ -191,7 +194,7 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
 
 async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        porter = Porter(parts.database, parts.delivery, Inboxes(tmp_path), limit_bytes=1000)
+        porter = Porter(parts.database, parts.delivery, Inboxes(tmp_path), media=MediaSection())
         work = asyncio.create_task(porter.run(lambda lane: None))
         accept = porter.beside(parts.bus.accept)
         photo = Media("photo", remote="f", unique="u")

@@ -1,11 +1,12 @@
 import os
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
 from gateway.messages import Media
-from gateway.received import described, name_of, receive
+from gateway.received import described, name_of, places, receive, tidy
 
 
 def named(name: str | None, **more: str) -> str:
@@ -88,6 +89,27 @@ async def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"inbox|link|directory"):
         await receive(tmp_path / "inbox" / "a.txt", tmp_path, whole)
     assert list(outside.iterdir()) == []
+
+
+def test_what_is_kept_long_enough_goes_and_nothing_of_anybody_elses(tmp_path: Path) -> None:
+    inbox = tmp_path / "inbox"
+    outside = tmp_path / "outside"
+    theirs = inbox / "telegram" / "7"
+    theirs.mkdir(parents=True)
+    outside.mkdir()
+    received = name_of(Media("document", name="a.txt", unique="u"), "bot")
+    old = [theirs / received, inbox / received, theirs / f".{received}.part"]
+    old.append(next(islice(places(theirs / received), 1, None)))
+    own = [theirs / "notes.md", outside / received]
+    new = theirs / name_of(Media("document", name="b.txt", unique="v"), "bot")
+    for path in (*old, *own, new):
+        path.write_text("x")
+        os.utime(path, (1000, 1000 if path != new else 2000))
+    (inbox / "linked").symlink_to(outside)
+    assert tidy(inbox, 1500) == len(old)
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in (*own, new))
+    assert tidy(tmp_path / "none", 1500) == 0
 
 
 def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:

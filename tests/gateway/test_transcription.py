@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,18 @@ async def test_what_was_spoken_is_written_down(listener: Listener, spoken: Path)
     assert (request.filename, request.data) == ("voice-1.ogg", b"OggS data")
     assert request.fields == {"model": "large", "response_format": "json", "language": "de"}
     assert request.authorization == "Bearer sk-x"
+
+
+@pytest.mark.parametrize(
+    ("price", "seconds", "nano"),
+    [(0.006, 30, 3_000_000), (None, 30, None), (0.006, None, None), (0.0, None, 0)],
+)
+async def test_what_it_costs_is_told_by_its_length(
+    listener: Listener, spoken: Path, price: float | None, seconds: int | None, nano: int | None
+) -> None:
+    service = transcriber(listener, model="large", price_per_minute_usd=price)
+    heard = await service.hear(replace(VOICE, seconds=seconds), spoken)
+    assert (heard.heard_by, heard.heard_nano) == ("transcription/large", nano)
 
 
 async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(

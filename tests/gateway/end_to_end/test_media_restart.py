@@ -1,6 +1,8 @@
 """Files and a gateway that is killed: nothing is lost, nothing is taken in twice."""
 
 import base64
+import json
+import os
 
 from tests.fakes.faults import hang, status
 from tests.fakes.listener import Listener
@@ -85,3 +87,41 @@ async def test_a_voice_message_is_written_down_again_after_a_broken_try(
         # It was fetched once: only the listening was tried again.
         assert alone.api.calls.count("file") == 1
     assert "sk-voice" not in alone.written()
+
+
+async def test_what_listening_costs_is_counted_once_over_a_kill(alone: GatewayProcess) -> None:
+    async with Listener("buy milk") as listener:
+        section = {"api_base": listener.base_url, "price_per_minute_usd": 0.2}
+        models = json.loads(alone.config.read_text())["model_list"]
+        free = [{**one, "price_input_usd": 0, "price_output_usd": 0} for one in models]
+        alone.configure({"transcription": section})
+        config = json.loads(alone.config.read_text())
+        alone.config.write_text(json.dumps({**config, "model_list": free}))
+        await alone.start()
+        alone.model.latency_s = 60.0
+        # The stand-in tells of three seconds.
+        await alone.api.user_sends(7, "voice", b"OggS")
+        await alone.until(lambda: alone.model.requests)
+        await alone.kill()
+        alone.model.latency_s = 0.0
+        await alone.start()
+        await alone.idle()
+        assert alone.api.answers(7) == ["echo: [voice]"]
+        assert (await alone.status())["spent_today"]["cost_usd"] == 0.01
+        assert "Last answer: $0.0100" in (await alone.told(7, "/cost"))[-1]
+
+
+async def test_what_has_lain_in_the_inbox_for_long_is_deleted(alone: GatewayProcess) -> None:
+    folder = alone.workspace / "inbox" / "telegram" / "7"
+    folder.mkdir(parents=True)
+    old, own = folder / f"a-{'0' * 16}.txt", folder / "notes.txt"
+    for path in (old, own):
+        path.write_text("x")
+        os.utime(path, (0, 0))
+    await alone.start()
+    await alone.api.user_sends(7, "document", b"new", name="b.txt")
+    await alone.until(lambda: not old.exists())
+    await alone.idle()
+    (new,) = set(folder.iterdir()) - {own}
+    assert new.read_bytes() == b"new"
+    assert own.exists()

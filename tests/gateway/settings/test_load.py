@@ -57,6 +57,13 @@ def test_the_example_names_every_key_and_only_real_ones(tmp_path: Path) -> None:
     assert named == set(ModelEntry.model_fields)
 
 
+def test_a_nothing_that_is_promised_is_taken(tmp_path: Path) -> None:
+    config = {"telegram": {"long_answer_messages": 0}, "media": {"keep_days": None}}
+    settings = load(tmp_path, config)
+    assert settings.telegram.long_answer_messages == 0
+    assert settings.media.keep_days is None
+
+
 def test_the_example_shows_the_defaults() -> None:
     example = json.loads(EXAMPLE.read_text())
     defaults = Settings().model_dump(mode="json")
