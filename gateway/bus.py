@@ -292,6 +292,7 @@ class MessageBus:
             delivery_id="",  # `finish_command` names it
             route=message.route,
             parts=self._delivery.render(message.route, text),
+            reply_to=message.answer_to,
             event_id=message.event_id,
         )
         turns.finish_command(connection, claim.seq, letter, time.time())

@@ -290,6 +290,5 @@ class Intake:
     def _letter(self, message: InboundMessage, text: str) -> Letter:
         route = message.route
         parts = self._delivery.render(route, text)
-        return Letter(
-            f"stop:{route.lane}:{message.event_id}", route, parts, event_id=message.event_id
-        )
+        name = f"stop:{route.lane}:{message.event_id}"
+        return Letter(name, route, parts, reply_to=message.answer_to, event_id=message.event_id)

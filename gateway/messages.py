@@ -122,6 +122,11 @@ class InboundMessage:
     language: str | None = None
 
     @property
+    def answer_to(self) -> str | None:
+        """What an answer points at: in a group, its question."""
+        return None if self.private else self.message_id
+
+    @property
     def route(self) -> Route:
         return Route(self.channel, self.account, self.chat_id, self.thread_id)
 

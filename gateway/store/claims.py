@@ -46,8 +46,7 @@ class Claim:
     @property
     def reply_to(self) -> str | None:
         """In a group the answer points at its question."""
-        message = self.messages[-1]
-        return None if message.private else message.message_id
+        return self.messages[-1].answer_to
 
 
 @frozen

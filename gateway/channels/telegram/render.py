@@ -31,6 +31,10 @@ _LOOSE_END = re.compile(
 )
 _HALF_MARK = re.compile(r"(?<!\*)\*\Z")
 _FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*\Z")
+_HEADING_CHARS = 80
+# With what stands above and notes in front, a caption stays below Telegram's 1,024.
+_OUTLINE_UNITS = 700
 # Letters begin each line and nothing in it could be a mark: no parser needs to be loaded for that.
 _SAID = r"[^\W\d_](?:[^\n`*_~|<>&\\\[\]$#!]*[^\s`*_~|<>&\\\[\]$#!])?"
 _PLAIN = re.compile(rf"{_SAID}(?:\n{{1,2}}{_SAID})*")
@@ -59,7 +63,25 @@ def shortened(
         "The answer goes on for one more message. This file holds all of it.",
         "The answer goes on for {n} more messages. This file holds all of it.",
     )
-    return parts[0], OutboundPart(caption, files=(whole,))
+    return parts[0], OutboundPart("\n".join([caption, *_outline(text)]), files=(whole,))
+
+
+def _outline(markdown: str) -> list[str]:
+    """The headings of a long answer, as lines below its file: what it comes to, at a glance."""
+    found: list[str] = []
+    room, fenced = _OUTLINE_UNITS, False
+    for line in markdown.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        heading = None if fenced else _HEADING.match(line)
+        if heading is None:
+            continue
+        text = f"• {_convert(heading[1])[0].strip()[:_HEADING_CHARS]}"
+        room -= units(text) + 1
+        if room < 0:
+            return [*found, _MORE]
+        found.append(text)
+    return found if len(found) > 1 else []
 
 
 def render_preview(markdown: str, line: str = "") -> OutboundPart | None:

@@ -48,12 +48,13 @@ async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
         model_server.script(ReplyScript(text="three"), ReplyScript(text="four"))
         await gateway.kill()
         await pair.all_hear(GROUP, "go on", user_id=7, reply_to=first.message_id)
-        await pair.all_hear(GROUP, "/status@second_test_bot", user_id=7)
+        command = await pair.all_hear(GROUP, "/status@second_test_bot", user_id=7)
         await gateway.start()
         await gateway.idle()
         assert said(pair)[0] == ["one", "three"]
         assert len(said(pair)[1]) == 2
         assert "Conversation:" in said(pair)[1][1]
+        assert pair.second.sends[-1].reply_to == command["message_id"]
         assert len(model_server.requests) == 3
 
 
