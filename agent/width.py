@@ -4,8 +4,12 @@ code points two in all, a combining mark none.
 Plain ASCII is counted without the library that knows the others.
 """
 
-_NOT_FIRST = "，。、；：？！）】》」』〉”’…—%"
-_NOT_LAST = "（【《「『〈“‘"
+from itertools import pairwise
+
+# Columns below which a text is not worth setting.
+_LEAST = 20
+_NOT_FIRST = "，。、；：？！）】》」』〉”’…—%,.;:?!)]}"
+_NOT_LAST = "（【《「『〈“‘([{"
 
 
 def width(text: str) -> int:
@@ -32,15 +36,39 @@ def shortened(text: str, columns: int) -> str:
 def wrapped(text: str, columns: int) -> list[str]:
     """Lines of at most so many columns, cut at blanks or between two characters that are written
     without any; a word that is longer than a line is cut. A line holds at least one character."""
-    lines = []
-    while width(text) > columns:
-        most = _fits(text, columns) or _first(text)
-        if most == len(text):
+    *ends, last = pairwise((0, *breaks(text, columns), len(text)))
+    return [*(text[begin:end].rstrip() for begin, end in ends), text[slice(*last)]]
+
+
+def fitted(text: str, columns: int) -> str:
+    """Lines cut between words where a terminal would cut within one, each as far in as it began.
+
+    An address that is longer than a line stays whole, so that it can be opened and copied.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        words = line.lstrip(" ")
+        indent = line[: len(line) - len(words)]
+        room = columns - len(indent)
+        if room < _LEAST or any(one.isascii() and len(one) > room for one in words.split(" ")):
+            lines.append(line)
+        else:
+            lines += (indent + part for part in wrapped(words, room))
+    return "\n".join(lines)
+
+
+def breaks(text: str, columns: int) -> list[int]:
+    """Where those lines begin that come after the first; blanks stay at the ends of lines."""
+    found: list[int] = []
+    begin = 0
+    while rest := text[begin:]:
+        most = _fits(rest, columns) or _first(rest)
+        if most == len(rest):
             break
-        end = next((at for at in range(most, 0, -1) if _may_break(text, at)), most)
-        lines.append(text[:end].rstrip())
-        text = text[end:].lstrip()
-    return [*lines, text]
+        end = next((at for at in range(most, 0, -1) if _may_break(rest, at)), most)
+        begin += len(rest) - len(rest[end:].lstrip())
+        found.append(begin)
+    return found
 
 
 def _may_break(text: str, at: int) -> bool:

@@ -57,6 +57,11 @@ def place_of(
         most = settings.context.max_tokens
         return min(windows.get(model) or most, most)
 
+    def title(model: str) -> str:
+        """Every configuration of `kore init` has a "default", which says nothing."""
+        first = (entry.model for entry in settings.model_list if entry.model_name == model)
+        return next(first, model) if model == "default" else model
+
     folder = Path(options.get("cwd") or settings.agent.workspace)
     real = folder.resolve()
     trusted = any(real.is_relative_to(one.resolve()) for one in trusted_folders(settings))
@@ -70,6 +75,7 @@ def place_of(
         models,
         str(settings.security.modes["cli"]),
         window,
+        title,
         Customs(shelves),
     )
 

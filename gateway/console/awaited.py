@@ -31,6 +31,11 @@ class Awaited:
         """The oldest message that has no answer; empty when there is none."""
         return next(iter(self._texts.values()), "")
 
+    @property
+    def behind(self) -> int:
+        """How many messages wait for one that has its turn now."""
+        return len(self._texts) - (bool(self._texts) and not self.foreign)
+
     def add(self, message: InboundMessage, text: str) -> None:
         self._texts[message.event_id] = text
 

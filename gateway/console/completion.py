@@ -42,6 +42,11 @@ class Completions(Completer):
         """Nothing: all of it may have to wait for something."""
         return ()
 
+    def may_follow(self, document: Document) -> bool:
+        """Whether what is being typed is something that is completed."""
+        before = document.text_before_cursor
+        return any((_FILE.search(before), _COMMAND.fullmatch(before), _ARGUMENT.fullmatch(before)))
+
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:

@@ -42,6 +42,11 @@ def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
     return shown
 
 
+def is_long(text: str) -> bool:
+    """Whether `diff` leaves something out of it."""
+    return text.rstrip("\n").count("\n") >= LIMIT_LINES
+
+
 def _marked(lines: Sequence[str]) -> dict[int, _Spans]:
     """For each line the stretches that its counterpart does not have."""
     found: dict[int, _Spans] = {}

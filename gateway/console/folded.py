@@ -7,27 +7,32 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agent import events
-from gateway.console.diffs import diff
-from gateway.console.lines import call_line, without_ansi
+from gateway.console.diffs import diff, is_long
+from gateway.console.lines import call_line, leaves_out, without_ansi
 
+THOUGHT_LINES = 8
 _KEPT = 50
 _KEPT_CHARS = 2_000_000
 HINT = " (Ctrl-O)"
 
 
 class Folded:
-    """`keep` results and thoughts as they pass; `unfold` gives the newest, then the one before."""
+    """`keep` results and thoughts as they pass; `unfold` gives the newest of which not all was
+    shown, then the one before."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, Callable[[], RenderableType]]] = deque(maxlen=_KEPT)
         self._next = 0
 
     def keep(self, started: events.ToolStart | None, result: events.ToolResulted) -> None:
+        if not (leaves_out(result) or result.file or is_long(result.diff or "")):
+            return
         size = len(result.content) + len(result.diff or "")
         self._put(size, lambda: _whole(started, result))
 
     def keep_thought(self, text: str) -> None:
-        self._put(len(text), lambda: Text(f"✻ {without_ansi(text).strip()}", "dim italic"))
+        if len(whole := without_ansi(text).strip().split("\n")) > THOUGHT_LINES:
+            self._put(len(text), lambda: Text("✻ " + "\n  ".join(whole), "dim italic"))
 
     def unfold(self) -> RenderableType | None:
         """None when there is nothing more."""

@@ -19,13 +19,15 @@ _FRAMES_A_SECOND = 10
 
 
 class Foot:
-    """`typed` is the line that is being written, `asked` the question that the keys answer."""
+    """`typed` is the line that is being written, `asked` the question that the keys answer,
+    `queued` how many messages wait for what runs."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.status: Status | None = None
         self.typed = ""
         self.asked: ApprovalAsked | None = None
+        self.queued: Callable[[], int] = int
         self._asked_at = 0.0
         self._began_at = time.monotonic()
         self._is_armed: Callable[[], bool] = bool
@@ -65,7 +67,7 @@ class Foot:
         if self.typed:
             shown += self._screen.render(Text(f"› {visible(self.typed)}"))[-3:]
         if self.status is not None and self.asked is None:
-            line = self.status.line(self._screen.console.width)
+            line = self.status.line(self._screen.console.width, self.queued())
             shown += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
         return shown
 

@@ -51,8 +51,7 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
 def outcome(result: events.ToolResulted) -> list[str]:
     """What a tool call came to, in at most a few lines."""
     prints = result.name in _ENDS_TELL
-    clean = printed if prints else without_ansi
-    lines = [clean(line) for line in result.content.strip("\n").split("\n")]
+    lines = _told(result)
     took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
     if lines == [""]:
         return [t("nothing") + took]
@@ -65,6 +64,17 @@ def outcome(result: events.ToolResulted) -> list[str]:
     shown = [cut(line, joined=False) for line in lines]
     shown[-1] += took
     return shown
+
+
+def leaves_out(result: events.ToolResulted) -> bool:
+    """Whether `outcome` shows less than there is."""
+    told, shown = _told(result), outcome(result)
+    return len(told) > len(shown) or any(len(line) > _LINE_CHARS for line in told)
+
+
+def _told(result: events.ToolResulted) -> list[str]:
+    clean = printed if result.name in _ENDS_TELL else without_ansi
+    return [clean(line) for line in result.content.strip("\n").split("\n")]
 
 
 def side_line(event: events.Event) -> str | None:

@@ -23,7 +23,8 @@ OWN_PROMPTS = {"review": "review", "init": "init_project"}
 @dataclass(slots=True)
 class Place:
     """`folder` is where relative paths begin, `blocked` are paths that no model sees; `begin`
-    makes a project that shows what is named, `models` tells names of models. Both take a while."""
+    makes a project that shows what is named, `models` tells names of models. Both take a while.
+    `window` is a model's in tokens, `title` what a person is told of its name."""
 
     folder: Path
     blocked: Sequence[str]
@@ -31,6 +32,7 @@ class Place:
     models: Callable[[], Sequence[str]]
     mode: str = ""
     window: Callable[[str], int] = field(default=lambda _: 0)
+    title: Callable[[str], str] = field(default=str)
     customs: Customs = field(default_factory=lambda: Customs(()))
     _begun: "Project | None" = field(default=None, init=False)
 

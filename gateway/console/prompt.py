@@ -1,6 +1,8 @@
 """The line that a person types on: history, several lines, completion of commands."""
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from gateway.console.bindings import bindings, plain_lines
@@ -38,6 +41,14 @@ _STYLE = Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack"})
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
+class _Output(Vt100_Output):
+    """Asks no terminal where its cursor stands: the last line stands below what is typed, not at
+    the bottom of the window, and no answer to that question is left on the screen."""
+
+    def get_rows_below_cursor_position(self) -> int:
+        return 1
+
+
 class Prompt:
     """Reads lines while nothing runs, and bare keys while something does.
 
@@ -63,6 +74,7 @@ class Prompt:
             multiline=True,
             prompt_continuation="  ",
             input=self._input,
+            output=_Output.from_pty(sys.stdout, term=os.environ.get("TERM")),
             reserve_space_for_menu=0,
             bottom_toolbar=lambda: self.status(self._session.output.get_size().columns),
             style=_STYLE,
@@ -119,9 +131,15 @@ class Prompt:
         self._session.app.exit(result="/output")
 
     def _make_room(self) -> None:
-        """Rows for the menu only while there is one."""
-        offered = self._session.default_buffer.complete_state
-        self._session.reserve_space_for_menu = _MENU_ROWS if offered else 0
+        """Rows for the menu only while there is one, or may be one at the next letter."""
+        buffer = self._session.default_buffer
+        before = self._session.reserve_space_for_menu
+        if buffer.complete_state:
+            self._session.reserve_space_for_menu = _MENU_ROWS
+        elif before and not self.completions.may_follow(buffer.document):
+            self._session.reserve_space_for_menu = 0
+            # What is drawn never becomes lower by itself.
+            self._session.app.renderer.erase(leave_alternate_screen=False)
 
     def _leave_at_once(self) -> None:
         if self._leaving:

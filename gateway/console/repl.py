@@ -102,7 +102,7 @@ class Repl:
     def _begin_status(self, model: str) -> None:
         place, prompt = self._start.place, self._prompt
         if place is not None and isinstance(prompt, Prompt):
-            status = Status(self._start.options, model, place.mode, place.window)
+            status = Status(self._start.options, model, place.mode, place.window, place.title)
             self._status = status
             self._stage.foot.status = status
             utf8 = speaks_utf8(sys.stdout)
@@ -129,7 +129,7 @@ class Repl:
         facts = (
             f"Kore {VERSION}",
             spoken_with and t("agent {name}", name=spoken_with),
-            model,
+            self._start.place.title(str(model)) if self._start.place else model,
             self.session or (None if self._start.choose else t("new session")),
             self._start.options.get("cwd", status.get("workspace")),
         )

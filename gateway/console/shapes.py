@@ -9,9 +9,8 @@ from agent import events
 from agent.language import t
 from gateway.console.approvals import subject
 from gateway.console.diffs import diff
+from gateway.console.folded import THOUGHT_LINES
 from gateway.console.lines import call_line, outcome, visible
-
-_THOUGHT_LINES = 8
 
 
 class _Outcome:
@@ -64,7 +63,7 @@ def question(asked: events.ApprovalAsked) -> RenderableType:
 
 def thought(text: str) -> Text:
     lines = visible(text).strip().split("\n")
-    shown = Text("✻ " + "\n  ".join(lines[:_THOUGHT_LINES]), "dim italic")
-    if len(lines) > _THOUGHT_LINES:
-        shown.append("\n  " + t("… {n:,} more lines", n=len(lines) - _THOUGHT_LINES))
+    shown = Text("✻ " + "\n  ".join(lines[:THOUGHT_LINES]), "dim italic")
+    if len(lines) > THOUGHT_LINES:
+        shown.append("\n  " + t("… {n:,} more lines", n=len(lines) - THOUGHT_LINES))
     return shown

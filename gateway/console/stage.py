@@ -61,6 +61,7 @@ class Stage:
         # Commands of the console itself that were typed while a turn ran.
         self.later: deque[str] = deque()
         self.session: str | None = None
+        self.foot.queued = lambda: self._awaited.behind + len(self.later)
 
     @property
     def lane(self) -> str:

@@ -22,13 +22,21 @@ class Status:
     """`take` what happens and `refresh` between turns; `line` is what fits in a row.
 
     `options` are those of the command line, which come before a conversation's own choice; `mode`
-    and `model` hold where nobody has chosen. `window` tells a model's window in tokens.
+    and `model` hold where nobody has chosen. `window` tells a model's window in tokens, `title`
+    what it is called.
     """
 
-    def __init__(self, options: Mapping[str, Any], model: str, mode: str, window: Window) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        model: str,
+        mode: str,
+        window: Window,
+        title: Callable[[str], str] = str,
+    ) -> None:
         self._options = options
         self._model, self._mode = model, mode
-        self._window = window
+        self._window, self._title = window, title
         self._chosen: Mapping[str, Any] = {}
         self._background: Sequence[str] = ()
         self._turn = Usage()
@@ -50,7 +58,8 @@ class Status:
 
     def take(self, event: WatchEvent) -> None:
         match event:
-            case events.SessionStart():
+            # Not where one begins: a turn that waited for an answer begins again, and counts on.
+            case events.Done():
                 self._turn = Usage()
             case events.UsageReport(usage=usage, session_cost_usd=cost):
                 # What the last call was shown and said is what the next one is shown.
@@ -70,20 +79,20 @@ class Status:
             return "auto"
         return str(self._options.get("mode") or self._chosen.get("mode") or self._mode)
 
-    def line(self, columns: int) -> str:
-        """As many parts as fit, the most wanted first."""
+    def line(self, columns: int, queued: int = 0) -> str:
+        """As many parts as fit, the most wanted first; `queued` was typed since `refresh`."""
         shown: list[str] = []
         room = columns - 2
-        for part in self._parts(columns):
+        for part in self._parts(columns, queued):
             if part and cell_len(part) + 3 <= room:
                 room -= cell_len(part) + 3
                 shown.append(part)
         return " · ".join(shown)
 
-    def _parts(self, columns: int) -> list[str]:
-        waiting = int(self._chosen.get("waiting", 0))
+    def _parts(self, columns: int, queued: int) -> list[str]:
+        waiting = queued or int(self._chosen.get("waiting", 0))
         return [
-            visible(cut(self.model))[:40],
+            visible(cut(self._title(self.model)))[:40],
             self.mode,
             self._gauge(columns),
             f"${self._cost:.2f}" if self._cost else "",

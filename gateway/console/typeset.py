@@ -10,11 +10,14 @@ from rich.markdown import (
     Heading,
     Markdown,
     MarkdownElement,
+    Paragraph,
     TableElement,
 )
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
+from agent.width import breaks
 from gateway.console.lines import visible
 
 _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
@@ -27,6 +30,14 @@ class _LeftHeading(Heading):
         self.text.justify = "left"
         self.text.stylize("bold")
         yield self.text
+
+
+class _Paragraph(Paragraph):
+    """A paragraph whose Chinese goes on where the line has room, not at the next blank."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = self.justify
+        yield _broken(self.text, options.max_width)
 
 
 class _TightCode(CodeBlock):
@@ -54,6 +65,7 @@ class _Markdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _LeftHeading,
+        "paragraph_open": _Paragraph,
         "fence": _TightCode,
         "code_block": _TightCode,
         "table_open": _Table,
@@ -75,6 +87,18 @@ class _Markdown(Markdown):
                     source = token.attrs.get("src", "")
                     token.content = f"{token.content} ({source})".strip()
                     token.type = "text"
+
+
+def _broken(text: Text, columns: int) -> Text:
+    """The text with the line ends that it needs; rich would break it at blanks only."""
+    if text.plain.isascii():
+        return text
+    lines: list[Text] = []
+    for line in text.split(allow_blank=True):
+        lines += line.divide(breaks(line.plain, columns))
+    for line in lines:
+        line.rstrip()
+    return Text("\n", justify=text.justify).join(lines)
 
 
 def typeset(text: str) -> RenderableType:

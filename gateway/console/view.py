@@ -11,7 +11,7 @@ from rich.text import Text
 from agent import events
 from agent.language import later, t
 from gateway.console import shapes
-from gateway.console.approvals import verdict
+from gateway.console.approvals import CHOICES, verdict
 from gateway.console.blocks import Blocks
 from gateway.console.crew import Crew
 from gateway.console.feed import Feed
@@ -50,7 +50,7 @@ class View:
         self._tools: dict[str, events.ToolStart] = {}
         self._output: dict[str, Feed] = {}
         self._printed = Feed()
-        self._last: Literal["text", "tool"] | None = None
+        self._last: Literal["text", "beside"] | None = None
         self._shown_diff: str | None = None
 
     def begin(self) -> None:
@@ -115,6 +115,10 @@ class View:
         self._screen.print(shapes.question(asked))
         self._shown_diff = asked.diff
         self.foot.ask(asked, is_armed)
+        if not self._screen.live:
+            # There is no foot that would say it.
+            left = t("{time} left", time=seconds(asked.expires_s))
+            self._screen.print(Text(f"  {t(CHOICES)}  ({left})", "bold"))
 
     def tick(self) -> None:
         self._screen.refresh()
@@ -138,8 +142,11 @@ class View:
         self._thinking = ""
         if event.thinking.strip():
             self._flush()
+            if self._last == "text":
+                self._screen.print()
             self._folded.keep_thought(event.thinking)
             self._screen.print(shapes.thought(event.thinking))
+            self._last = "beside"
 
     def _take_tool(self, event: events.ToolStart | events.ToolOutput | events.ToolResulted) -> None:
         match event:
@@ -159,7 +166,7 @@ class View:
                 self._folded.keep(started, event)
                 hint = HINT if self._screen.live else ""
                 self._screen.print(shapes.tool_outcome(started, event, hint))
-                self._last = "tool"
+                self._last = "beside"
 
     def _beside(self, event: events.Event) -> None:
         line = side_line(event)

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from agent.width import padded, shortened, width, wrapped
+from agent.width import fitted, padded, shortened, width, wrapped
 
 FAMILY = "👨‍👩‍👧"
 ACCENT = "e\u0301"
@@ -46,6 +46,8 @@ def test_a_text_that_is_too_long_ends_with_an_ellipsis_and_whole_characters() ->
         "打开 https://example.org/很长的路径 然后等待",
         f"{FAMILY}{FAMILY} {ACCENT * 9} ok",
         "x" * 50,
+        "",
+        FAMILY,
     ],
 )
 def test_lines_fit_and_lose_nothing_but_blanks(text: str, columns: int) -> None:
@@ -59,6 +61,21 @@ def test_words_stay_whole_and_no_line_begins_with_a_closing_mark() -> None:
     assert wrapped("one two", 7) == ["one two"]
     lines = wrapped("回答是空的。请再问一次，或者换个说法。", 10)
     assert not any(line.startswith(("，", "。")) for line in lines)
+
+
+def test_a_latin_mark_begins_no_line_of_chinese_either() -> None:
+    lines = wrapped("打开设置(高级),然后保存.完成!", 6)
+    assert not any(line.startswith((")", ",", ".", "!")) for line in lines)
+    assert not any(line.endswith("(") for line in lines)
+
+
+def test_what_a_terminal_would_cut_within_a_word_is_cut_between_two() -> None:
+    told = "kore: this is too long for it\n      and a hint that is\n\nshort"
+    assert fitted(told, 26) == ("kore: this is too long for\nit\n      and a hint that is\n\nshort")
+    assert fitted("  open this one and that one", 24) == "  open this one and that\n  one"
+    address = "  open https://example.org/a/very/long/address now"
+    assert fitted(address, 24) == address
+    assert fitted("narrow as it is", 10) == "narrow as it is"
 
 
 def test_plain_text_loads_no_table_of_widths() -> None:

@@ -263,6 +263,7 @@ async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, hom
         terminal.type("next one\rhalf a")
         await terminal.see("next one  (queued)")
         await terminal.see("half a")
+        await terminal.see("1 waits")
         assert await submitted(owner, 2) == ["slow", "next one"]
         terminal.type("\x03")
         await terminal.see("echo: next one")

@@ -3,9 +3,11 @@
 import pytest
 
 from agent import events
-from agent.types import Usage
+from agent.types import Result, Usage
 from gateway.console.status import Status
 from tests.fakes.memory_service import MemoryService
+
+DONE = events.Done(Result(True, "said", "s", ()))
 
 
 def status(**options: str) -> Status:
@@ -17,12 +19,25 @@ def test_before_anything_happened_model_and_mode_are_told() -> None:
     assert status(model="quick", mode="plan").line(80) == "quick · plan"
 
 
+def test_a_model_is_called_by_what_says_something() -> None:
+    titles = {"default": "vendor/model"}
+    shown = Status({}, "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name))
+    assert shown.line(80) == "vendor/model · ask"
+    shown.settled({"model": "quick"})
+    assert shown.line(80) == "quick · ask"
+
+
 def test_the_windows_share_is_that_of_the_last_call_not_of_the_whole_turn() -> None:
     shown = status()
     shown.take(events.SessionStart("s", "vendor", "model"))
     shown.take(events.UsageReport(Usage(4_000, 100, 0)))
     shown.take(events.UsageReport(Usage(8_900, 200, 0), session_cost_usd=0.5))
     assert shown.line(80) == "vendor/model · ask · ████░░░░ 50% of 10k (5.0k) · $0.50"
+    # A question ended the turn's task: it goes on as if it began, and counts what was before.
+    shown.take(events.SessionStart("s", "vendor", "model"))
+    shown.take(events.UsageReport(Usage(14_900, 300, 0)))
+    assert "61% of 10k (6.1k)" in shown.line(80)
+    shown.take(DONE)
     shown.take(events.SessionStart("s", "vendor", "model"))
     shown.take(events.UsageReport(Usage(900, 100, 0)))
     assert "10% of 10k" in shown.line(80)

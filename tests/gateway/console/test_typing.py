@@ -232,3 +232,18 @@ async def test_the_last_line_shows_model_mode_and_cost(owner: MemoryService, hom
         terminal.type("hi\r")
         await terminal.see("echo: hi")
         await terminal.see("offline/echo · plan · ░░░░░░░░ 0% of 128k (10) · $0.25")
+
+
+async def test_the_rows_of_a_menu_go_with_it_and_no_terminal_is_asked_for_its_cursor(
+    owner: MemoryService, home: Path, place: Path
+) -> None:
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("see @orch")
+        await terminal.see("src/orchard.py")
+        before = len(terminal.raw)
+        terminal.type("\t")
+        await terminal.see("see @src/orchard.py")
+        await terminal.see(" · ask")
+        assert "\x1b[J" in terminal.raw[before:]
+        assert "\x1b[6n" not in terminal.raw

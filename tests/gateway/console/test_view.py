@@ -69,6 +69,38 @@ def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
     assert text.count("answer") == 1
 
 
+def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
+    out = io.StringIO()
+    asked = events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0)
+    View(Screen(out)).ask(asked, bool)
+    assert "[y] once  [s] for this session  [a] always  [n] no  (5:00 min left)" in out.getvalue()
+
+
+def test_only_what_was_not_shown_whole_is_unfolded() -> None:
+    out = io.StringIO()
+    view = View(Screen(out))
+    view.take(events.ToolResulted("1", "exec", "short\n[exit code 0]", False, 0.1))
+    view.take(events.ThinkingEnd("a thought\nof two lines"))
+    assert not view.unfold()
+    view.take(events.ToolResulted("2", "exec", "\n".join("abcdefg"), False, 0.1))
+    view.take(events.ThinkingEnd("\n".join("abcdefghi")))
+    assert view.unfold()
+    assert "✻ a\n  b" in out.getvalue()
+    assert view.unfold()
+    assert not view.unfold()
+
+
+def test_chinese_goes_on_in_its_line_behind_words_with_blanks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "31")
+    said = "使用 kore agent 命令可以开始**一段对话**，然后（也许）。"
+    lines = shown(events.TextDelta(f"{said}\n\n- {said}")).split("\n")
+    assert lines[0] == "使用 kore agent 命令可以开始一"
+    assert lines[1] == "段对话，然后（也许）。"
+    assert lines[3:5] == [" • 使用 kore agent 命令可以开", "   始一段对话，然后（也许）。"]
+
+
 def test_a_diff_is_shown_with_its_result() -> None:
     diff = "--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new\n"
     text = shown(
