@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from agent.errors import ConfigError, KoreError
 from agent.language import ENGLISH, is_writable, language_of_terminal, later, speak, t
 from agent.version import VERSION
-from agent.width import wrapped
+from agent.width import fitted, wrapped
 from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
 from gateway.collector import postpone
 
@@ -100,6 +100,9 @@ def run(words: Sequence[str]) -> int:
         _drop_output()
         return complain(KoreError(t("no space is left: {reason}", reason=exc)))
     except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            # The shell's next line would begin behind the "^C".
+            print(file=sys.stderr)
         return INTERRUPTED
     return code
 
@@ -118,10 +121,10 @@ def _drop_output() -> None:
 
 def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     """Print an error of ours to stderr; returns the exit code it stands for."""
-    for line in clean(str(error)).splitlines() or [""]:
-        print(f"kore: {line}", file=sys.stderr)
-    if error.hint:
-        print(f"      {clean(error.hint)}", file=sys.stderr)
+    lines = [f"kore: {line}" for line in clean(str(error)).splitlines() or [""]]
+    lines += [f"      {clean(error.hint)}"] if error.hint else []
+    told = "\n".join(lines)
+    print(fitted(told, _columns(2)) if sys.stderr.isatty() else told, file=sys.stderr)
     return USAGE if isinstance(error, ConfigError) else FAILED
 
 
@@ -189,7 +192,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
         if not _expected(group):
             raise
         first = _leaves(group)[0]
-        if isinstance(first, BrokenPipeError):
+        if isinstance(first, OSError):
             raise first from None
         if isinstance(first, KoreError):
             return complain(first, args.crash.redactor.clean)
@@ -241,13 +244,13 @@ def _add_places_within(parser: argparse.ArgumentParser) -> None:
                 _add_places_within(part)
 
 
-def _columns() -> int:
-    """As `shutil.get_terminal_size` finds it."""
+def _columns(stream: int = 1) -> int:
+    """As `shutil.get_terminal_size` finds it, of stdout or another stream."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
     try:
-        return os.get_terminal_size(1).columns or 80
+        return os.get_terminal_size(stream).columns or 80
     except OSError:
         return 80
 
@@ -285,5 +288,9 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _expected(group: BaseExceptionGroup[BaseException]) -> bool:
+    """Whether `run` or `complain` has a sentence for each of them."""
     kinds = KoreError | KeyboardInterrupt | BrokenPipeError
-    return all(isinstance(leaf, kinds) for leaf in _leaves(group))
+    return all(
+        isinstance(leaf, kinds) or (isinstance(leaf, OSError) and leaf.errno == ENOSPC)
+        for leaf in _leaves(group)
+    )

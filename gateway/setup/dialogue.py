@@ -1,11 +1,13 @@
 """Questions in a terminal, one line each: nothing is drawn that a dumb terminal could not show."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from getpass import getpass
 
 from agent.errors import KoreError
 from agent.language import t
+from agent.width import fitted
 
 BACK, SKIP = "<", "-"
 # Says what is wrong with an answer; None when nothing is.
@@ -30,6 +32,8 @@ class Dialogue:
         self.answered = 0
 
     def say(self, text: str = "") -> None:
+        if sys.stdout.isatty():
+            text = fitted(text, os.get_terminal_size(sys.stdout.fileno()).columns or 80)
         print(text, flush=True)
 
     def ask(self, question: str, default: str = "", judge: Judge | None = None) -> str:
@@ -48,16 +52,19 @@ class Dialogue:
         return self._read(lambda: getpass(f"{question}: ", stream=None))
 
     def choose(self, question: str, options: Sequence[str], default: int = 0) -> int:
-        """The number of one of `options`, from 0; they are shown from 1."""
+        """The number of one of `options`, from 0; they are shown from 1, and a name is understood
+        when only one of them begins with it."""
         for n, option in enumerate(options, 1):
             self.say(f"  {n:>2}  {option}")
 
         def judge(answer: str) -> str | None:
-            if answer.isdecimal() and 1 <= int(answer) <= len(options):
+            if _numbered(answer, options) is not None:
                 return None
             return t("Type a number from 1 to {last}.", last=len(options))
 
-        return int(self.ask(question, str(default + 1), judge)) - 1
+        found = _numbered(self.ask(question, str(default + 1), judge), options)
+        assert found is not None
+        return found
 
     def confirm(self, question: str, *, default: bool = True) -> bool:
         yes, no = ("Y", "n") if default else ("y", "N")
@@ -85,6 +92,15 @@ class Dialogue:
         self.answered += 1
         # What is pasted may hold what no file should: half of a pair, or a control character.
         return "".join(c for c in answer if c.isprintable())
+
+
+def _numbered(answer: str, options: Sequence[str]) -> int | None:
+    """Which of the options was meant, from 0; None when that is not clear."""
+    if answer.isdecimal():
+        return int(answer) - 1 if 1 <= int(answer) <= len(options) else None
+    word = answer.casefold()
+    begin = [n for n, option in enumerate(options) if option.casefold().startswith(word)]
+    return begin[0] if word and len(begin) == 1 else None
 
 
 def somebody_is_there() -> bool:

@@ -134,13 +134,16 @@ def show_link(link: str, say: Say) -> None:
 
     from gateway.setup.qr import qr_lines
 
+    code: list[str] = []
     if sys.stdout.isatty():
         columns = os.get_terminal_size(sys.stdout.fileno()).columns or 80
         colours = os.environ.get("TERM", "dumb") not in ("dumb", "")
         encoding = sys.stdout.encoding or "ascii"
-        for line in qr_lines(link, columns, encoding=encoding, colours=colours):
-            say(line)
-    say(t("Scan this with your phone, or open it where Telegram is installed, and press Start:"))
+        code = qr_lines(link, columns, encoding=encoding, colours=colours)
+    for line in code:
+        say(line)
+    way = t("Scan this with your phone, or open it where Telegram is installed, and press Start:")
+    say(way if code else t("Open this where Telegram is installed, and press Start:"))
     say(f"  {link}")
     say(t("Whoever opens it first is the owner, so keep it to yourself. It holds for an hour."))
 

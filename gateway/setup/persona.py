@@ -46,11 +46,13 @@ def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
     """The questions; what the workspace says already is what Enter keeps."""
     found = _IDENTITY.search(_text(workspace / "IDENTITY.md"))
     name = _plain(talk.ask(t("What shall I be called?"), found[1] if found else _NAME))
-    talk.say(t("How shall I speak?"))
-    own = t("in other words, which you type")
-    labels = [*(t(label) for label, _ in _MANNERS), own]
-    chosen = talk.choose(t("manner"), labels)
-    manner = _MANNERS[chosen][1] if chosen < len(_MANNERS) else _plain(talk.ask(own), 300)
+    labels = [*(t(label) for label, _ in _MANNERS), t("in other words, which you type")]
+    chosen = talk.choose(t("How shall I speak?"), labels)
+    manner = (
+        _MANNERS[chosen][1]
+        if chosen < len(_MANNERS)
+        else _plain(talk.ask(t("In which words")), 300)
+    )
     held = _text(workspace / "USER.md")
     person = _plain(talk.ask(t("And what shall I call you?"), _after(held, _CALLED)))
     zone = talk.ask(t("Your time zone"), _after(held, _ZONE) or here(), _judge_zone)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from agent.errors import KoreError
 from agent.frozen import frozen
@@ -18,6 +18,7 @@ NAME = "default"
 _MODELS_SHOWN = 15
 # A further address of the OpenAI kind: what it is, Kore need not know.
 _OTHER = "openai"
+Further = Literal["again", "key", "model", "address", "keep"]
 
 
 @frozen
@@ -89,17 +90,32 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
         if failure is None:
             break
         _explain(talk, failure, environ)
-        options = [t("another key"), t("another model"), t("keep it all the same")]
-        match talk.choose(t("What now?"), options):
-            case 0:
+        match _ask_further(talk, failure, choice):
+            case "key":
                 variable, key = None, _ask_key(talk, vendor, optional=choice.asks_address)
-            case 1:
+            case "model":
                 model = _ask_model(talk, vendor, choice)
-            case _:
+            case "address":
+                address = _ask_address(talk, vendor)
+            case "keep":
                 break
     if failure is None:
         talk.say(t("It answers."))
     return _chosen(config, vendor, variable, key)
+
+
+def _ask_further(talk: Dialogue, failure: KoreError, choice: Choice) -> Further:
+    """What is done about a model that does not answer; what is likely to help stands first."""
+    ways: dict[Further, str] = {"again": t("try again")}
+    if choice.vendor is not None and choice.vendor.key_variables:
+        ways["key"] = t("another key")
+    ways["model"] = t("another model")
+    if choice.asks_address:
+        ways["address"] = t("another address")
+    ways["keep"] = t("keep it all the same")
+    likely = "key" if failure.code == "key-refused" else "again"
+    named = sorted(ways, key=lambda way: way != likely)
+    return named[talk.choose(t("What now?"), [ways[way] for way in named])]
 
 
 def tried(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
@@ -112,7 +128,7 @@ def tried(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
 
 
 def _explain(talk: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> None:
-    talk.say(f"  {failure}" + (f" {failure.hint}" if failure.hint else ""))
+    talk.say(f"  {failure}" + (f"\n  {failure.hint}" if failure.hint else ""))
     proxy = next((n for n in ("HTTPS_PROXY", "https_proxy") if environ.get(n)), None)
     if proxy and failure.code in ("unavailable", "timed-out"):
         talk.say(t("  {name} is set, but models are asked directly, without a proxy.", name=proxy))

@@ -74,10 +74,8 @@ def asked(talk: Dialogue, environ: Mapping[str, str], base_url: str) -> Token:
             return check(environ[variable].strip(), base_url, variable)
         except KoreError as exc:
             _complain(talk, exc)
-    talk.say(
-        t("A bot and its token come from @BotFather: open https://t.me/BotFather in Telegram,")
-    )
-    talk.say(t("send /newbot, answer its two questions, and copy the token that it shows."))
+    talk.say(t("A bot and its token come from @BotFather: https://t.me/BotFather"))
+    talk.say(t("Send it /newbot, answer its two questions, and copy the token that it shows."))
     for _ in range(_TRIES):
         try:
             return check(talk.secret(t("Token (not shown while you paste it)")), base_url)

@@ -103,9 +103,9 @@ def _sandbox(talk: Dialogue, _: Plan, place: Place) -> None:
     from gateway.doctor.configured import check_sandbox
 
     talk.say()
-    talk.say(t("Trying what commands can be held in …"))
+    talk.say(t("Looking for a sandbox that holds the commands I run …"))
     check = check_sandbox(place.settings, place.home)
-    talk.say(f"  {check.detail}" + (f"; {check.fix}" if check.fix else ""))
+    talk.say(f"  {check.detail}" + (f"\n  {check.fix}" if check.fix else ""))
 
 
 _STEPS: tuple[Step, ...] = (_language, _model, _persona, _sandbox)

@@ -39,7 +39,7 @@ async def ran(
 
 async def code_in(terminal: Terminal) -> str:
     await terminal.see("?start=")
-    await terminal.see("It holds for an hour")
+    await terminal.see("It holds for an")
     return CODE.findall(terminal.text)[-1]
 
 
