@@ -160,6 +160,11 @@ VERBS = (
         "put a backup in the place of what there is",
         ("kore restore ~/kore-all.zip", "kore restore ~/kore-backup.db --yes"),
     ),
+    Verb(
+        "completion",
+        "what lets Tab complete this in bash, zsh or fish",
+        ("source <(kore completion bash)", "kore completion fish | source"),
+    ),
 )
 
 

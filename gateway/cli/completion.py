@@ -1,0 +1,122 @@
+"""`kore completion`: what a shell needs to complete verbs, their parts and options."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+
+from agent.frozen import frozen
+from agent.language import t
+from gateway.cli.verbs import VERBS
+
+_TAKE_FILES = ("--config", "--home")
+_EVERYWHERE = (*_TAKE_FILES, "--help")
+# What is completed: the words before the cursor that are no options are a verb and its part.
+_BASH = """\
+_kore() {{
+    local cur=${{COMP_WORDS[COMP_CWORD]}} path= n word words= options=
+    for ((n = 1; n < COMP_CWORD; n++)); do
+        word=${{COMP_WORDS[n]}}
+        case $word in
+        --config | --home) ((n++)) ;;
+        -*) ;;
+        *) case " {paths} " in *" ${{path:+$path/}}$word "*) path=${{path:+$path/}}$word ;; esac ;;
+        esac
+    done
+    case $path in
+{cases}
+    esac
+    case $cur in -*) words=$options ;; esac
+    COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}}
+complete -o default -F _kore kore
+"""
+_ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
+
+
+@frozen
+class Point:
+    """Where a command line has come to: what may follow, each with what is said of it.
+
+    `takes` are the options that want a value.
+    """
+
+    words: Mapping[str, str]
+    options: Mapping[str, str]
+    takes: frozenset[str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="whose language to print")
+
+
+def run(args: argparse.Namespace) -> int:
+    points = dict(_points())
+    print("\n".join(_fish(points)) if args.shell == "fish" else _shell(points, args.shell), end="")
+    return 0
+
+
+def _points() -> Iterator[tuple[tuple[str, ...], Point]]:
+    """The start, and behind it each verb and each part of one."""
+    verbs = {word: t(verb.summary) for verb in VERBS for word in (verb.name, *verb.aliases)}
+    yield (), Point(verbs, dict.fromkeys((*_EVERYWHERE, "--version"), ""), frozenset(_TAKE_FILES))
+    for verb in VERBS:
+        parser = argparse.ArgumentParser(add_help=False)
+        import_module(verb.module).add_arguments(parser)
+        for word in (verb.name, *verb.aliases):
+            yield from _within(parser, (word,))
+
+
+def _within(
+    parser: argparse.ArgumentParser, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Point]]:
+    words: dict[str, str] = {}
+    options, takes = dict.fromkeys(_EVERYWHERE, ""), {*_TAKE_FILES}
+    for action in parser._actions:
+        told = "" if action.help in (None, argparse.SUPPRESS) else t(str(action.help))
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {one.dest: t(one.help) if one.help else "" for one in action._choices_actions}
+            words |= {word: helps.get(word, "") for word in action.choices}
+            for word, part in action.choices.items():
+                yield from _within(part, (*path, word))
+        elif action.option_strings:
+            name = max(action.option_strings, key=len)
+            options[name] = told
+            takes |= {name} if action.nargs != 0 else set()
+        elif action.choices:
+            words |= dict.fromkeys(map(str, action.choices), "")
+    yield path, Point(words, options, frozenset(takes))
+
+
+def _shell(points: Mapping[tuple[str, ...], Point], shell: str) -> str:
+    cases = "\n".join(
+        f'    "{"/".join(path)}") words="{" ".join(point.words)}"\n'
+        f'        options="{" ".join(point.options)}" ;;'
+        for path, point in points.items()
+    )
+    paths = " ".join("/".join(path) for path in points if path)
+    return (_ZSH if shell == "zsh" else "") + _BASH.format(cases=cases, paths=paths)
+
+
+def _fish(points: Mapping[tuple[str, ...], Point]) -> Iterator[str]:
+    for path, point in points.items():
+        parts = [] if path else ["__fish_use_subcommand"]
+        parts += [f"__fish_seen_subcommand_from {word}" for word in path]
+        if path and (further := _parts(points, path)):
+            parts.append(f"not __fish_seen_subcommand_from {' '.join(further)}")
+        when = f"complete -c kore -n '{'; and '.join(parts)}'"
+        for word, told in point.words.items():
+            yield f"{when} -f -a {word} -d {_quoted(told)}"
+        for option, told in point.options.items():
+            value = " -r" * (option in point.takes)
+            yield f"{when} -l {option.removeprefix('--')}{value} -d {_quoted(told)}"
+    yield ""
+
+
+def _parts(points: Mapping[tuple[str, ...], Point], path: Sequence[str]) -> list[str]:
+    """The words that lead on from here."""
+    return [other[-1] for other in points if other[:-1] == tuple(path)]
+
+
+def _quoted(text: str) -> str:
+    escaped = " ".join(text.split()).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,57 @@
+"""What the shells are told, and what bash makes of it."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.kore import kore
+
+BASH = shutil.which("bash")
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return kore("completion", "bash", home=tmp_path_factory.mktemp("kore")).stdout
+
+
+@pytest.mark.skipif(BASH is None, reason="asks a real bash")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        (["kore", "chan"], ["channel"]),
+        (["kore", "ch"], ["chat", "channel"]),
+        (["kore", "--home", "config", "models", ""], ["list", "test"]),
+        (["kore", "channel", "add", ""], ["telegram"]),
+        (["kore", "run", "--permission-m"], ["--permission-mode"]),
+        (["kore", "agent", "--model", "gateway", "--thin"], ["--thinking"]),
+        (["kore", "backup", ""], []),
+        (["kore", "completion", "f"], ["fish"]),
+    ],
+)
+def test_bash_offers_what_may_follow(script: str, line: list[str], offered: list[str]) -> None:
+    asked = [
+        script,
+        f"COMP_WORDS=({shlex.join(line)}) COMP_CWORD={len(line) - 1}",
+        "_kore",
+        'printf "%s\\n" "${COMPREPLY[@]}"',
+    ]
+    done = subprocess.run(
+        [str(BASH), "--norc", "-c", "\n".join(asked)], capture_output=True, text=True, check=True
+    )
+    assert (done.stderr, done.stdout.split()) == ("", offered)
+
+
+def test_zsh_gets_the_same_and_fish_what_is_said_of_each(tmp_path: Path, script: str) -> None:
+    assert kore("completion", "zsh", home=tmp_path).stdout.endswith(script)
+    lines = kore("completion", "fish", home=tmp_path).stdout.splitlines()
+    start = "complete -c kore -n '__fish_use_subcommand' -f -a reload -d "
+    assert start + "'have the running gateway read its configuration again'" in lines
+    within = "complete -c kore -n '__fish_seen_subcommand_from channel; and "
+    assert any(
+        line.startswith(f"{within}__fish_seen_subcommand_from add' -l token-env -r -d '")
+        for line in lines
+    )
+    assert any(line.startswith(f"{within}not __fish_seen_subcommand_from add ") for line in lines)
