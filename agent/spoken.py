@@ -54,7 +54,9 @@ class Spoken:
                 yield replace(event, message=clean_message(event.message, self._redactor))
 
     def _stream(self, name: str) -> Stream:
-        return self._streams.setdefault(name, self._redactor.stream())
+        if name not in self._streams:
+            self._streams[name] = self._redactor.stream()
+        return self._streams[name]
 
 
 def clean_message(message: Message, redactor: Redactor) -> Message:

@@ -4,7 +4,7 @@ A fast model's server sends a dozen deltas in one packet. Whoever watches gains 
 seeing them one by one, and every step on their way would be paid for each.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from agent.errors import ProviderError
 from agent.events import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
@@ -13,23 +13,19 @@ from agent.events import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
 def joined(portion: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
     """The same events, neighbouring deltas of one kind as one. What was said before an error is
     told before it is raised."""
-    last: ModelEvent | None = None
-    pieces: list[str] = []
+    run: list[ModelEvent] = []
     try:
         for event in portion:
-            if last is not None and _continues(event, last):
-                pieces.append(_piece(event))
-                last = event
-                continue
-            if last is not None:
-                yield _whole(last, pieces)
-            last, pieces = event, [_piece(event)]
+            if run and not _continues(event, run[-1]):
+                yield _whole(run)
+                run = []
+            run.append(event)
     except ProviderError:
-        if last is not None:
-            yield _whole(last, pieces)
+        if run:
+            yield _whole(run)
         raise
-    if last is not None:
-        yield _whole(last, pieces)
+    if run:
+        yield _whole(run)
 
 
 def _continues(event: ModelEvent, last: ModelEvent) -> bool:
@@ -41,6 +37,21 @@ def _continues(event: ModelEvent, last: ModelEvent) -> bool:
     return kind is TextDelta or kind is ThinkingDelta
 
 
+def _whole(run: Sequence[ModelEvent]) -> ModelEvent:
+    """One delta for all of them."""
+    last = run[-1]
+    if len(run) == 1:
+        return last
+    match last:
+        case TextDelta():
+            return TextDelta("".join(map(_piece, run)))
+        case ThinkingDelta(chars=chars):
+            return ThinkingDelta("".join(map(_piece, run)), chars)
+        case ToolCallDelta(id=call_id, name=name):
+            return ToolCallDelta(call_id, name, "".join(map(_piece, run)))
+    return last
+
+
 def _piece(event: ModelEvent) -> str:
     match event:
         case TextDelta(text) | ThinkingDelta(text):
@@ -48,17 +59,3 @@ def _piece(event: ModelEvent) -> str:
         case ToolCallDelta(partial_json=piece):
             return piece
     return ""
-
-
-def _whole(last: ModelEvent, pieces: list[str]) -> ModelEvent:
-    if len(pieces) == 1:
-        return last
-    text = "".join(pieces)
-    match last:
-        case TextDelta():
-            return TextDelta(text)
-        case ThinkingDelta(chars=chars):
-            return ThinkingDelta(text, chars)
-        case ToolCallDelta(id=call_id, name=name):
-            return ToolCallDelta(call_id, name, text)
-    return last

@@ -36,7 +36,7 @@ class Redactor:
         if more == self._values:
             return
         self._values = more
-        for derived in ("forms", "_pattern", "_by_start"):
+        for derived in ("forms", "_pattern", "_by_start", "_first_letter"):
             self.__dict__.pop(derived, None)
 
     def also(self, values: Iterable[str]) -> "Redactor":
@@ -82,14 +82,20 @@ class Redactor:
 
     def _open_end(self, text: str, begin: int) -> int:
         """Where a value begins that the end of the text cuts in two."""
-        end = len(text)
-        longest = len(self.forms[0]) - 1 if self.forms else 0
-        for at in range(max(begin, end - longest), end):
+        if not self.forms:
+            return len(text)
+        longest = len(self.forms[0]) - 1
+        for match in self._first_letter.finditer(text, max(begin, len(text) - longest)):
+            open_end = text[match.start() :]
             # Nearly every place is ruled out by its two letters; the last one has only one.
-            for form in self._by_start.get(text[at : at + 2], ()):
-                if form.startswith(text[at:]):
-                    return at
-        return end
+            if any(form.startswith(open_end) for form in self._by_start.get(open_end[:2], ())):
+                return match.start()
+        return len(text)
+
+    @cached_property
+    def _first_letter(self) -> re.Pattern[str]:
+        letters = "".join(sorted({form[0] for form in self.forms}))
+        return re.compile(f"[{re.escape(letters)}]")
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
