@@ -4,11 +4,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from gateway.channels.base import Reacts
+from gateway.messages import OutboundMessage
+from gateway.store import backlog
+from gateway.store.database import Database
+
 log = logging.getLogger(__name__)
 
 # At the same time over all chats; of more the rest is left out.
 AT_ONCE = 32
 LASTS_S = 20.0
+
+
+async def tell_answered(database: Database, channel: Reacts, message: OutboundMessage) -> None:
+    """The answer stands there: its questions are done, what was said behind them is not."""
+    left = await database.run(backlog.unfinished, message.route.lane)
+    await channel.answered(message, left)
 
 
 class Aftermath:

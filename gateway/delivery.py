@@ -10,7 +10,7 @@ from sqlite3 import Connection
 
 from agent.language import later, speaking
 from agent.security.redaction import Redactor
-from gateway.aftermath import Aftermath
+from gateway.aftermath import Aftermath, tell_answered
 from gateway.channels.base import (
     Ambiguous,
     Asks,
@@ -203,7 +203,8 @@ class Delivery:
             drop(due.message.content.files)
             answers = due.message.last and due.message.kind == "final"
             if answers and isinstance(channel, Reacts) and self._group is not None:
-                self._aftermath.begin(self._group, partial(channel.answered, due.message))
+                work = partial(tell_answered, self._database, channel, due.message)
+                self._aftermath.begin(self._group, work)
             return following
         return await self._box.first(lane)
 

@@ -188,7 +188,9 @@ class Intake:
         for message in (entry.message for entry in new if entry.dead_reason is None):
             if message.follows:
                 continue
-            if command_of(message) is None:
+            # An edit may change nothing, and a part of an album is its first one's.
+            counts = not (message.edited or message.album) or inbox.waits(connection, message)
+            if counts and command_of(message) is None:
                 taken.fresh.append(message)
             with speaking(languages.of(message)):
                 self._look_past_the_queue(connection, message, taken, arrival.now)

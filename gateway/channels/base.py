@@ -285,6 +285,7 @@ class Reacts(Protocol):
         """It was taken in, and will be answered."""
         ...
 
-    async def answered(self, message: OutboundMessage) -> None:
-        """The last part of an answer has arrived."""
+    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
+        """The last part of an answer has arrived; messages with the ids `left` are still to be
+        answered there."""
         ...

@@ -4,7 +4,7 @@ from itertools import takewhile
 from sqlite3 import Connection
 
 from gateway.messages import InboundMessage
-from gateway.store.inbox import PAYLOAD, WAITING
+from gateway.store.inbox import LIVE, PAYLOAD, WAITING
 
 # More than this many waiting messages of one lane are joined into its next turn.
 LANE_LIMIT = 50
@@ -21,6 +21,17 @@ def is_unanswered(connection: Connection, seq: int) -> bool:
 def messages(connection: Connection, lane: str) -> list[InboundMessage]:
     """What waits in the lane, oldest first."""
     return [message for _, message in rows(connection, lane, together=True, held=True)]
+
+
+def unfinished(connection: Connection, lane: str) -> frozenset[str]:
+    """The platform's ids of messages in the lane that wait, or are being answered."""
+    found = connection.execute(
+        f"SELECT source_msg FROM inbox WHERE lane = :lane AND {WAITING} UNION"
+        " SELECT source_msg FROM inbox"
+        f" WHERE turn_id IN (SELECT id FROM turn WHERE lane = :lane AND {LIVE})",
+        {"lane": lane},
+    )
+    return frozenset(source.partition(":")[2] for (source,) in found if source)
 
 
 def session_of(message: InboundMessage) -> str | None:

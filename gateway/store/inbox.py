@@ -94,6 +94,16 @@ def is_known(connection: Connection, message: InboundMessage) -> bool:
     return bool(known)
 
 
+def waits(connection: Connection, message: InboundMessage) -> bool:
+    """Whether it is still to be answered."""
+    (found,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?"
+        f" AND {WAITING})",
+        (message.channel, message.account, message.event_id),
+    ).fetchone()
+    return bool(found)
+
+
 def cursor(connection: Connection, channel: str, account: str, not_before: float) -> int | None:
     """Where to go on polling; None when nothing came since `not_before`.
 

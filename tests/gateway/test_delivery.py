@@ -480,7 +480,7 @@ class ReactingPlatform(Platform):
     async def seen(self, route: Route, message_id: str | None) -> None:
         return
 
-    async def answered(self, message: OutboundMessage) -> None:
+    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
         self.answering += 1
         try:
             if self.breaks:
@@ -513,7 +513,7 @@ async def test_what_follows_an_answer_ends_after_a_while() -> None:
     aftermath = Aftermath(lasts_s=0.01)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for _ in range(2):
-            aftermath.begin(group, partial(platform.answered, message))
+            aftermath.begin(group, partial(platform.answered, message, frozenset()))
     assert (platform.answering, platform.ended) == (2, 2)
 
 

@@ -82,9 +82,9 @@ class TelegramChannel:
         """Shows a reaction, if one is set and the gate has room."""
         await self._reactions.seen(route, message_id)
 
-    async def answered(self, message: OutboundMessage) -> None:
-        """Takes the reactions away from what was answered."""
-        await self._reactions.answered(message)
+    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
+        """Takes the reactions away from all that is not `left` to be answered."""
+        await self._reactions.answered(message, left)
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
         """An answer that would fill too many messages is its beginning and a file."""

@@ -44,16 +44,20 @@ class Reactions:
             if not await self._show(route, message_id, self._emoji) and message_id in shown:
                 shown.remove(message_id)
 
-    async def answered(self, message: OutboundMessage) -> None:
+    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
         """The answer is there: what was put on its questions goes; also what an earlier process
-        put on the last of them."""
+        put on the last of them. What is `left` to be answered keeps its own."""
         if self._emoji is None or message.event_id is None:
             return
         route = message.route
         told = message.event_id.split(":")
         last = [told[1]] if len(told) > 1 else []
-        for message_id in dict.fromkeys([*self._shown.pop(route.lane, []), *last]):
-            await self._show(route, message_id, None)
+        shown = self._shown.pop(route.lane, [])
+        if kept := [message_id for message_id in shown if message_id in left]:
+            self._shown[route.lane] = kept
+        for message_id in dict.fromkeys([*shown, *last]):
+            if message_id not in left:
+                await self._show(route, message_id, None)
 
     async def _show(self, route: Route, message_id: str, emoji: str | None) -> bool:
         target = message_of(route, message_id, self._moves)

@@ -23,6 +23,41 @@ async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: Gatewa
     assert not any(shown(alone, 7).values())
 
 
+async def test_what_is_still_to_be_answered_keeps_its_reaction(alone: GatewayProcess) -> None:
+    alone.configure({"telegram": {"reactions": "👀"}})
+    await alone.start()
+    alone.model.script(
+        ReplyScript(text="One.", latency_s=1.0), ReplyScript(text="Two.", latency_s=60.0)
+    )
+    first = await alone.api.user_says(7, "go")
+    second = await alone.api.user_says(7, "and this")
+    await alone.until(lambda: shown(alone, 7).get(second.message_id) == ["👀"])
+    await alone.until(lambda: alone.api.answers(7) == ["One."])
+    await alone.until(lambda: shown(alone, 7)[first.message_id] == [])
+    # Somebody "types" for the second: all that follows the first answer is done by then.
+    typing = alone.api.calls.count("sendChatAction")
+    await alone.until(lambda: alone.api.calls.count("sendChatAction") > typing)
+    assert shown(alone, 7)[second.message_id] == ["👀"]
+
+
+async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> None:
+    alone.configure({"telegram": {"reactions": "👀"}})
+    await alone.start()
+    # Slow enough for a reaction to be there before it is taken away.
+    alone.model.latency_s = 1.0
+    said = await alone.api.user_says(7, "go")
+    await alone.until(lambda: shown(alone, 7) == {said.message_id: ["👀"]})
+    await alone.idle()
+    await alone.until(lambda: shown(alone, 7) == {said.message_id: []})
+    await alone.api.user_says(7, "go", edit_of=said.message_id)
+    other = await alone.api.user_says(7, "again")
+    await alone.until(lambda: shown(alone, 7).get(other.message_id) == ["👀"])
+    await alone.idle()
+    await alone.until(lambda: shown(alone, 7).get(other.message_id) == [])
+    put = [one for one in alone.effects(7) if one.method == "setMessageReaction" and one.text]
+    assert [one.message_id for one in put] == [said.message_id, other.message_id]
+
+
 async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
     alone: GatewayProcess,
 ) -> None:
