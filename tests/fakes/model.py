@@ -72,6 +72,8 @@ class ModelServer(LoopbackServer):
         self.models_status = 200
         self.requests: list[Asked] = []
         self.abandoned = 0
+        self.waiting = 0
+        self._passes = 0
         self._queue: deque[ReplyScript] = deque()
         self.app.router.add_routes(
             [
@@ -93,9 +95,15 @@ class ModelServer(LoopbackServer):
             ReplyScript(text=reply) if isinstance(reply, str) else reply for reply in replies
         )
 
+    def let_go(self) -> None:
+        """The replies that wait go on (`waiting` counts them), or else the next one that would."""
+        self._passes += max(1, self.waiting)
+        self.changed()
+
     def forget_script(self) -> None:
-        """Drop the replies that were not asked for."""
+        """Drop the replies that were not asked for, and what was let go in vain."""
         self._queue.clear()
+        self._passes = 0
 
     def summary(self) -> str:
         return f"{len(self.requests)} requests, {len(self._queue)} replies left in the queue"
@@ -156,10 +164,23 @@ class ModelServer(LoopbackServer):
                 return await self._break_off(request, response, reply, writer)
             if reply.breaks and reply.breaks.after == n:
                 await response.write(writer.garbage_event())
+            if n == reply.waits_at:
+                await self._wait()
             if n and reply.chunk_delay_s:
                 await self.pause(reply.chunk_delay_s)
             await _write(response, frame, dialect)
         return response
+
+    async def _wait(self) -> None:
+        """Until it is let go, or nobody is there any more."""
+        self.waiting += 1
+        self.changed()
+        try:
+            while not self._passes and not self.stopping:
+                await self.news(1.0)
+        finally:
+            self.waiting -= 1
+        self._passes = max(0, self._passes - 1)
 
     async def _break_off(
         self,

@@ -59,8 +59,9 @@ class ReplyScript:
 
     `status` other than 200 answers with `error` (OpenAI's error object) and `retry_after`, which
     is seconds or an HTTP date. `details` are OpenRouter's pieces of reasoning, one a chunk.
-    `latency_s` passes before the first byte, `chunk_delay_s` between
-    events. `usage` replaces the counted one, `dialect` the server's.
+    `latency_s` passes before the first byte, `chunk_delay_s` between events. Before its event
+    number `waits_at` the reply waits until the server is told to `let_go`. `usage` replaces the
+    counted one, `dialect` the server's.
     """
 
     text: str = ""
@@ -72,6 +73,7 @@ class ReplyScript:
     pieces: int = 3
     latency_s: float = 0.0
     chunk_delay_s: float = 0.0
+    waits_at: int | None = None
     status: int = 200
     error: Mapping[str, Any] | None = None
     retry_after: str | None = None

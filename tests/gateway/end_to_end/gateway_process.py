@@ -149,6 +149,13 @@ class GatewayProcess:
             assert time.monotonic() < deadline, f"never idle; {self.api.summary()}"
             await self.api.news(_LOOK_S)
 
+    async def posted(self) -> None:
+        """Returns when all that it has to send is sent and noted; a turn may still run."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (await self.status())["routes_with_mail"]:
+            assert time.monotonic() < deadline, f"never posted; {self.api.summary()}"
+            await self.api.news(_LOOK_S)
+
     async def told(self, chat: int, text: str, **more: Any) -> list[str]:
         """Somebody writes; returns what the bot shows in that chat when all is answered."""
         await self.api.user_says(chat, text, **more)

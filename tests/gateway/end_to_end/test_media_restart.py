@@ -62,6 +62,7 @@ async def test_what_cannot_be_had_is_told_once_over_a_kill(alone: GatewayProcess
     alone.model.latency_s = 30.0
     await alone.api.user_sends(7, "document", b"x", name="a.bin")
     await alone.until(lambda: alone.model.requests and alone.api.answers(7))
+    await alone.posted()
     await alone.kill()
     alone.model.latency_s = 0.0
     await alone.start()

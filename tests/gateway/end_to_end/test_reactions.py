@@ -13,10 +13,11 @@ def shown(gateway: GatewayProcess, chat: int) -> dict[int, list[str]]:
 async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"reactions": "👀"}})
     await alone.start()
-    alone.model.script(ReplyScript(text="Done.", latency_s=1.0))
+    alone.model.script(ReplyScript(text="Done.", waits_at=0))
     first = await alone.api.user_says(7, "go")
     second = await alone.api.user_says(7, "and this")
     await alone.until(lambda: shown(alone, 7).get(second.message_id) == ["👀"])
+    alone.model.let_go()
     await alone.idle()
     await alone.until(lambda: shown(alone, 7) == {first.message_id: [], second.message_id: []})
     await alone.told(7, "/status")

@@ -10,7 +10,8 @@ TEXT = "One two three four five six seven eight nine ten eleven twelve."
 
 async def test_a_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
-    alone.model.script(ReplyScript(text=TEXT, pieces=40, chunk_delay_s=0.1))
+    # Longer than any test waits.
+    alone.model.script(ReplyScript(text=TEXT * 20, pieces=400, chunk_delay_s=0.2))
     await alone.api.user_says(7, "go")
     # The second version proves that the first one's id came back and was kept.
     await alone.until(lambda: "editMessageText" in alone.methods(7))
@@ -44,7 +45,8 @@ async def test_a_kill_before_the_first_word_leaves_nothing_but_a_draft(
     await alone.start()
     alone.model.script(ReplyScript(text="late", latency_s=60.0))
     await alone.api.user_says(7, "go")
-    await alone.until(lambda: alone.api.chats.drafts.get(7))
+    # The script is used up by then.
+    await alone.until(lambda: alone.api.chats.drafts.get(7) and alone.model.requests)
     await alone.kill()
     assert alone.api.answers(7) == []
     alone.model.script("Here I am.")
@@ -73,10 +75,14 @@ async def test_a_clean_restart_ends_what_runs_and_changes_no_byte_of_the_past(
 async def test_a_stop_between_two_steps_is_finished_after_the_start(alone: GatewayProcess) -> None:
     await alone.start()
     write = Call("append_file", {"path": "list.txt", "content": "one\n"})
-    alone.model.script(ReplyScript(tool_calls=(write,), latency_s=0.5))
+    alone.model.script(ReplyScript(tool_calls=(write,), waits_at=0))
     await alone.api.user_says(7, "go")
-    await alone.until(lambda: alone.model.requests)
-    await alone.stop()
+    await alone.until(lambda: alone.model.waiting)
+    alone.signal(signal.SIGTERM)
+    # It has heard of the stop before the model calls the tool.
+    await alone.api.wait_for(lambda: not alone.api.polling)
+    alone.model.let_go()
+    assert await alone.ended() == 0
     assert alone.api.answers(7) == []
     assert not (alone.workspace / "list.txt").exists()
     await alone.start()

@@ -22,7 +22,7 @@ def said(gateway: GatewayProcess, text: str) -> int:
 
 async def test_a_reminder_that_came_due_while_nobody_ran_comes_once(alone: GatewayProcess) -> None:
     await alone.start()
-    assert "Job 1: tea" in (await alone.told(OWNER, "/cron add in 2s tea"))[-1]
+    assert "Job 1: tea" in (await alone.told(OWNER, "/cron add in 5s tea"))[-1]
     await alone.kill()
     for _ in range(2):
         await alone.start()

@@ -58,7 +58,7 @@ async def test_a_blocked_chat_is_given_up_and_others_go_on(
 
 
 async def test_a_failing_chat_stalls_no_other(gateway: GatewayProcess, chat: int) -> None:
-    gateway.api.fail("sendMessage", status(429, retry_after=3))
+    gateway.api.fail("sendMessage", status(429, retry_after=5))
     calls = gateway.api.calls.count("sendMessage")
     await gateway.api.user_says(chat, "first")
     await gateway.until(lambda: gateway.api.calls.count("sendMessage") > calls)

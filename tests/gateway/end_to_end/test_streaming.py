@@ -15,10 +15,13 @@ def slow(text: str = TEXT, every_s: float = 0.3, **more: object) -> ReplyScript:
 
 
 async def test_a_slow_answer_grows_in_one_message(gateway: GatewayProcess, chat: int) -> None:
-    gateway.model.script(slow())
-    assert await gateway.told(chat, "go") == [TEXT]
+    gateway.model.script(slow(waits_at=3))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.api.answers(chat))
+    gateway.model.let_go()
+    await gateway.idle()
+    assert gateway.api.answers(chat) == [TEXT]
     effects = gateway.effects(chat)
-    assert effects[0].method == "sendChatAction"
     assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
     shown = [e for e in effects if e.method != "sendChatAction"]
     assert {e.message_id for e in shown} == {shown[0].message_id}
@@ -29,32 +32,40 @@ async def test_a_slow_answer_grows_in_one_message(gateway: GatewayProcess, chat:
 
 
 async def test_typing_shows_while_the_model_is_silent(gateway: GatewayProcess, chat: int) -> None:
-    gateway.model.script(ReplyScript(text="late", latency_s=1.5))
+    gateway.model.script(ReplyScript(text="late", waits_at=0))
     await gateway.api.user_says(chat, "go")
     await gateway.until(lambda: gateway.effects(chat))
-    assert [e.method for e in gateway.effects(chat)] == ["sendChatAction"]
+    assert gateway.effects(chat)[0].method == "sendChatAction"
+    gateway.model.let_go()
     await gateway.idle()
-    assert gateway.methods(chat) == ["sendMessage"]
     assert gateway.api.answers(chat) == ["late"]
 
 
 async def test_a_tool_turn_grows_in_the_same_message(gateway: GatewayProcess, chat: int) -> None:
     look = (Call("list_dir", {"path": "."}),)
-    gateway.model.script(slow("Let me look at the folder first, please wait.", tool_calls=look))
+    text = "Let me look at the folder first, please wait."
+    gateway.model.script(slow(text, tool_calls=look, waits_at=3))
     gateway.model.script(slow())
-    (answer,) = await gateway.told(chat, "go")
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.api.answers(chat))
+    gateway.model.let_go()
+    await gateway.idle()
+    (answer,) = gateway.api.answers(chat)
     assert answer == f"Let me look at the folder first, please wait.\n\n{TEXT}"
     assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
 
 
 async def test_a_retry_voids_what_was_shown(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(
-        slow("Words that nobody should keep.", 1.0, breaks=Break("reset", after=4))
+        slow("Words that nobody should keep.", waits_at=3, breaks=Break("reset", after=4))
     )
     gateway.model.script(slow())
-    assert await gateway.told(chat, "go") == [TEXT]
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: any(a.startswith("Words") for a in gateway.api.answers(chat)))
+    gateway.model.let_go()
+    await gateway.idle()
+    assert gateway.api.answers(chat) == [TEXT]
     assert len(gateway.model.requests) == 2
-    assert any((effect.text or "").startswith("Words") for effect in gateway.effects(chat))
 
 
 async def test_a_long_streamed_answer_is_edited_then_continued(
@@ -94,19 +105,23 @@ async def test_what_is_being_done_is_shown_and_gives_way_to_the_answer(
 ) -> None:
     look = (Call("list_dir", {"path": "notes"}),)
     gateway.model.script(slow("Let me look at the folder first, please wait.", tool_calls=look))
-    gateway.model.script(ReplyScript(text="Nothing there.", latency_s=3.0))
-    (answer,) = await gateway.told(chat, "go")
+    gateway.model.script(ReplyScript(text="Nothing there.", waits_at=0))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: any(a.endswith("⏳ Thinking") for a in gateway.api.answers(chat)))
+    gateway.model.let_go()
+    await gateway.idle()
+    (answer,) = gateway.api.answers(chat)
     assert answer == "Let me look at the folder first, please wait.\n\nNothing there."
-    assert any((effect.text or "").endswith("⏳ Thinking") for effect in gateway.effects(chat))
 
 
 async def test_a_silent_turn_shows_a_draft_and_then_one_message(
     gateway: GatewayProcess, chat: int
 ) -> None:
-    gateway.model.script(ReplyScript(text="late", latency_s=4.0))
+    gateway.model.script(ReplyScript(text="late", waits_at=0))
     await gateway.api.user_says(chat, "go")
     await gateway.until(lambda: gateway.api.chats.drafts.get(chat))
     assert gateway.api.chats.drafts[chat] == "⏳ Thinking"
+    gateway.model.let_go()
     await gateway.idle()
     assert gateway.methods(chat) == ["sendMessageDraft", "sendMessage"]
     assert gateway.api.answers(chat) == ["late"]

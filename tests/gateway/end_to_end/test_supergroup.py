@@ -26,11 +26,12 @@ async def test_an_answer_under_way_arrives_in_the_supergroup_also_after_a_kill(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
-    alone.model.script(ReplyScript(text=TEXT, pieces=40, chunk_delay_s=0.1))
+    alone.model.script(ReplyScript(text=TEXT, pieces=40, waits_at=20))
     await alone.api.user_says(GROUP, "@kore_test_bot go", chat_type="group")
     await alone.until(lambda: "sendMessage" in alone.methods(GROUP))
     # Of the new id only a refused send tells, and what is shown stands in the old group.
     alone.api.group_becomes(GROUP, SUPER, tell=False)
+    alone.model.let_go()
     await alone.until(lambda: alone.api.answers(SUPER))
     await alone.idle()
     assert alone.api.answers(SUPER) == [TEXT]
