@@ -148,10 +148,12 @@ class Executor:
             result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
         diffs = [one.path for one in result.artifacts if one.kind == "diff"]
         touched = [*diffs, *context.changes.touched]
-        stale = self._runner.views.stale(context.session)
-        result = _with_news(result, stale)
         # What has happened is known before it is stored: a stop in between does not forget it.
         self._keep(call, result)
+        # A disk that hangs holds up this call, and nobody else's.
+        if stale := await asyncio.to_thread(self._runner.views.stale, context.session):
+            result = _with_news(result, stale)
+            self._keep(call, result)
         await self._progress.finish(call, result)
         await self.tell_changes(touched, stale)
         await self._report(call, result, time.monotonic() - began)
@@ -215,8 +217,6 @@ class Executor:
 
 def _with_news(result: ToolResult, stale: Sequence[Stale]) -> ToolResult:
     """The result, at whose end the model reads which files are no longer what it has seen."""
-    if not stale:
-        return result
     shown = result.for_model if result.for_user is None else result.for_user
     told = f"{result.for_model}\n\n[{in_words([one.path for one in stale])}]"
     return replace(result, for_model=told, for_user=shown)

@@ -8,10 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from agent.errors import ConfigError
 from agent.frozen import frozen
 from agent.language import later, plural, t
 from agent.providers.models import Models
-from agent.providers.routing import OFFLINE
+from agent.providers.routing import OFFLINE, resolve
 from gateway.channels.base import Channel, ChannelStatus, Reports
 from gateway.reception import Reception
 
@@ -48,6 +49,7 @@ class Facts:
     def __call__(self) -> dict[str, Any]:
         return {
             "model": (model := self.models().default),
+            "model_is": _asked_where(self.models()),
             "model_hint": OFFLINE_HINT if model == OFFLINE else None,
             "workspace": str(self.workspace),
             "sandbox": self.sandbox,
@@ -72,6 +74,15 @@ class Facts:
         """The same in words."""
         states = {name: _told(status) for name, status in self()["channels"].items()}
         return {**states, later("Running for"): str(timedelta(seconds=self()["uptime_s"]))}
+
+
+def _asked_where(models: Models) -> str | None:
+    """What the default model's name stands for: `vendor/model at address`; None without one."""
+    try:
+        found = resolve(models.default, models.known, models.environ)
+    except ConfigError as exc:
+        return str(exc)
+    return f"{found.model} at {found.api_base}" if found.api_base else None
 
 
 def _told(status: Mapping[str, Any]) -> str:

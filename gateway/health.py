@@ -6,6 +6,7 @@ It is HTTP/1.0 by hand, as the control socket is (ADR 0005): two small answers a
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +15,8 @@ from typing import Any
 from agent.errors import ConfigError
 from gateway.facts import resident_bytes
 from gateway.service import Upkeep
+
+log = logging.getLogger(__name__)
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _STATES = {"starting", "polling", "webhook", "retrying"}
@@ -61,6 +64,8 @@ async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> 
             f"http.port: {host}:{port} cannot be used: {reason}",
             hint="Choose another port (KORE_HTTP_PORT), or 0 for any.",
         ) from None
+    at = server.sockets[0].getsockname()
+    log.info("health and metrics at http://%s:%d", host, at[1])
     try:
         yield
     finally:

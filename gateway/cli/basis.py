@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.errors import ConfigError
 from agent.language import later, speak, t
 from gateway.home import Home, find_home
 
@@ -47,6 +48,17 @@ def home_of(args: argparse.Namespace) -> Home:
     return find_home(os.environ, args.home)
 
 
+def here() -> Path:
+    """The folder that the terminal is in. Raises `ConfigError` when somebody has deleted it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            t("the folder that this terminal is in no longer exists"),
+            hint=t("cd into another one, and try again"),
+        ) from None
+
+
 def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = None) -> "Settings":
     """The settings for this process; `overrides` are the verb's own flags, "section.key" to value.
 
@@ -59,7 +71,7 @@ def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = 
     settings = load_settings(
         config=args.config,
         home=home_of(args).root,
-        cwd=Path.cwd(),
+        cwd=here(),
         environ=os.environ,
         overrides=overrides or {},
     )

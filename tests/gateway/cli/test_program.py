@@ -235,3 +235,20 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, words: Sequence[str])
     assert done.returncode == 1
     assert done.stderr.endswith("kore: no space is left: [Errno 28] No space left on device\n")
     assert "bug in Kore" not in done.stderr
+
+
+def test_a_folder_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$0" -m gateway agent -m hi', sys.executable],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        cwd=gone,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kore: the folder that this terminal is in no longer exists")

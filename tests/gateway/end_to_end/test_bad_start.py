@@ -26,6 +26,9 @@ async def test_a_good_start_says_what_runs(alone: GatewayProcess) -> None:
     async with alone:
         await alone.until(lambda: "is running: model" in alone.output())
         assert "telegram:123456" in alone.output()
+        assert "health and metrics at http://127.0.0.1:" in alone.output()
+        shown = await alone.kore("status")
+        assert f"openai/fake at {alone.model.base_url}" in shown.out
 
 
 async def test_another_poller_is_told_in_the_status(alone: GatewayProcess) -> None:
