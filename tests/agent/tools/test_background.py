@@ -193,7 +193,7 @@ async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> 
     words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
     kore = subprocess.Popen(words, cwd=ROOT)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (workspace / "began").exists():
                 await asyncio.sleep(0.01)
         assert await runs(command)
