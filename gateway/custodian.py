@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from sqlite3 import Connection
@@ -106,16 +107,21 @@ class Custodian:
         except OSError as exc:
             raise KoreError(f"{target}: cannot be written: {exc.strerror}") from exc
         zipped = zipfile.ZIP_DEFLATED
-        with (
-            open(fd, "wb") as file,
-            # Files may be older than the format's first year.
-            zipfile.ZipFile(file, "w", zipped, strict_timestamps=False) as packed,
-        ):
-            packed.writestr("README.txt", _ABOUT.format(who=principal))
-            for name, text in texts.items():
-                packed.writestr(name, text)
-            for path, name in self._files(principal):
-                packed.write(path, name)
+        try:
+            with (
+                open(fd, "wb") as file,
+                # Files may be older than the format's first year.
+                zipfile.ZipFile(file, "w", zipped, strict_timestamps=False) as packed,
+            ):
+                packed.writestr("README.txt", _ABOUT.format(who=principal))
+                for name, text in texts.items():
+                    packed.writestr(name, text)
+                for path, name in self._files(principal):
+                    packed.write(path, name)
+        except OSError as exc:
+            # A half one would look like all there is, and stand in the way of the next.
+            target.unlink(missing_ok=True)
+            raise KoreError(f"{exc.filename or target}: {exc.strerror}: nothing was kept") from exc
         return {"file": str(target), "size_bytes": target.stat().st_size, "parts": len(texts)}
 
     def _unlink(self, principal: str, needed: frozenset[str]) -> None:
@@ -123,8 +129,10 @@ class Custodian:
             path.unlink(missing_ok=True)
         for folder in self._folders(principal):
             for inner in sorted(folder.rglob("*"), reverse=True):
-                if inner.is_dir() and not inner.is_symlink() and not any(inner.iterdir()):
-                    inner.rmdir()
+                _remove_empty(inner)
+            # On top lie the folders of everybody else.
+            if folder.parent != self.workspace:
+                _remove_empty(folder)
         from agent.changes.blobs import Blobs
 
         blobs = Blobs(self.home.undo)
@@ -155,6 +163,12 @@ class Custodian:
                     continue
                 if path.is_file() and not path.is_symlink():
                     yield path, f"{top}/{inner}"
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not folder.is_symlink():
+        with suppress(OSError):  # something lies in it
+            folder.rmdir()
 
 
 def _erase(

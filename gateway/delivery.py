@@ -213,7 +213,8 @@ class Delivery:
         run = self._box.stored
         now = self._clock()
         self.failed += 1
-        log.warning(
+        log.log(
+            error.level,
             "not sent: %s part %d to %s: %s",
             due.message.delivery_id,
             due.message.part,

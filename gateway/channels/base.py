@@ -1,5 +1,6 @@
 """The port to a chat platform, and how a send can end."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
@@ -12,9 +13,17 @@ from gateway.question import Question
 class SendError(Exception):
     """A send did not end well; the subclass says what the sender may do next."""
 
+    level = logging.WARNING  # of the log's line about it
+
 
 class NotSent(SendError):
     """It certainly did not arrive (DNS, refused connection): a retry is safe."""
+
+
+class Unwatched(NotSent):
+    """Nobody looks on: it waits for them, and nothing is wrong."""
+
+    level = logging.DEBUG
 
 
 class Ambiguous(SendError):

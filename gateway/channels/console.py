@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.access import CONSOLE
-from gateway.channels.base import Accept, NotSent
+from gateway.channels.base import Accept, Unwatched
 from gateway.messages import OutboundMessage, OutboundPart
 from gateway.service import Delivered
 from gateway.watchers import Watchers
@@ -27,10 +27,10 @@ class ConsoleChannel:
         return [OutboundPart(markdown)]
 
     async def send(self, message: OutboundMessage) -> str:
-        """Raises `NotSent` when nobody looks on."""
+        """Raises `Unwatched` when nobody looks on."""
         lane = message.route.lane
         if not self._watchers.is_watched(lane):
-            raise NotSent("nobody looks at this console")
+            raise Unwatched("nobody looks at this console")
         delivered = Delivered(
             message.content.text,
             message.kind,

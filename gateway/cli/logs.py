@@ -8,12 +8,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 from agent.language import t
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.table import clean, clean_lines
+
+if TYPE_CHECKING:
+    from gateway.settings.sections import LoggingSection
 
 _LEVELS = ("debug", "info", "warning", "error")
 _LOOK_S = 0.25
@@ -29,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    settings, home = settings_of(args), home_of(args)
-    file = settings.logging.file or home.logs / "kore.log"
+    home, settings = home_of(args), _settings(args)
+    file = settings.file or home.logs / "kore.log"
     if args.agent:
         file = home.logs / "agent.log"
-    old = _files(file, settings.logging.files_kept)
+    old = _files(file, settings.files_kept)
     if not old and not args.follow:
         raise KoreError(
             t("there is no log yet: {path}", path=file),
@@ -58,6 +61,24 @@ def run(args: argparse.Namespace) -> int:
             if (come := chosen(raw)) is not None:
                 print(come, flush=True)
     return 0
+
+
+def _settings(args: argparse.Namespace) -> "LoggingSection":
+    """A configuration that is wrong hides no log, which says so, too."""
+    try:
+        return settings_of(args).logging
+    except ConfigError as exc:
+        from agent.security.redaction import Redactor
+        from gateway.settings.references import read_secrets
+        from gateway.settings.sections import LoggingSection
+
+        print(f"kore: {clean_lines(str(exc))}", file=sys.stderr)
+        try:
+            secrets = read_secrets(home_of(args).root / "secrets.json")
+        except ConfigError:
+            secrets = {}
+        args.crash.redactor = Redactor(secrets.values())
+        return LoggingSection()
 
 
 def _files(file: Path, kept: int) -> list[Path]:

@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         count = distrust(folder, home)
         print(t("{folder}: no longer trusted: {n}", folder=folder, n=count))
         return 0
-    files = brought(folder)
+    # In the folder above Kore's own, its configuration is nobody else's.
+    files = [path for path in brought(folder) if path != home / "config.json"]
     if not files:
         raise KoreError(
             t(

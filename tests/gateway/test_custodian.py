@@ -1,7 +1,11 @@
 """What the custodian does away with besides rows and folders; the rest is proven end to end."""
 
+import resource
 from pathlib import Path
 
+import pytest
+
+from agent.errors import KoreError
 from gateway.access import Access
 from gateway.custodian import Custodian
 from gateway.home import Home
@@ -30,18 +34,50 @@ async def parcel(parts: Parts, who: str) -> Path:
     return copy
 
 
+def custodian_of(parts: Parts, folder: Path) -> Custodian:
+    return Custodian(
+        parts.database,
+        Home(folder / "home"),
+        parts.workspace,
+        Access(None, {}),
+        lambda session: None,
+        lambda connection: None,
+        nothing,
+    )
+
+
 async def test_files_that_wait_to_be_sent_to_somebody_go_with_them(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         gone, kept = await parcel(parts, "71"), await parcel(parts, "72")
-        custodian = Custodian(
-            parts.database,
-            Home(tmp_path / "home"),
-            parts.workspace,
-            Access(None, {}),
-            lambda session: None,
-            lambda connection: None,
-            nothing,
-        )
+        custodian = custodian_of(parts, tmp_path)
         await custodian.delete("chat:71", copies=False)
         assert not gone.exists()
         assert kept.exists()
+
+
+async def test_the_folders_of_somebody_go_with_what_lies_in_them(tmp_path: Path) -> None:
+    async with opened(tmp_path, []) as parts:
+        await parcel(parts, "71")
+        theirs = [parts.workspace / top / "chat" / "71" for top in ("memory", "inbox")]
+        other = parts.workspace / "inbox" / "chat" / "72"
+        for folder in (*theirs, other):
+            (folder / "older").mkdir(parents=True)
+            (folder / "older" / "a.txt").write_text("x")
+        await custodian_of(parts, tmp_path).delete("chat:71", copies=False)
+        assert [folder.exists() for folder in theirs] == [False, False]
+        assert (other / "older" / "a.txt").exists()
+
+
+async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) -> None:
+    async with opened(tmp_path, []) as parts:
+        await parcel(parts, "71")
+        custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        try:
+            with pytest.raises(KoreError, match="nothing was kept"):
+                await custodian.export("chat:71", target)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert not target.exists()
+        assert (await custodian.export("chat:71", target))["parts"]

@@ -124,3 +124,14 @@ def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) 
     done = kore("trust", work, "--yes", home=home)
     assert done.returncode == 1
     assert "cannot be read, or is too large" in done.stderr
+
+
+def test_the_configuration_of_kore_itself_is_not_brought_by_the_folder_around_it(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / ".kore"
+    home.mkdir()
+    (home / "config.json").write_text("{}")
+    done = kore("trust", tmp_path, "--yes", home=home)
+    assert done.returncode == 1
+    assert "brings nothing along" in done.stderr

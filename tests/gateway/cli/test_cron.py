@@ -18,3 +18,15 @@ def test_help_speaks_the_language_of_the_terminal(tmp_path: Path) -> None:
         assert any("一个" in text or "会话" in text for (text,) in filter(None, told))
         plain = re.compile(r"^ {4,}[a-z]+ {2,}[ -~]+$", re.MULTILINE)
         assert plain.findall(done.stdout) == []
+
+
+def test_a_reminder_that_waits_for_its_terminal_is_no_trouble_of_other_verbs(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "h"
+    assert kore("cron", "add", "daily 09:00", "stand up", home=home).returncode == 0
+    assert kore("cron", "run", "1", home=home).returncode == 0
+    # Each of these opens the data, and with it the outbox.
+    for words in (("sessions", "list"), ("backup", tmp_path / "b.db"), ("pair", "list")):
+        done = kore(*words, home=home)
+        assert (done.returncode, "not sent" in done.stderr) == (0, False), done.stderr
