@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
+from agent.language import later, t
 from agent.settings import SubagentLimits
 from agent.subagents.catalogue import Catalogue, Places
 from agent.subagents.definition import BUILT_IN, Definition
@@ -15,6 +16,13 @@ from gateway.messages import InboundMessage
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
+
+# What Kore's own say of themselves: for the catalogues.
+PURPOSES = (
+    later("Any self-contained piece of work of several steps; all tools."),
+    later("Find and read where something is, how it works. Changes nothing."),
+    later("Look over a change or a text for mistakes. Changes nothing."),
+)
 
 
 def catalogue_of(home: Home, settings: "Settings") -> Catalogue:
@@ -68,18 +76,23 @@ def remarks(agent: Definition, tools: Sequence[str]) -> list[str]:
     return found
 
 
+def purpose(agent: Definition) -> str:
+    """What it is for, in one line."""
+    return t(" ".join(agent.description.split()))
+
+
 def origin(agent: Definition) -> str:
     """In a few words: "built in", or the file."""
     if agent.source == BUILT_IN:
-        return BUILT_IN
+        return t("built in")
     home = str(Path.home())
     return f"~{agent.source[len(home) :]}" if agent.source.startswith(f"{home}/") else agent.source
 
 
 def tools_in_words(agent: Definition) -> str:
     if agent.tools is None:
-        return f"all but {', '.join(agent.without)}" if agent.without else "all"
-    return ", ".join(name for name in agent.tools if name not in agent.without) or "none"
+        return t("all but {names}", names=", ".join(agent.without)) if agent.without else t("all")
+    return ", ".join(name for name in agent.tools if name not in agent.without) or t("none")
 
 
 def facts(agent: Definition, tools: Sequence[str]) -> Mapping[str, Any]:

@@ -5,20 +5,21 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
-from agent.language import later, t
+from agent.language import ENGLISH, later, speaking, t
 from agent.providers.models import Models
 from gateway.adjust import Adjustable
 from gateway.agent import open_agent
 from gateway.delivery import wait_for
 from gateway.fitness import check_use
 from gateway.home import Home
+from gateway.messages import Route
 from gateway.policies import Policies
 from gateway.settings import Settings
 from gateway.settings.document import read_text
@@ -103,7 +104,7 @@ class Reloader:
             try:
                 found = await self._take()
             except ConfigError as exc:
-                await self._refuse(str(exc))
+                await self._refuse(exc)
                 raise ConfigError(str(exc), hint=t("the last good configuration holds")) from exc
             self._read_at, mended = time.time(), self._problem is not None
             self._problem = None
@@ -130,10 +131,8 @@ class Reloader:
         }
 
     async def _take(self) -> Update:
-        wanted = await asyncio.to_thread(self._sources.load)
-        found = update(self.settings, wanted)
+        found = await asyncio.to_thread(self._read)
         settings = found.settings
-        await asyncio.to_thread(check_use, settings, os.environ)
         sandbox = self._parts.agent.settings.tools.sandbox
         assert sandbox is not None, "a gateway has one, if only in name"
         agent = await open_agent(settings, self._home, sandbox)
@@ -144,39 +143,55 @@ class Reloader:
         self._after(settings)
         return found
 
-    async def _refuse(self, problem: str) -> None:
-        """Said once for each mistake: in the log and to the owner; the status has it too."""
+    def _read(self) -> Update:
+        """Raises `ConfigError` in the language that is spoken here."""
+        found = update(self.settings, self._sources.load())
+        check_use(found.settings, os.environ)
+        return found
+
+    async def _refuse(self, error: ConfigError) -> None:
+        """Said once for each mistake, whoever asked: in the log and the status in English, to the
+        owner in their language."""
+        problem = await self._worded(error, ENGLISH)
         if problem == self._problem:
             return
         self._problem = problem
-        first, *more = problem.splitlines()
-        rest = f" (and {len(more)} more)" if more else ""
-        log.error("the last good configuration holds: %s%s", first, rest)
-        await self._tell(_NOT_RIGHT, f"{first}{rest}")
+        log.error("the last good configuration holds: %s", _short(problem, ENGLISH))
+        await self._tell(_NOT_RIGHT, error)
 
-    async def _tell(self, english: str, *details: str) -> None:
+    async def _worded(self, error: ConfigError, language: str) -> str:
+        """What is wrong in this language, as far as reading the files again finds it."""
+        with speaking(language):
+            try:
+                await asyncio.to_thread(self._read)
+            except ConfigError as exc:
+                return str(exc)
+        return str(error)
+
+    async def _tell(self, english: str, error: ConfigError | None = None) -> None:
         """A letter to the owner, if they ever wrote."""
         try:
-            lane = await self._database.run(self._write, english, details, time.time())
+            route = await self._database.run(self._owners_route)
+            if route is None:
+                return
+            languages = self._parts.delivery.languages
+            said, spoken = languages.tell(route, english), languages.of_route(route)
+            if error is not None:
+                said += "\n\n" + _short(await self._worded(error, spoken), spoken)
+            await self._database.run(self._write, route, said, time.time())
         except (StoreError, KoreError) as exc:
             log.warning("the owner could not be told: %s", exc)
             return
-        if lane is not None:
-            self._parts.delivery.wake(lane)
+        self._parts.delivery.wake(route.lane)
 
-    def _write(
-        self, connection: Connection, english: str, details: Sequence[str], now: float
-    ) -> str | None:
-        """Returns the lane that has mail."""
+    def _owners_route(self, connection: Connection) -> Route | None:
         owner = self._parts.access.chief
-        route = last_private_route(connection, owner) if owner else None
-        if route is None:
-            return None
-        said = "\n\n".join((self._parts.delivery.languages.tell(route, english), *details))
+        return last_private_route(connection, owner) if owner else None
+
+    def _write(self, connection: Connection, route: Route, said: str, now: float) -> None:
         name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
         parts = self._parts.delivery.render(route, said)
         outbox.put(connection, None, [Letter(name, route, parts, "notice")], now)
-        return route.lane
 
     def _keep(self) -> None:
         """Keep the user's file as it is now: it holds."""
@@ -202,6 +217,12 @@ class Reloader:
 
     def _look(self) -> Stamp:
         return tuple(_stamp(path) for path in self._sources.watched)
+
+
+def _short(problem: str, language: str) -> str:
+    first, *more = problem.splitlines()
+    with speaking(language):
+        return first + (t(" (and {n} more)", n=len(more)) if more else "")
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:

@@ -49,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")
     how.add_argument(
-        "--permission-mode", choices=MODES, metavar="MODE", help=f"one of {', '.join(MODES)}"
+        "--permission-mode",
+        choices=MODES,
+        metavar="MODE",
+        help="how far it goes by itself: plan, ask, accept-edits or auto",
     )
     add("--allowed-tools", metavar="A,B", help="use these tools only")
     add("--disallowed-tools", metavar="A,B", help="use all tools but these")

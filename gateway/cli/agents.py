@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.language import later, t
-from agent.subagents.definition import Definition
+from agent.subagents.definition import BUILT_IN, Definition
 from agent.width import padded
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import clean, clean_lines, print_json, print_table
@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(agents: list[Definition], tools: list[str]) -> None:
-    from gateway.agents import origin, remarks, tools_in_words
+    from gateway.agents import origin, purpose, remarks, tools_in_words
 
     rows = [
         (
             one.name,
-            _short(one.description),
+            _short(purpose(one)),
             one.model or "inherit",
             _short(tools_in_words(one)),
             origin(one),
@@ -84,10 +84,12 @@ def _list(agents: list[Definition], tools: list[str]) -> None:
 
 
 def _show(agent: Definition, tools: list[str]) -> None:
-    from gateway.agents import origin, remarks, tools_in_words
+    from gateway.agents import origin, purpose, remarks, tools_in_words
 
+    # As it stands in the file, unless it is Kore's own.
+    told = purpose(agent) if agent.source == BUILT_IN else agent.description
     rows = [
-        (later("description"), clean_lines(agent.description)),
+        (later("description"), clean_lines(told)),
         (later("from"), origin(agent)),
         (later("model"), agent.model or "inherit"),
         (later("tools"), tools_in_words(agent)),

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from agent.language import t
+from agent.language import later, t
 from gateway.cli.basis import settings_of
 from gateway.cli.table import clean, print_json, print_table
 
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from gateway.offer import Offer
     from gateway.settings import Settings
     from gateway.trial import Trial
+
+
+_SOURCES = {
+    "configured": later("configured"),
+    "environment": later("environment"),
+    "ollama": "ollama",
+    "named": later("in use"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +64,9 @@ def _row(one: "Offer") -> tuple[str, ...]:
     price = ""
     if one.price_input_usd is not None:
         price = f"${one.price_input_usd:g} / ${one.price_output_usd:g}"
-    keys = f", {one.keys} keys" if one.keys > 1 else ""
-    state = t("cannot be used") if one.problem else one.source + keys
+    state = t("cannot be used") if one.problem else t(_SOURCES[one.source])
+    if one.keys > 1 and not one.problem:
+        state += t(", {n} keys", n=one.keys)
     return one.name, one.model, ", ".join(one.marks), window, price, state
 
 
@@ -103,14 +112,15 @@ def _config(settings: "Settings", name: str) -> "ModelConfig":
 def _say(trials: "Sequence[Trial]", args: argparse.Namespace) -> None:
     hide = args.crash.redactor.clean
     for one in trials:
-        key = f" (key {one.key} of {one.keys})" if one.keys > 1 else ""
+        key = t(" (key {n} of {all})", n=one.key, all=one.keys) if one.keys > 1 else ""
         model = "" if one.model == one.name else f" = {one.model}"
         if one.ok:
-            print(
-                f"ok    {one.name}{model}{key}: first token after {one.first_token_s:.2f} s, "
-                f"a tool called and the answer after {one.answer_s:.2f} s",
-                flush=True,
+            took = t(
+                "first token after {first:.2f} s, a tool called and the answer after {whole:.2f} s",
+                first=one.first_token_s,
+                whole=one.answer_s,
             )
+            print(f"ok    {one.name}{model}{key}: {took}", flush=True)
             continue
         print(f"fails {one.name}{model}{key}: {clean(hide(one.error or ''))} [{one.code}]")
         if one.hint:

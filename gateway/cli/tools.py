@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> int:
     from agent.settings import ToolSettings
     from agent.tools.toolbox import default_tools
     from gateway.policies import Policies
-    from gateway.tools import facts
+    from gateway.tools import beginning, facts
 
     policies = Policies.of(settings_of(args))
     found = facts(default_tools(ToolSettings()), policies)
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
             one["effect"],
             ", ".join(one["roles"]),
             ", ".join(one["aliases"]),
-            one["description"],
+            beginning(one["description"]),
         )
         for one in found
     ]

@@ -10,15 +10,15 @@ async def answer(call: CommandCall) -> str:
     """The names and what they are for; where each is from only for the owner."""
     import asyncio
 
-    from gateway.agents import origin
+    from gateway.agents import origin, purpose
 
     office = call.office
     found = await asyncio.to_thread(office.agent.subagents.load, call.folder)
     lines = []
     for one in list(found.values())[:_MOST]:
-        told = " ".join(one.description.split())[:120]
+        told = purpose(one)[:120]
         where = f" ({origin(one)})" if call.is_owner else ""
         lines.append(f"- `{one.name}`{where}: {told}")
     if len(found) > _MOST:
         lines.append(t("… and {found} more: `kore agents list`", found=len(found) - _MOST))
-    return "\n".join([*lines, t("Ask me to have one of them do something.")])
+    return "\n".join([*lines, "", t("Ask me to have one of them do something.")])

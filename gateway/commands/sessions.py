@@ -25,10 +25,10 @@ def answer(call: CommandCall, connection: Connection) -> str:
     listed = sessions.recent(connection, SHOWN, scope_of(call))
     if not listed:
         return t("There are no conversations of yours here yet.")
-    return "\n".join([t("Your conversations here:"), *lines(call, listed), _HOW])
+    return "\n".join([t("Your conversations here:"), *lines(call, listed), "", t(_HOW)])
 
 
-_HOW = t("`/resume N` goes on with one, `/sessions WORDS` finds words in them.")
+_HOW = later("`/resume N` goes on with one, `/sessions WORDS` finds words in them.")
 
 
 def scope_of(call: CommandCall) -> Scope:

@@ -1,6 +1,5 @@
 """`/tools`: what the model can do here."""
 
-import re
 from sqlite3 import Connection
 
 from agent.language import t
@@ -10,16 +9,12 @@ from gateway.commands.call import CommandCall
 def answer(call: CommandCall, connection: Connection) -> str:
     """Those of the agent that the terminal speaks with."""
     from gateway.agents import spoken_with
+    from gateway.tools import beginning
 
     speaks, tools = spoken_with(call.message), call.office.agent.toolbox.specs()
     lines = [
-        f"- `{one.name}`: {_beginning(one.description)}"
+        f"- `{one.name}`: {beginning(one.description)}"
         for one in tools
         if speaks is None or speaks.chooses(one.name)
     ]
-    return "\n".join([*lines, t("`/mode` says how much of it runs without a question.")])
-
-
-def _beginning(description: str) -> str:
-    """What a person wants to know of it: behind the first halt stands how a model is to call it."""
-    return " ".join(re.split(r"[.;]", description)[0].split())
+    return "\n".join([*lines, "", t("`/mode` says how much of it runs without a question.")])

@@ -24,6 +24,7 @@ from gateway.store.sessions import taint_of_text
 
 # Phones make one dash of two.
 _FLAG = re.compile(r"(?:--|[—–])(urgent|own|zone|catch-up)(?:[= ]([\w/+-]+))?\s*")
+_OPTION = re.compile(r"(?:--|[—–])[a-z][\w-]*")
 _CHANGES = ("remove", "pause", "resume")
 _HOW = later(
     "`/cron add WHEN TEXT` reminds you, `/cron ask WHEN TASK` has me do something; "
@@ -46,7 +47,7 @@ def command(
             return _list(connection, timetable, message)
         if action in ("zone", "quiet"):
             return _set_clock(connection, timetable, message, action, rest.strip())
-        if action in ("add", "ask"):
+        if action in ("add", "ask") and rest.strip():
             chosen = sessions.chosen_mode(connection, session) if session else None
             mode = timetable.house.rules.mode(message, chosen)
             maker = Maker(message, mode, f"m:{message.channel}:{message.account}:"
@@ -149,6 +150,12 @@ def wish_of(text: str) -> Wish:
         else:
             told = t("--catch-up: found {found!r}, expected skip, once or all", found=value)
             raise KoreError(told)
+    if unknown := _OPTION.match(text):
+        told = t(
+            "unknown option {found!r}; there are --urgent, --own, --zone and --catch-up",
+            found=unknown[0][:40],
+        )
+        raise KoreError(told)
     return replace(wish, when=text)
 
 
@@ -178,7 +185,8 @@ def _set_clock(
         raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
     jobs.set_clock(connection, message.route, "quiet", value or None)
     timetable.touch()
-    return t("Quiet hours {hours}.", hours=value or timetable.house.schedule.quiet_hours or "off")
+    hours = value or timetable.house.schedule.quiet_hours or "off"
+    return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
 
 def _change(connection: Connection, timetable: Timetable, job: Job, action: str) -> str:

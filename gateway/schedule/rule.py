@@ -9,7 +9,7 @@ from typing import Literal
 
 from agent.errors import KoreError
 from agent.frozen import frozen
-from agent.language import t
+from agent.language import later, t
 from gateway.schedule.zone import is_zone, zone_of
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -42,6 +42,14 @@ _FORMS = tuple(
                 rf"\s+[\dA-Za-z*][\dA-Za-z*,/#-]*)"),
     )
 )  # fmt: skip
+# What cronsim says of a line, in words.
+_WRONG = {
+    "Bad minute": later("minutes are 0 to 59"),
+    "Bad hour": later("hours are 0 to 23"),
+    "Bad day-of-month": later("there is no such day of the month"),
+    "Bad month": later("months are 1 to 12, or JAN to DEC"),
+    "Bad day-of-week": later("days of the week are 0 (Sunday) to 7, or MON to SUN"),
+}
 # More than anybody lists: a guard against a rule that never ends.
 _LOOK_AHEAD = 100
 
@@ -193,6 +201,6 @@ def _checked(line: str, zone: str, now: float) -> Rule:
     try:
         next(CronSim(line, datetime.fromtimestamp(now, UTC)))
     except (CronSimError, StopIteration, OverflowError) as exc:
-        why = str(exc) or "no such day"
+        why = t(_WRONG[str(exc)]) if str(exc) in _WRONG else str(exc) or t("no such day")
         raise KoreError(t("when: the cron line {line!r}: {why}", line=line, why=why)) from exc
     return Rule("cron", line, zone)

@@ -10,6 +10,7 @@ from agent.codec import dumps
 from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.history import answer_open_calls, result_message
+from agent.language import t
 from agent.prompts import load
 from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.messages import ONCE
@@ -225,14 +226,16 @@ def replay(connection: Connection, seq: int) -> str:
         (seq,),
     ).fetchone()
     if row is None or not row[0]:
-        raise KoreError(f"there is no message {seq} to replay")
+        raise KoreError(t("there is no message {seq} to replay", seq=seq))
     lane, state, dead_reason = row
     if dead_reason == DENIED:
-        raise KoreError(f"message {seq} is from somebody who was not let in")
+        raise KoreError(t("message {seq} is from somebody who was not let in", seq=seq))
     if lane.startswith(ONCE):
-        raise KoreError(f"message {seq} came from a one-shot run, which waits for no answer")
+        raise KoreError(
+            t("message {seq} came from a one-shot run, which waits for no answer", seq=seq)
+        )
     if state in ("running", "waiting"):
-        raise KoreError(f"message {seq} is being answered right now")
+        raise KoreError(t("message {seq} is being answered right now", seq=seq))
     _refuse_errand(connection, seq)
     (worked_for,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM task JOIN inbox ON inbox.turn_id = task.root_turn"
@@ -242,8 +245,8 @@ def replay(connection: Connection, seq: int) -> str:
     if worked_for:
         # Whose rights it has, and whom its result is told, stands in that message.
         raise KoreError(
-            f"a sub-agent still works for message {seq}",
-            hint="/tasks shows it in its chat, /stop ends it",
+            t("a sub-agent still works for message {seq}", seq=seq),
+            hint=t("/tasks shows it in its chat, /stop ends it"),
         )
     connection.execute("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
     return str(lane)

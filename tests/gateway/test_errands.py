@@ -697,4 +697,4 @@ async def test_tools_are_those_of_the_agent_that_the_terminal_speaks_with(tmp_pa
                 async for event in seen:
                     if isinstance(event, Delivered):
                         break
-    assert [line.split(":")[0] for line in event.text.splitlines()[:-1]] == ["- `list_dir`"]
+    assert [line.split(":")[0] for line in event.text.splitlines()[:-2]] == ["- `list_dir`"]

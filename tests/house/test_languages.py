@@ -95,3 +95,23 @@ def test_the_rules_notice_what_they_forbid() -> None:
     assert _unknown_help(tree) == []
     tree = ast.parse("E = {1: 'b'}\n[f(help=x) for n, x in E.items()]")
     assert len(_unknown_help(tree)) == 1
+
+
+def _said_at_import(node: ast.AST) -> list[ast.Call]:
+    """Calls of `t` and `plural` that run when the module is imported."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return []
+    said = isinstance(node, ast.Call) and ast.unparse(node.func) in ("t", "plural")
+    inner = [one for child in ast.iter_child_nodes(node) for one in _said_at_import(child)]
+    return [node, *inner] if said and isinstance(node, ast.Call) else inner
+
+
+def test_nothing_is_said_at_import() -> None:
+    """It would be in the language of whoever came first, for everybody."""
+    found = [
+        place(path, call)
+        for path in python_files(*PACKAGES)
+        for call in _said_at_import(parse(path))
+    ]
+    assert found == []
+    assert len(_said_at_import(ast.parse("A = [t('a')]\ndef f(): return t('b')"))) == 1

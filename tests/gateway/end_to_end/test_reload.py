@@ -105,6 +105,23 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
         await alone.until(lambda: any("right again" in a for a in alone.api.answers(OWNER)))
 
 
+async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: GatewayProcess) -> None:
+    changed(alone, "agent", language="zh-Hans")
+    async with alone:
+        await alone.told(OWNER, "/language zh-Hant")
+        changed(alone, "agent", modl="x")
+        await alone.until(lambda: any("agent.modl" in a for a in alone.api.answers(OWNER)))
+        ran = await alone.kore("reload")
+        assert (ran.code, "unknown key" in ran.err) == (2, True)
+        assert (await config_of(alone))["problem"].partition("; ")[0].endswith("unknown key")
+        await alone.idle()
+        (told,) = (a for a in alone.api.answers(OWNER) if "agent.modl" in a)
+        assert "未知的鍵" in told
+        assert alone.output().count("the last good configuration holds") == 1
+        assert "unknown key" in alone.output()
+        assert "未知" not in alone.output()
+
+
 async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_put_back(
     alone: GatewayProcess,
 ) -> None:
