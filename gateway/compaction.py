@@ -117,9 +117,9 @@ class Compactions:
         turn = await self.database.run(turns.last_of, session) if session else None
         if not session or not turn:
             return t("There is nothing to make shorter yet.")
-        model = await self.database.run(sessions.chosen_model, session)
+        chosen = await self.database.run(sessions.chosen_model, session)
         speaking = self.speaking(claim.message)
-        speaking = replace(speaking, model=model or speaking.model)
+        speaking = replace(speaking, model=claim.message.model or chosen or speaking.model)
         payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._answered(session)
         if made is None or focus or not made.shorter.summarised:

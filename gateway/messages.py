@@ -131,6 +131,12 @@ class InboundMessage:
         return Route(self.channel, self.account, self.chat_id, self.thread_id)
 
     @property
+    def model(self) -> str | None:
+        """The one that a terminal's `--model` names; it goes before the conversation's."""
+        named = self.options.get("model")
+        return named if isinstance(named, str) else None
+
+    @property
     def session_key(self) -> str:
         """The lane that this message waits in; it is bound to a session when it is claimed."""
         return self.lane or self.route.lane

@@ -152,7 +152,7 @@ class Turns:
         taint |= shown_taint(claim.messages)
         if not taint <= claim.taint:
             await self._database.run(sessions.add_taint, claim.session, taint)
-        limit, model = map(message.options.get, ("max_iterations", "model"))
+        limit = message.options.get("max_iterations")
         return Task(
             session=claim.session,
             messages=window.messages,
@@ -162,7 +162,7 @@ class Turns:
             memory=speaking.memory,
             root=speaking.root,
             owner=speaking.owner,
-            model=model if isinstance(model, str) else claim.model or speaking.model,
+            model=message.model or claim.model or speaking.model,
             persona=speaking.persona,
             thinking=True if message.options.get("thinking") is True else claim.thinking.wanted,
             max_iterations=limit if isinstance(limit, int) else None,

@@ -14,10 +14,10 @@ async def answer(call: CommandCall) -> str:
     from gateway.store.windows import Window
 
     office, session = call.office, call.session
-    window, model = Window([], trimmed=False), None
+    window, model = Window([], trimmed=False), call.message.model
     if session is not None:
         window = await office.database.run(windows.load, session)
-        model = await office.database.run(sessions.chosen_model, session)
+        model = model or await office.database.run(sessions.chosen_model, session)
     speaking = office.speaking(call.message)
     speaking = replace(speaking, model=model or speaking.model)
     found = room(office.agent, speaking)

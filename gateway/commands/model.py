@@ -44,4 +44,4 @@ def chosen(call: CommandCall, connection: Connection) -> str:
     """The model that this conversation is answered by."""
     own = sessions.chosen_model(connection, call.session) if call.session else None
     here = call.office.door.access.places.of(call.message.route).model
-    return own or here or call.office.agent.models.default
+    return call.message.model or own or here or call.office.agent.models.default

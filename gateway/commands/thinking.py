@@ -22,6 +22,8 @@ _CHOICES: Mapping[str, Mapping[str, Any]] = {
 def answer(call: CommandCall, connection: Connection) -> str:
     """Show or choose it for this conversation."""
     now = thinking.of_session(connection, call.session) if call.session else Thinking()
+    if call.message.options.get("thinking") is True:
+        now = replace(now, wanted=True)
     settings = call.office.agent.settings
     word = call.argument.casefold()
     if not word:

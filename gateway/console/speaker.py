@@ -124,6 +124,8 @@ def _settled(text: str) -> tuple[str, ...]:
     match text.split():
         case ["/model", _, *_]:
             return ("model",)
+        case ["/thinking", "on" | "off" | "default", *_]:
+            return ("thinking",)
         case ["/plan" | "/auto", *_]:
             return ("mode", "auto")
         case ["/mode", mode, *_] if is_mode(mode.casefold()):

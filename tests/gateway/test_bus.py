@@ -184,6 +184,23 @@ async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> No
         assert asked.startswith("Model: `offline/echo`.")
 
 
+async def test_what_the_flags_of_a_terminal_choose_is_what_its_commands_tell(
+    tmp_path: Path,
+) -> None:
+    other = ModelConfig("other", "offline/echo", context_tokens=50_000)
+    models = Models("offline/echo", known=(other,))
+    flags = {"options": {"model": "other", "thinking": True}}
+    async with running(tmp_path, models, owner="chat:7") as parts:
+        for n, word in enumerate(("/model", "/status", "/context", "/thinking"), start=1):
+            await take(parts, said(word, **flags))
+            await parts.platform.answers("1", n)
+        model, status, context, thinking = parts.platform.texts("1")
+        assert model.startswith("Model: `other`.")
+        assert "Model: `other` (offline/echo)" in status
+        assert "of 50,000 tokens" in context
+        assert "Thinking in this conversation: on" in thinking
+
+
 async def test_a_stranger_may_not_choose_a_model_that_is_not_configured(tmp_path: Path) -> None:
     models = Models("offline/echo")
     async with running(tmp_path, models, owner="chat:1") as parts:
