@@ -1,7 +1,7 @@
 """Agents as people see them: where this installation looks for them, and what is said of each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from gateway.home import Home
 from gateway.messages import InboundMessage
 
 if TYPE_CHECKING:
+    from agent.measure import Speaking
+    from agent.providers.models import Models
     from gateway.settings import Settings
 
 # What Kore's own say of themselves: for the catalogues.
@@ -51,6 +53,19 @@ def spoken_with(message: InboundMessage) -> Definition | None:
     if message.channel != CONSOLE or not isinstance(chosen, dict):
         return None
     return Definition.of_data(chosen)
+
+
+def with_model(
+    speaking: "Speaking", message: InboundMessage, chosen: str | None, models: "Models"
+) -> "Speaking":
+    """With the model that answers: that of the terminal's `--model`, of the conversation, of the
+    place, or of the agent that is spoken with."""
+    model = message.model or chosen or speaking.model
+    if model is None and (agent := spoken_with(message)) is not None:
+        from agent.subagents.outfit import model_for
+
+        model, _ = model_for(models, None, agent, None)
+    return replace(speaking, model=model)
 
 
 def limits_of(settings: "Settings") -> SubagentLimits:

@@ -16,6 +16,7 @@ from agent.frozen import frozen
 from agent.language import t
 from agent.measure import Speaking, room
 from gateway.access import CONSOLE
+from gateway.agents import with_model
 from gateway.delivery import Delivery
 from gateway.histories import Histories
 from gateway.messages import InboundMessage
@@ -119,7 +120,7 @@ class Compactions:
             return t("There is nothing to make shorter yet.")
         chosen = await self.database.run(sessions.chosen_model, session)
         speaking = self.speaking(claim.message)
-        speaking = replace(speaking, model=claim.message.model or chosen or speaking.model)
+        speaking = with_model(speaking, claim.message, chosen, self.agent.models)
         payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._answered(session)
         if made is None or focus or not made.shorter.summarised:

@@ -1,7 +1,5 @@
 """`/context`: what fills the model's window, as a small picture."""
 
-from dataclasses import replace
-
 from agent.language import t
 from gateway.commands.call import CommandCall
 
@@ -10,16 +8,17 @@ async def answer(call: CommandCall) -> str:
     from agent.context.gauge import counted_as
     from agent.context.picture import parts, picture
     from agent.measure import room
+    from gateway.agents import with_model
     from gateway.store import sessions, windows
     from gateway.store.windows import Window
 
     office, session = call.office, call.session
-    window, model = Window([], trimmed=False), call.message.model
+    window, chosen = Window([], trimmed=False), None
     if session is not None:
         window = await office.database.run(windows.load, session)
-        model = model or await office.database.run(sessions.chosen_model, session)
+        chosen = await office.database.run(sessions.chosen_model, session)
     speaking = office.speaking(call.message)
-    speaking = replace(speaking, model=model or speaking.model)
+    speaking = with_model(speaking, call.message, chosen, office.agent.models)
     found = room(office.agent, speaking)
     memory = office.agent.workspace.text_of(speaking.memory)
     filled = parts(found, window.conversation, memory)

@@ -5,6 +5,7 @@ from sqlite3 import Connection
 from agent.errors import ConfigError
 from agent.language import t
 from agent.providers.models import PROFILES
+from gateway.agents import with_model
 from gateway.commands.call import CommandCall
 from gateway.store import sessions
 
@@ -43,5 +44,5 @@ def answer(call: CommandCall, connection: Connection) -> str:
 def chosen(call: CommandCall, connection: Connection) -> str:
     """The model that this conversation is answered by."""
     own = sessions.chosen_model(connection, call.session) if call.session else None
-    here = call.office.door.access.places.of(call.message.route).model
-    return call.message.model or own or here or call.office.agent.models.default
+    models, speaking = call.office.agent.models, call.office.speaking(call.message)
+    return with_model(speaking, call.message, own, models).model or models.default

@@ -87,7 +87,8 @@ class Repl:
     async def run(self, greet: bool) -> None:
         """Returns when the person leaves. Raises what the service raises, in a group."""
         facts = await self._service.status()
-        self._begin_status(str(facts.get("model")))
+        own = self._start.options.get("agent", {}).get("model")
+        self._begin_status(str(own or facts.get("model")))
         if greet:
             await self._greet(facts)
         async with self._stage.open(self._opened.unfinished):
@@ -124,8 +125,9 @@ class Repl:
         self._screen.print(Text(becomes, "yellow"))
 
     async def _greet(self, status: Mapping[str, Any]) -> None:
-        model = self._start.options.get("model", status.get("model"))
-        spoken_with = self._start.options.get("agent", {}).get("name")
+        agent = self._start.options.get("agent", {})
+        model = self._start.options.get("model") or agent.get("model") or status.get("model")
+        spoken_with = agent.get("name")
         facts = (
             f"Kore {VERSION}",
             spoken_with and t("agent {name}", name=spoken_with),

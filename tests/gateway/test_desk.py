@@ -1,11 +1,15 @@
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from agent.errors import KoreError
 from agent.events import SessionClosed, SessionCreated, SessionStart, ToolResulted, ToolStart
+from agent.providers.models import Models
+from agent.providers.routing import ModelConfig
+from agent.subagents.definition import Definition
 from agent.types import ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.client import Client
@@ -127,6 +131,21 @@ async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(pa
         await parts.desk.set_status(created.session_id, "paused")
         await parts.desk.set_status(created.session_id, "closed")
         assert await anext(events) == SessionClosed(created.session_id, "hi")
+
+
+async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path) -> None:
+    other = ModelConfig("other", "offline/echo", context_tokens=50_000)
+    critic = asdict(Definition("critic", "Finds mistakes.", "Be a critic.", model="other"))
+    words = ("/status", "/context", "/model offline/echo", "/status")
+    async with running(tmp_path, Models("offline/echo", known=(other,))) as parts:
+        told = []
+        for message in (typed(word, options={"agent": critic}) for word in words):
+            async with parts.desk.watch(message.session_key) as events:
+                await parts.desk.submit(message)
+                told.append((await delivered(events)).text)
+    assert "Model: other" in told[0].replace("`", "")
+    assert "of 50,000 tokens" in told[1]
+    assert "Model: offline/echo" in told[3].replace("`", "")
 
 
 async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
