@@ -51,11 +51,20 @@ def place_of(
 
         return [one.name for one in offers(settings, os.environ, ())]
 
-    windows = {entry.model_name: entry.context_tokens for entry in settings.model_list}
+    entries = {entry.model_name: entry for entry in settings.model_list}
 
     def window(model: str) -> int:
+        """Without the key, which a terminal beside a gateway need not have."""
+        from agent.providers.vendors import find_vendor
+        from gateway.settings.models import profile_models
+
+        if model not in entries:
+            model = profile_models(settings).get(model, model)
+        entry = entries.get(model)
+        vendor = find_vendor((entry.model if entry else model).partition("/")[0])
+        own = entry.context_tokens if entry else None
         most = settings.context.max_tokens
-        return min(windows.get(model) or most, most)
+        return min(own or (vendor.context_tokens if vendor else most), most)
 
     def title(model: str) -> str:
         """Every configuration of `kore init` has a "default", which says nothing."""
