@@ -120,7 +120,7 @@ class OneTurn:
                 self._start(event)
             case events.ToolResulted(id=id_):
                 self._started.discard(id_)
-                self._note("\n".join(f"  ⎿ {line}" for line in outcome(event)))
+                self._note("\n".join(f"  └ {line}" for line in outcome(event)))
             case events.ApprovalAsked():
                 await self._approve(event)
             case events.Done(result=result):
@@ -138,7 +138,7 @@ class OneTurn:
         # A call that waited for somebody starts once more when it goes on.
         if event.id not in self._started:
             self._started.add(event.id)
-            self._note(f"⏺ {call_line(event.name, event.arguments)}")
+            self._note(f"● {call_line(event.name, event.arguments)}")
 
     async def _approve(self, asked: events.ApprovalAsked) -> None:
         if self._ask is None:

@@ -114,7 +114,7 @@ def _step(told: events.FromAgent) -> str | None:
     name = visible(f"{told.agent} ({told.number})")
     match event.get("type"):
         case "tool_start":
-            return f"{name} ⏺ {call_line(str(event.get('name')), event.get('arguments') or {})}"
+            return f"{name} ● {call_line(str(event.get('name')), event.get('arguments') or {})}"
         case "done":
             return t("{name} has ended", name=name)
     return None

@@ -22,7 +22,7 @@ class _Outcome:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for n, line in enumerate(self._text.wrap(console, max(options.max_width - 4, 10))):
-            yield Text(("    " if n else "  ⎿ ") + line.plain, self._style)
+            yield Text(("    " if n else "  └ ") + line.plain, self._style)
 
 
 def markdown(text: str) -> RenderableType:
@@ -33,12 +33,12 @@ def markdown(text: str) -> RenderableType:
 
 
 def tool_call(name: str, arguments: str) -> Text:
-    return Text.assemble(("⏺ ", "cyan"), (name, "bold"), f" {arguments}" if arguments else "")
+    return Text.assemble(("● ", "cyan"), (name, "bold"), f" {arguments}" if arguments else "")
 
 
 def unfinished_call(started: events.ToolStart) -> RenderableType:
     line = call_line(started.name, started.arguments).removeprefix(started.name).strip()
-    return Group(tool_call(started.name, line), Text(f"  ⎿ {t('stopped')}", "yellow"))
+    return Group(tool_call(started.name, line), Text(f"  └ {t('stopped')}", "yellow"))
 
 
 def tool_outcome(

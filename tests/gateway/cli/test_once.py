@@ -32,7 +32,7 @@ async def turn(service: MemoryService, order: Order) -> tuple[int, str, str]:
 async def test_the_bare_answer_is_all_of_stdout(service: MemoryService) -> None:
     code, out, err = await turn(service, Order("tool please"))
     assert (code, out) == (0, "echo: tool please\n")
-    assert err == "⏺ read_file notes.md\n  ⎿ 4 lines\n"
+    assert err == "● read_file notes.md\n  └ 4 lines\n"
 
 
 async def test_a_notice_goes_to_stderr(service: MemoryService) -> None:

@@ -33,7 +33,7 @@ def test_the_line_of_one_that_was_given_up_ends() -> None:
 
 def test_steps_and_calls_are_one_line_each() -> None:
     step = told("tool_start", name="exec", arguments={"command": "ls"})
-    assert side_line(step) == "explore (1) ⏺ exec ls"
+    assert side_line(step) == "explore (1) ● exec ls"
     assert side_line(told("done")) == "explore (1) has ended"
     assert side_line(told("tool_result")) is None
     args = {"subagent_type": "explore", "description": "look", "prompt": "x"}

@@ -107,7 +107,7 @@ def test_a_diff_is_shown_with_its_result() -> None:
         events.ToolStart("1", "edit_file", {"path": "a"}),
         events.ToolResulted("1", "edit_file", "1 edit", False, 0.1, diff),
     )
-    assert "⏺ edit_file a" in text
+    assert "● edit_file a" in text
     assert "-old" in text
     assert "+new" in text
 
@@ -118,8 +118,8 @@ def test_a_long_outcome_stays_indented_where_it_wraps(
     monkeypatch.setenv("COLUMNS", "80")
     text = shown(events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1))
     head, *body = text.splitlines()
-    assert head == "⏺ exec"
-    assert body[0].startswith("  ⎿ word word")
+    assert head == "● exec"
+    assert body[0].startswith("  └ word word")
     assert len(body) == 4
     assert all(line.startswith("    word") for line in body[1:3])
     assert body[3] == "      second"
@@ -245,7 +245,7 @@ def test_a_stop_is_told_once() -> None:
         delivered("half\n\n⏹ Stopped."),
     )
     assert text.count("Stopped.") == 1
-    assert "⏺ exec sleep 9\n  ⎿ stopped" in text
+    assert "● exec sleep 9\n  └ stopped" in text
 
 
 @pytest.mark.parametrize(
