@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
+from agent.language import later
 
 if TYPE_CHECKING:
     from agent.context.project import Project
     from gateway.console.place import Place
     from gateway.settings import Settings
 
-_STRANGE = (
+_STRANGE = later(
     "AGENTS.md or CLAUDE.md here counts as a stranger's words, so ways out ask; "
     "security.trusted_folders makes it yours."
 )

@@ -22,6 +22,9 @@ class Awaited:
     def __init__(self) -> None:
         self.foreign = False
         self._texts: dict[str, str] = {}
+        # What was typed while something else ran, and has stood far above its answer since.
+        self._lines: dict[str, str] = {}
+        self._ended = True
 
     def __bool__(self) -> bool:
         return bool(self._texts) or self.foreign
@@ -36,8 +39,11 @@ class Awaited:
         """How many messages wait for one that has its turn now."""
         return len(self._texts) - (bool(self._texts) and not self.foreign)
 
-    def add(self, message: InboundMessage, text: str) -> None:
+    def add(self, message: InboundMessage, text: str, line: str = "") -> None:
+        """`line` is what was typed while something else ran; commands answer without a turn."""
         self._texts[message.event_id] = text
+        if line and not text.startswith("/"):
+            self._lines[message.event_id] = line
 
     def remove(self, message: InboundMessage) -> None:
         """It was refused: no answer will come."""
@@ -51,6 +57,17 @@ class Awaited:
     def notice(self, event: WatchEvent) -> None:
         """Work that goes on while nothing of ours is waited for is somebody else's."""
         self.foreign |= isinstance(event, _WORK) and not self._texts
+
+    def follow(self, event: WatchEvent) -> str:
+        """The line whose turn begins with this event, to be shown again; empty for any other."""
+        if isinstance(event, events.Done):
+            self._ended = True
+        # A turn that waited for an answer begins a second time.
+        elif isinstance(event, events.SessionStart) and self._ended:
+            self._ended = False
+            first = next((one for one in self._texts if one in self._lines), "")
+            return self._lines.pop(first, "")
+        return ""
 
     def settle(self, delivered: Delivered) -> bool:
         """Take off what this delivery closes; whether it closes anything."""

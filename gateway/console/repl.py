@@ -140,7 +140,7 @@ class Repl:
         if (hint := status.get("model_hint")) and model == status.get("model"):
             self._screen.print(Text(visible(t(str(hint))), "yellow"))
         if (project := self._start.project) is not None and project.remark:
-            self._screen.print(Text(project.remark, "yellow"))
+            self._screen.print(Text(t(project.remark), "yellow"))
         if self._opened.unfinished:
             waiting = t("An earlier answer is still under way; it will appear here.")
             self._screen.print(Text(waiting, "dim"))
@@ -157,6 +157,8 @@ class Repl:
                 await self._status.refresh(self._service, self._stage.lane)
             try:
                 later = self._stage.later
+                if later:
+                    self._screen.print(Text(f"› {visible(later[0])}", "dim"))
                 text = later.popleft() if later else await self._prompt.read()
             except EOFError:
                 return

@@ -11,7 +11,9 @@ from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.text import Text
 
+from agent.width import breaks
 from gateway.console.letters import make_plain, speaks_utf8
 from gateway.console.lines import without_ansi
 
@@ -37,6 +39,8 @@ class Screen:
     def render(self, renderable: RenderableType, style: str | None = None) -> list[str]:
         """Lines, one column narrower than the terminal, so that none of them wraps."""
         width = max(20, self.console.width - 1)
+        if isinstance(renderable, Text) and not renderable.no_wrap:
+            renderable = broken(renderable, width)
         with self.console.capture() as captured:
             self.console.print(renderable, style=style, width=width)
         # Padding would wrap when the window becomes narrower, and litter what is copied.
@@ -93,3 +97,15 @@ class Screen:
         widths = (cell_len(without_ansi(line)) for line in self._painted)
         rows = sum(max(1, math.ceil(width / columns)) for width in widths)
         return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "") + "\x1b[J"
+
+
+def broken(text: Text, columns: int) -> Text:
+    """The text with the line ends that it needs; rich would break Chinese at blanks only."""
+    if text.plain.isascii():
+        return text
+    lines: list[Text] = []
+    for line in text.split(allow_blank=True):
+        lines += line.divide(breaks(line.plain, columns))
+    for line in lines:
+        line.rstrip()
+    return Text("\n", style=text.style, justify=text.justify).join(lines)

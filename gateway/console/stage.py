@@ -78,8 +78,9 @@ class Stage:
                 yield
             pump.cancel()
 
-    async def submit(self, text: str) -> None:
-        """Send a message of this console; its turn is shown by `until_idle`."""
+    async def submit(self, text: str, line: str = "") -> None:
+        """Send a message of this console; its turn is shown by `until_idle`. `line`: what was typed
+        while something else ran."""
         pasted = self._prompt.pastes.spans(text)
         if (order := self._speaker.order(text)) is not None:
             text = order.text
@@ -88,7 +89,7 @@ class Stage:
         message = self._speaker.say(text, named, order)
         for remark in remarks(named) if named is not None else ():
             self._view.say(f"· {visible(remark)}")
-        self._awaited.add(message, text)
+        self._awaited.add(message, text, line)
         try:
             await self._service.submit(message)
         except KoreError:
@@ -191,7 +192,7 @@ class Stage:
                         # The turn has ended meanwhile: the prompt is up, and would wait.
                         self._prompt.leave()
                     return
-                await self.submit(text)
+                await self.submit(text, line)
 
     async def _fate(self, text: str) -> str:
         """What becomes of a message that is typed while a turn runs."""
@@ -248,6 +249,8 @@ class Stage:
         raise OwnerLost(t("Kore stopped"))
 
     def _take(self, event: WatchEvent) -> None:
+        if line := self._awaited.follow(event):
+            self._view.say(f"› {visible(line)}")
         match event:
             case events.Compacted():
                 self._speaker.forget()

@@ -15,10 +15,9 @@ from rich.markdown import (
 )
 from rich.syntax import Syntax
 from rich.table import Table
-from rich.text import Text
 
-from agent.width import breaks
 from gateway.console.lines import visible
+from gateway.console.screen import broken
 
 _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
 
@@ -37,7 +36,7 @@ class _Paragraph(Paragraph):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = self.justify
-        yield _broken(self.text, options.max_width)
+        yield broken(self.text, options.max_width)
 
 
 class _TightCode(CodeBlock):
@@ -87,18 +86,6 @@ class _Markdown(Markdown):
                     source = token.attrs.get("src", "")
                     token.content = f"{token.content} ({source})".strip()
                     token.type = "text"
-
-
-def _broken(text: Text, columns: int) -> Text:
-    """The text with the line ends that it needs; rich would break it at blanks only."""
-    if text.plain.isascii():
-        return text
-    lines: list[Text] = []
-    for line in text.split(allow_blank=True):
-        lines += line.divide(breaks(line.plain, columns))
-    for line in lines:
-        line.rstrip()
-    return Text("\n", justify=text.justify).join(lines)
 
 
 def typeset(text: str) -> RenderableType:

@@ -1,6 +1,7 @@
 """What a console waits for, and what ends that."""
 
 from agent import events
+from agent.types import Result
 from gateway.console.awaited import Awaited
 from gateway.console.speaker import Speaker
 from gateway.messages import InboundMessage, OutboundKind
@@ -60,3 +61,19 @@ def test_a_refused_message_is_not_waited_for() -> None:
     (message,) = sent(awaited, "one")
     awaited.remove(message)
     assert not awaited
+
+
+def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
+    awaited = Awaited()
+    begin, done = events.SessionStart("s", "p", "m"), events.Done(Result(True, "", "s", ()))
+    (first,) = sent(awaited, "one")
+    assert awaited.follow(begin) == ""
+    for text in ("/status", "two", "three"):
+        awaited.add(SPEAKER.say(text), text, text)
+    assert awaited.behind == 3
+    # A question ended the task of the first turn: it begins again.
+    assert awaited.follow(begin) == ""
+    told = awaited.follow(done)
+    awaited.settle(delivered(first.event_id))
+    assert [told, awaited.follow(begin), awaited.follow(done)] == ["", "two", ""]
+    assert awaited.follow(begin) == "three"

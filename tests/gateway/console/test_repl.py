@@ -266,6 +266,8 @@ async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, hom
         await terminal.see("1 waits")
         assert await submitted(owner, 2) == ["slow", "next one"]
         terminal.type("\x03")
+        await terminal.see("Stopped.")
+        await terminal.see("› next one")  # again, above its answer
         await terminal.see("echo: next one")
         await terminal.see("half a")
         terminal.type(" line\r")

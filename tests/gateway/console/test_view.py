@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from rich.text import Text
 
 from agent import events
 from agent.types import Result
@@ -98,6 +99,9 @@ def test_chinese_goes_on_in_its_line_behind_words_with_blanks(
     lines = shown(events.TextDelta(f"{said}\n\n- {said}")).split("\n")
     assert lines[0] == "使用 kore agent 命令可以开始一"
     assert lines[1] == "段对话，然后（也许）。"
+    out = io.StringIO()
+    Screen(out).print(Text(said.replace("*", ""), "dim"))
+    assert out.getvalue().split("\n")[:2] == lines[:2]
     assert lines[3:5] == [" • 使用 kore agent 命令可以开", "   始一段对话，然后（也许）。"]
 
 
