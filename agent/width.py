@@ -4,6 +4,7 @@ code points two in all, a combining mark none.
 Plain ASCII is counted without the library that knows the others.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 # Columns below which a text is not worth setting.
@@ -43,18 +44,31 @@ def wrapped(text: str, columns: int) -> list[str]:
 def fitted(text: str, columns: int) -> str:
     """Lines cut between words where a terminal would cut within one, each as far in as it began.
 
-    An address that is longer than a line stays whole, so that it can be opened and copied.
+    An address that is longer than a line stays whole on one of its own, to be opened and copied.
     """
     lines: list[str] = []
     for line in text.split("\n"):
         words = line.lstrip(" ")
         indent = line[: len(line) - len(words)]
         room = columns - len(indent)
-        if room < _LEAST or any(one.isascii() and len(one) > room for one in words.split(" ")):
-            lines.append(line)
-        else:
-            lines += (indent + part for part in wrapped(words, room))
+        parts = _parted(words, room) if room >= _LEAST else [words]
+        lines += (indent + part for part in parts)
     return "\n".join(lines)
+
+
+def _parted(line: str, columns: int) -> Iterator[str]:
+    """The line in lines; a word of Latin letters that fits in none of them has one of its own."""
+    run: list[str] = []
+    for word in line.split(" "):
+        if not word.isascii() or len(word) <= columns:
+            run.append(word)
+            continue
+        if run:
+            yield from wrapped(" ".join(run), columns)
+        yield word
+        run = []
+    if run:
+        yield from wrapped(" ".join(run), columns)
 
 
 def breaks(text: str, columns: int) -> list[int]:

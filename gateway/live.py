@@ -34,7 +34,8 @@ async def try_model(config: ModelConfig) -> str:
         raise KoreError(f"{config.model} did not answer within {_ASK_S} s") from None
     finally:
         await provider.aclose()
-    return f"{config.model} answered in {time.monotonic() - began:.1f} s"
+    took = time.monotonic() - began
+    return t("{model} answered in {seconds:.1f} s", model=config.model, seconds=took)
 
 
 @frozen

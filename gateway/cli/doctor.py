@@ -8,6 +8,7 @@ from dataclasses import asdict
 from agent.errors import ConfigError, KoreError
 from agent.language import t
 from agent.providers.routing import OFFLINE, resolve
+from agent.width import fitted
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import clean as printable
 from gateway.cli.table import print_json
@@ -19,6 +20,7 @@ from gateway.settings import Settings
 from gateway.settings.models import chosen_model, model_list
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+_MARGIN = 18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,11 +44,18 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"ok": worst == "ok", "checks": [asdict(check) for check in checks]})
     else:
+        columns = os.get_terminal_size(1).columns if os.isatty(1) else 0
         for check in checks:
-            print(f"{_MARKS[check.state]}  {check.name:<12}{printable(check.detail)}")
-            if check.state != "ok" and check.fix:
-                print(f"{'':18}{printable(check.fix)}")
+            print(_told(check, columns))
     return 1 if worst == "fail" else 0
+
+
+def _told(check: Check, columns: int) -> str:
+    """A check in lines that begin below each other; `columns` 0 is no terminal."""
+    said = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
+    lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in said)
+    body = fitted(lines, columns) if columns else lines
+    return f"{_MARKS[check.state]}  {check.name:<12}{body[_MARGIN:]}"
 
 
 def _mend(args: argparse.Namespace) -> None:

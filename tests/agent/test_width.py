@@ -74,7 +74,8 @@ def test_what_a_terminal_would_cut_within_a_word_is_cut_between_two() -> None:
     assert fitted(told, 26) == ("kore: this is too long for\nit\n      and a hint that is\n\nshort")
     assert fitted("  open this one and that one", 24) == "  open this one and that\n  one"
     address = "  open https://example.org/a/very/long/address now"
-    assert fitted(address, 24) == address
+    alone = "  open\n  https://example.org/a/very/long/address\n  now"
+    assert fitted(address, 24) == alone
     assert fitted("narrow as it is", 10) == "narrow as it is"
 
 

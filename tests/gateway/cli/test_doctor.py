@@ -6,6 +6,7 @@ from pathlib import Path
 from gateway.store.database import connect
 from tests.fakes.bot_api import BotApi
 from tests.gateway.cli.kore import kore
+from tests.gateway.console.terminal import kore_there
 
 
 def states(stdout: str) -> dict[str, str]:
@@ -30,6 +31,19 @@ def test_a_broken_config_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert 'agnet: unknown section; did you mean "agent"?' in done.stdout
     assert "python" in done.stdout
+
+
+async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    (home / "config.json").write_text('{"telegram": {"nonsense_there": 1}}')
+    async with kore_there(home, "doctor") as terminal:
+        assert await terminal.ended() == 1
+        await terminal.see("clock")
+    found = terminal.text.split("FAIL")[1].split("\nok")[0].splitlines()
+    assert len(found) > 2
+    assert all(line.startswith(" " * 18) and line[18] != " " for line in found[1:])
+    assert max(map(len, found[1:])) <= 80
 
 
 def test_a_corrupt_database_is_found_and_left_alone(tmp_path: Path) -> None:
