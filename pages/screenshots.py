@@ -131,7 +131,7 @@ def terminal(folder: Path) -> None:
         shell.type("/exit")
         shell.until("To go on later")
         shell.type("clear; kore cron add 'daily 09:00 Europe/Berlin' 'stand up'; kore cron list")
-        shell.until("cron 0 9")
+        shell.until("told at")
         shell.type("clear; kore doctor")
         save("doctor", "kore doctor", [Text.from_ansi(shell.until("disk"))], 100)
     finally:
