@@ -30,7 +30,7 @@ from gateway.cli.once import (
     Order,
 )
 from gateway.cli.shift import BEAT_S, Shift, Worked
-from gateway.cli.tally import Ledger, Tally, opened
+from gateway.cli.tally import Tally, TallyFile, opened
 from gateway.cli.terminal import ask_here, interrupts, reached
 from gateway.home import Home
 from gateway.service import Service
@@ -50,34 +50,34 @@ async def work(args: argparse.Namespace, order: Order, settings: "Settings", hom
     """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
     plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
-    with interrupts(interrupted), opened(home, plan.folder) as ledger:
+    with interrupts(interrupted), opened(home, plan.folder) as tally_file:
         async with reached(settings, home) as service:
             refuse_stand_in(order.options, await service.status())
             ask = ask_here(interrupted)
             if ask is None:
                 options = {**order.options, "unattended": True}
                 plan = replace(plan, order=replace(order, options=options))
-            long = LongWork(service, plan, ledger, ask)
+            long = LongWork(service, plan, tally_file, ask)
             return await (long.run if args.auto_continue else long.init)(interrupted)
 
 
 class LongWork:
-    """`exit_code = await LongWork(service, plan, ledger, ask).run(interrupted)`."""
+    """`exit_code = await LongWork(service, plan, tally_file, ask).run(interrupted)`."""
 
     def __init__(
         self,
         service: Service,
         plan: Plan,
-        ledger: Ledger,
+        tally_file: TallyFile,
         ask: Ask | None,
         beat_s: float = BEAT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._service = service
         self._plan = plan
-        self._ledger = ledger
+        self._tally_file = tally_file
         self._clock = clock
-        self._shift = Shift(service, plan, ledger, ask, beat_s, clock)
+        self._shift = Shift(service, plan, tally_file, ask, beat_s, clock)
 
     async def init(self, interrupted: asyncio.Event) -> int:
         """Have the files written. Raises `ConfigError` when there is a checklist already."""
@@ -88,7 +88,7 @@ class LongWork:
                 hint=t("kore agent --auto-continue goes on with it; remove it to begin anew"),
             )
         code, _ = await self._make_plan(await self._take_up(), interrupted)
-        self._ledger.close()
+        self._tally_file.close()
         return code
 
     async def run(self, interrupted: asyncio.Event) -> int:
@@ -108,12 +108,12 @@ class LongWork:
         if code == DONE:
             code = await self._sessions(tally, interrupted)
         # What raises is no orderly end: the next command goes on from there.
-        self._ledger.close()
+        self._tally_file.close()
         return code
 
     async def _take_up(self) -> Tally:
         """Where a killed command has left it. Raises `KoreError` when it goes on by itself."""
-        tally = self._ledger.read()
+        tally = self._tally_file.read()
         if tally.lane is None:
             return tally
         _say(
@@ -143,7 +143,7 @@ class LongWork:
                 )
             )
             tally = replace(tally, done=tally.done + 1, cuts=0)
-        self._ledger.write(tally)
+        self._tally_file.write(tally)
         return tally
 
     async def _make_plan(self, tally: Tally, interrupted: asyncio.Event) -> tuple[int, Tally]:
@@ -153,7 +153,7 @@ class LongWork:
         under_way = replace(tally, planning=True)
         worked = await self._shift.work(text, under_way, interrupted)
         code, tally = worked.code, replace(tally, worked_s=worked.total_s)
-        self._ledger.write(tally)
+        self._tally_file.write(tally)
         is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
         if features is not None:
@@ -192,7 +192,7 @@ class LongWork:
             after = _files(folder)
             idle = tally.idle + 1 if after == before else 0
             tally = Tally(tally.done + 1, idle=idle, worked_s=worked.total_s)
-            self._ledger.write(tally)
+            self._tally_file.write(tally)
             if interrupted.is_set():
                 return INTERRUPTED
             if not is_same_work(before[0], after[0]):

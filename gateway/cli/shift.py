@@ -9,7 +9,7 @@ from dataclasses import replace
 from agent.frozen import frozen
 from gateway.cli.longplan import Plan
 from gateway.cli.once import Ask, OneTurn
-from gateway.cli.tally import Ledger, Tally
+from gateway.cli.tally import Tally, TallyFile
 from gateway.service import Service
 
 # How often the time of a session under way is noted.
@@ -31,7 +31,7 @@ class Shift:
 
     service: Service
     plan: Plan
-    ledger: Ledger
+    tally_file: TallyFile
     ask: Ask | None
     beat_s: float
     clock: Callable[[], float]
@@ -65,7 +65,7 @@ class Shift:
         order = replace(self.plan.order, text=text)
         turn = OneTurn(self.service, order, sys.stdout, sys.stderr, self.ask)
         under_way = replace(tally, lane=turn.lane)
-        self.ledger.write(under_way)
+        self.tally_file.write(under_way)
         beat = asyncio.create_task(self._note(under_way))
         try:
             code = await turn.run(stop)
@@ -75,12 +75,14 @@ class Shift:
         return code, turn.stopped
 
     async def _note(self, tally: Tally) -> None:
-        """Keep the ledger true: a kill loses no more than a beat of the time that was worked."""
+        """Keep the tally true: a kill loses no more than a beat of the time that was worked."""
         began = self.clock()
         while True:
             await asyncio.sleep(self.beat_s)
             with suppress(OSError):
-                self.ledger.write(replace(tally, worked_s=tally.worked_s + self.clock() - began))
+                self.tally_file.write(
+                    replace(tally, worked_s=tally.worked_s + self.clock() - began)
+                )
 
 
 async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:

@@ -30,8 +30,8 @@ class Tally:
 
 
 @frozen
-class Ledger:
-    """The tally of one folder's work. What a killed command wrote is there for the next one."""
+class TallyFile:
+    """Keeps the tally of one folder's work: what a killed command wrote, the next one reads."""
 
     path: Path
 
@@ -60,11 +60,11 @@ class Ledger:
 
 
 @contextmanager
-def opened(home: Home, folder: Path) -> Iterator[Ledger]:
-    """The folder's ledger, for one command at a time. Raises `ConfigError` while another has it."""
+def opened(home: Home, folder: Path) -> Iterator[TallyFile]:
+    """The folder's tally, for one command at a time. Raises `ConfigError` while another has it."""
     home.long_work.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
-    # The lock is a file of its own: the ledger is replaced at each write. It ends with the process.
+    # The lock is a file of its own, which is never replaced. It ends with the process.
     lock = os.open(home.long_work / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -74,6 +74,6 @@ def opened(home: Home, folder: Path) -> Iterator[Ledger]:
                 f"long work goes on in {folder} already",
                 hint="wait for it, or interrupt the other command",
             ) from None
-        yield Ledger(home.long_work / f"{name}.json")
+        yield TallyFile(home.long_work / f"{name}.json")
     finally:
         os.close(lock)

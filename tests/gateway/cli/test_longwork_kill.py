@@ -56,8 +56,8 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
 
 
 async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Place) -> None:
-    with opened(Home(place.home), place.work) as ledger:
-        ledger.write(Tally(lane=f"{ONCE}1", cuts=2))
+    with opened(Home(place.home), place.work) as tally_file:
+        tally_file.write(Tally(lane=f"{ONCE}1", cuts=2))
     code, err = await place.run("--auto-continue", "an account page", "--max-sessions", "1")
     assert code == 5
     assert "session 1 was cut off 3 times; it counts as done" in err
@@ -73,14 +73,14 @@ class Slow(MemoryService):
 async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None:
     place.plan()
     plan = Plan(Order(""), place.work)
-    with opened(Home(place.home), place.work) as ledger:
+    with opened(Home(place.home), place.work) as tally_file:
         async with Slow() as service, asyncio.timeout(30):
-            work = LongWork(service, plan, ledger, None, beat_s=0.01)
+            work = LongWork(service, plan, tally_file, None, beat_s=0.01)
             task = asyncio.create_task(work.run(asyncio.Event()))
-            while ledger.read().worked_s == 0:
+            while tally_file.read().worked_s == 0:
                 await asyncio.sleep(0)
             # As a kill leaves it: on its lane, with the time so far.
-            left = ledger.read()
+            left = tally_file.read()
             task.cancel()
             await asyncio.wait({task})
     assert left.lane is not None
@@ -90,17 +90,17 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
 async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) -> None:
     plan = Plan(Order(""), place.work, "an account page")
     worked_s = 0.0
-    with opened(Home(place.home), place.work) as ledger:
+    with opened(Home(place.home), place.work) as tally_file:
         for _ in range(3):
             async with Slow() as service, asyncio.timeout(30):
-                work = LongWork(service, plan, ledger, None, beat_s=0.01)
+                work = LongWork(service, plan, tally_file, None, beat_s=0.01)
                 task = asyncio.create_task(work.run(asyncio.Event()))
-                while not (ledger.read().lane and ledger.read().worked_s > worked_s):
+                while not (tally_file.read().lane and tally_file.read().worked_s > worked_s):
                     await asyncio.sleep(0)
-                worked_s = ledger.read().worked_s
+                worked_s = tally_file.read().worked_s
                 task.cancel()
                 await asyncio.wait({task})
-        left = ledger.read()
+        left = tally_file.read()
     assert (left.done, left.cuts) == (0, 0)
     assert left.planning
 
@@ -120,9 +120,9 @@ class Planner(MemoryService):
 async def test_the_time_of_the_planning_counts(place: Place) -> None:
     plan = Plan(Order(""), place.work, "an account page", max_hours=1)
     hours = itertools.count()
-    with opened(Home(place.home), place.work) as ledger:
+    with opened(Home(place.home), place.work) as tally_file:
         async with Planner(place.work) as service, asyncio.timeout(30):
-            work = LongWork(service, plan, ledger, None, clock=lambda: next(hours) * 3600.0)
+            work = LongWork(service, plan, tally_file, None, clock=lambda: next(hours) * 3600.0)
             assert await work.run(asyncio.Event()) == 5
     assert len(service.submitted) == 1
 

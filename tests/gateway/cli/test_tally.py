@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from gateway.cli.tally import Ledger, Tally, opened
+from gateway.cli.tally import Tally, TallyFile, opened
 from gateway.home import Home
 from gateway.messages import ONCE
 
@@ -13,13 +13,13 @@ UNDER_WAY = Tally(3, f"{ONCE}12", cuts=1, idle=1, worked_s=61.5)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    with opened(Home(tmp_path / "home"), tmp_path) as ledger:
-        assert ledger.read() == Tally()
-        ledger.write(UNDER_WAY)
-    with opened(Home(tmp_path / "home"), tmp_path) as ledger:
-        assert ledger.read() == UNDER_WAY
-        ledger.close()
-        assert ledger.read() == Tally()
+    with opened(Home(tmp_path / "home"), tmp_path) as tally_file:
+        assert tally_file.read() == Tally()
+        tally_file.write(UNDER_WAY)
+    with opened(Home(tmp_path / "home"), tmp_path) as tally_file:
+        assert tally_file.read() == UNDER_WAY
+        tally_file.close()
+        assert tally_file.read() == Tally()
 
 
 def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None
 def test_what_is_no_tally_counts_as_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    assert Ledger(path).read() == Tally()
+    assert TallyFile(path).read() == Tally()
 
 
 def test_what_blocks_during_the_work_is_not_taken_for_another_command(tmp_path: Path) -> None:
