@@ -13,12 +13,13 @@ from agent.context.beginning import LIMIT_CHARS, beginning
 from agent.context.instructions import Instructions
 from agent.frozen import frozen
 from agent.prompts import fill, load
-from agent.security.marks import is_marked
+from agent.security.marks import is_marked, is_unseen
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
 _FILES_KEPT = 64
-_FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
+_SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
+_FILES = (*_SHARED, "USER.md")
 
 
 @frozen
@@ -51,7 +52,7 @@ class Workspace:
         """`memory` is the memory file of whoever speaks, `root` is where relative paths start;
         `owner` says that it is the owner in private. `persona` says how to speak in this chat: a
         text, or a file of the workspace if it ends in `.md`."""
-        names = _FILES if owner else tuple(name for name in _FILES if name != "USER.md")
+        names = _FILES if owner else _SHARED
         notices: list[str] = []
         paths = [self.folder / name for name in names]
         texts = list(self._texts([*paths, memory], notices))
@@ -71,12 +72,18 @@ class Workspace:
         return self._read(memory)[:LIMIT_CHARS]
 
     def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
-        """What the prompt brings into a conversation. Of its files a persona may have any name, so
-        that nobody was asked before strangers' words were written into it."""
+        """What the prompt brings into a conversation.
+
+        Where no sandbox could keep a command from its files, strangers' words may stand in them
+        that nobody was asked about; the same goes for a persona, which may have any name.
+        """
         known = PRIVATE if self.is_personal(memory) else NOTHING
+        names = _FILES if memory == self.owner_memory else _SHARED
+        strange = any(map(is_unseen, (memory, *(self.folder / name for name in names))))
         if persona is not None and persona.endswith(".md"):
             path = self._inside(self.folder / persona)
-            known |= UNTRUSTED if path is not None and is_marked(path) else NOTHING
+            strange |= path is not None and is_marked(path)
+        known |= UNTRUSTED if strange else NOTHING
         return known | self._instructions.read(root).taint
 
     def is_personal(self, memory: Path) -> bool:
@@ -99,6 +106,12 @@ class Workspace:
                     "is used. Shorten it."
                 )
                 text = text[:LIMIT_CHARS] + "\n…"
+            if is_unseen(path):
+                notices.append(
+                    f"{path.name} was changed by a command that may have read strangers' words, "
+                    "and so this conversation counts as having read them. Look at the file; then "
+                    f"take the mark off: setfattr -x user.kore.untrusted '{path}'"
+                )
             if text:
                 yield text
 

@@ -13,13 +13,15 @@ from pathlib import Path
 from agent.types import Taint
 
 _NAME = "user.kore.untrusted"
+# Of what a command has changed nobody saw beforehand what it would be.
+_KNOWN, _UNSEEN = b"1", b"2"
 
 
-def mark(path: Path, workspace: Path) -> None:
+def mark(path: Path, workspace: Path, *, unseen: bool = False) -> None:
     """`path`, in `workspace`, holds strangers' words from now on."""
-    for marked in (path, workspace):
+    for marked, value in ((workspace, _KNOWN), (path, _UNSEEN if unseen else _KNOWN)):
         with suppress(OSError):
-            os.setxattr(marked, _NAME, b"1", follow_symlinks=False)
+            os.setxattr(marked, _NAME, value, follow_symlinks=False)
 
 
 def mark_changed(workspace: Path, since: float) -> None:
@@ -33,21 +35,30 @@ def mark_changed(workspace: Path, since: float) -> None:
             path = Path(folder, name)
             with suppress(OSError):
                 if path.lstat().st_ctime >= since:
-                    mark(path, workspace)
+                    mark(path, workspace, unseen=True)
 
 
 def is_marked(path: Path) -> bool:
     """Whether the file, or any file of the folder if it is a workspace, holds strangers' words."""
-    try:
-        return os.getxattr(path, _NAME, follow_symlinks=False) == b"1"
-    except OSError:
-        return False
+    return _mark_of(path) in (_KNOWN, _UNSEEN)
+
+
+def is_unseen(path: Path) -> bool:
+    """Whether a command has written them there, so that no tool could ask a person before."""
+    return _mark_of(path) == _UNSEEN
 
 
 @contextmanager
 def carried(path: Path, workspace: Path, taint: frozenset[Taint]) -> Iterator[None]:
     """Around a write to `path`: a mark that it has stays, and strangers' words bring one."""
-    marked = "untrusted" in taint or is_marked(path)
+    before = _mark_of(path)
     yield
-    if marked:
-        mark(path, workspace)
+    if "untrusted" in taint or before in (_KNOWN, _UNSEEN):
+        mark(path, workspace, unseen=before == _UNSEEN)
+
+
+def _mark_of(path: Path) -> bytes:
+    try:
+        return os.getxattr(path, _NAME, follow_symlinks=False)
+    except OSError:
+        return b""

@@ -6,9 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.changes.recorder import Recorder
 from agent.errors import ToolError
 from agent.prompts import load
+from agent.security.marks import carried
 from agent.security.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools import disk
@@ -50,11 +50,11 @@ class Remember:
             raise ToolError(
                 f"The text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
             )
-        added = await disk.in_thread(lambda: _add(self._scope.memory(call), text, call.changes))
+        added = await disk.in_thread(lambda: _add(self._scope.memory(call), text, call))
         return ToolResult("Remembered." if added else "That is remembered already.")
 
 
-def _add(path: Path, text: str, changes: Recorder) -> bool:
+def _add(path: Path, text: str, call: CallContext) -> bool:
     line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
     # Two chats of one person may remember at the same moment.
     with alone(path):
@@ -69,7 +69,8 @@ def _add(path: Path, text: str, changes: Recorder) -> bool:
                 "tidy it up first."
             )
         data = Document(whole, old.form).encode()
-        with changes.file(path, data):
+        # A line that a person was asked about brings no mark, and takes none off.
+        with call.changes.file(path, data), carried(path, call.workspace, NOTHING):
             disk.replace(path, data)
         return True
 

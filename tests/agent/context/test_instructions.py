@@ -8,7 +8,7 @@ import pytest
 from agent.context.beginning import LIMIT_CHARS
 from agent.context.instructions import Instructions
 from agent.context.system import Workspace
-from agent.security.marks import mark
+from agent.security.marks import mark, mark_changed
 
 
 @pytest.fixture
@@ -87,6 +87,23 @@ def test_a_persona_that_strangers_words_were_written_into_counts_as_theirs(tmp_p
     mark(cook, tmp_path)
     assert "untrusted" in workspace.taint(*told)
     assert "untrusted" not in workspace.taint(*told[:2], "Speak of soup, not of crew/cook.md")
+
+
+def test_a_prompt_file_that_a_command_changed_counts_as_strangers_words(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    memory = workspace.owner_memory
+    memory.parent.mkdir()
+    (tmp_path / "SOUL.md").write_text("Be brief.")
+    memory.write_text("The cat is called Mia.")
+    # What a tool has written somebody was asked about.
+    mark(memory, tmp_path)
+    assert "untrusted" not in workspace.taint(memory, tmp_path)
+    assert not workspace.system_prompt(memory, tmp_path, owner=True).notices
+    mark_changed(tmp_path, (tmp_path / "SOUL.md").lstat().st_ctime)
+    assert "untrusted" in workspace.taint(memory, tmp_path)
+    assert "untrusted" in workspace.taint(tmp_path / "memory" / "telegram" / "7.md", tmp_path)
+    notices = workspace.system_prompt(memory, tmp_path, owner=True).notices
+    assert [notice.partition(" ")[0] for notice in notices] == ["SOUL.md", "MEMORY.md"]
 
 
 def test_too_much_is_cut_with_a_notice_and_the_nearest_has_the_room(project: Path) -> None:

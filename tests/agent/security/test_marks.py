@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.marks import carried, is_marked, mark, mark_changed
+from agent.security.marks import carried, is_marked, is_unseen, mark, mark_changed
 from agent.security.taint import NOTHING, UNTRUSTED
 
 
@@ -43,6 +43,18 @@ def test_a_clean_write_keeps_an_old_mark_and_makes_none(file: Path) -> None:
     with carried(clean, file.parent, NOTHING):
         clean.write_text("y")
     assert not is_marked(clean)
+
+
+def test_nobody_has_seen_what_a_command_wrote_and_a_later_write_hides_that_not(file: Path) -> None:
+    assert not is_unseen(file)
+    mark_changed(file.parent, file.lstat().st_ctime)
+    assert is_unseen(file)
+    assert not is_unseen(file.parent)
+    for taint in (NOTHING, UNTRUSTED):
+        with carried(file, file.parent, taint):
+            file.unlink()
+            file.write_text("new inode")
+        assert is_unseen(file)
 
 
 @pytest.mark.usefixtures("file")

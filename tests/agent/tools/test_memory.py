@@ -8,6 +8,7 @@ import pytest
 
 from agent.context.beginning import LIMIT_CHARS
 from agent.errors import ToolError
+from agent.security.marks import is_unseen, mark
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files import ReadFile
@@ -33,6 +34,17 @@ async def test_same_text_is_stored_once(call: CallContext) -> None:
     assert "already" in await remember(call, "likes  tea")
     await remember(call, "likes te")
     assert len(call.memory.read_text().splitlines()) == 3
+
+
+async def test_a_line_more_takes_no_mark_off_the_file(call: CallContext) -> None:
+    call.memory.parent.mkdir(parents=True, exist_ok=True)
+    call.memory.write_text("- 2026-01-01: pwned\n")
+    mark(call.memory, call.workspace, unseen=True)
+    if not is_unseen(call.memory):
+        pytest.skip("this file system keeps no extended attributes")
+    await remember(call, "The cat is called Mia.")
+    assert "Mia" in call.memory.read_text()
+    assert is_unseen(call.memory)
 
 
 async def test_control_characters_do_not_spoil_the_file(call: CallContext) -> None:
