@@ -4,18 +4,15 @@ import os
 from pathlib import Path
 
 from agent.frozen import frozen
-from agent.security.inbox import INBOX_FOLDER, MEMORY_FOLDER
 from agent.security.names import folded
 from agent.security.steering import PROMPT_FILES, PROMPT_FOLDERS
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.scope import OWN_FOLDER, OWNER_PROFILE
+from agent.tools.scope import OWN_FOLDER, PRIVATE_NAMES
 
 # Blocked for file tools, but what would git be without it: commands may read it.
 READABLE = ".git"
-_PRIVATE = frozenset(
-    folded(name) for name in (MEMORY_FOLDER, INBOX_FOLDER, OWN_FOLDER, OWNER_PROFILE)
-)
+_PRIVATE = frozenset(folded(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 
 
 @frozen

@@ -15,6 +15,10 @@ from agent.tools.base import CallContext
 from agent.tools.output import spill_folder
 
 OWNER_PROFILE = "USER.md"
+# What is done as the owner, without anybody having asked.
+OWNER_ERRANDS = "HEARTBEAT.md"
+# Nobody else's, at the top of the workspace.
+PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, OWNER_ERRANDS)
 OWN_FOLDER = ".kore"
 
 
@@ -23,8 +27,8 @@ class Scope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 
     The owner may see everything. Anybody else sees their own memory file and the files that they
-    sent, neither the others' nor the owner's profile, and of Kore's own folder only kept outputs
-    whose name they know.
+    sent, neither the others' nor the owner's profile and errands, and of Kore's own folder only
+    kept outputs whose name they know.
     """
 
     settings: ToolSettings
@@ -140,7 +144,7 @@ def _others(call: CallContext) -> Callable[[Path], bool]:
         sent = inbox_of(home.resolve(), own)
     except ValueError:
         sent = own
-    private = [folded_path(root / name) for name in (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE)]
+    private = [folded_path(root / name) for name in PRIVATE_NAMES]
 
     def is_private(real: Path) -> bool:
         if real in (own, own.parent) or real.is_relative_to(sent):

@@ -137,13 +137,14 @@ async def test_a_heartbeat_asks_no_model_while_nothing_is_written_down(
     (job,) = await jobs(alone)
     assert job["kind"] == "heartbeat"
     asked_before = len(alone.model.requests)
-    alone.model.script("HEARTBEAT_OK")
+    reading = ReplyScript(tool_calls=(Call("read_file", {"path": "HEARTBEAT.md"}),))
+    alone.model.script(reading, "HEARTBEAT_OK")
     (alone.workspace / "HEARTBEAT.md").write_text("- water the plants\n")
     shown = len(alone.api.answers(OWNER))
     await alone.kore("cron", "run", "1")
     await alone.until(lambda: len(alone.model.requests) > asked_before)
     await alone.idle()
-    assert "HEARTBEAT.md" in json.dumps(alone.model.requests[-1].body)
+    assert "water the plants" in json.dumps(alone.model.requests[-1].body)
     assert len(alone.api.answers(OWNER)) == shown
     (job,) = await jobs(alone)
     assert job["slots"][0]["state"] == "ran"
