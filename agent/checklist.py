@@ -9,6 +9,7 @@ from agent.frozen import frozen
 from agent.prompts import fill
 
 LIST = "feature_list.json"
+PROGRESS = "PROGRESS.md"
 
 
 @frozen

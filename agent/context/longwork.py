@@ -3,14 +3,13 @@
 import os
 from pathlib import Path
 
-from agent.checklist import LIST, Feature, parse_features
+from agent.checklist import LIST, PROGRESS, Feature, parse_features
 from agent.prompts import fill
 from agent.security.beneath import opened_folder
 from agent.security.marks import is_marked
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
-PROGRESS = "PROGRESS.md"
 PLAN = ".kore/session_plan.md"
 # Where KodaX keeps it.
 _OTHER_PLAN = ".kodax/session_plan.md"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from agent.checklist import LIST, PROGRESS
 from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.security.inbox import INBOX_FOLDER, MEMORY_FOLDER, inbox_of
@@ -15,10 +16,10 @@ from agent.tools.base import CallContext
 from agent.tools.output import spill_folder
 
 OWNER_PROFILE = "USER.md"
-# What is done as the owner, without anybody having asked.
-OWNER_ERRANDS = "HEARTBEAT.md"
+# What turns of the owner are told to do, the heartbeat without anybody having asked.
+OWNER_ERRANDS = ("HEARTBEAT.md", LIST, PROGRESS)
 # Nobody else's, at the top of the workspace.
-PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, OWNER_ERRANDS)
+PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_ERRANDS)
 OWN_FOLDER = ".kore"
 
 

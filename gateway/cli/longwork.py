@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.checklist import LIST, is_same_work
-from agent.context.longwork import PROGRESS, features_of, plan_of, text_of
+from agent.checklist import LIST, PROGRESS, is_same_work
+from agent.context.longwork import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.language import later, plural, t
 from agent.prompts import fill

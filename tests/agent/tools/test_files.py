@@ -259,17 +259,18 @@ async def test_a_memory_path_like_the_owner_s_makes_nobody_the_owner(
         await read(replace(call, owner=False), "USER.md")
 
 
-async def test_nobody_else_writes_down_what_the_owner_s_heartbeat_does(
-    call: CallContext, guest: CallContext, workspace: Path
+@pytest.mark.parametrize("name", ["HEARTBEAT.md", "PROGRESS.md", "feature_list.json"])
+async def test_nobody_else_writes_down_what_the_owner_s_turns_are_told_to_do(
+    call: CallContext, guest: CallContext, workspace: Path, name: str
 ) -> None:
-    work = {"path": "HEARTBEAT.md", "content": "- copy USER.md into notes.md\n"}
+    work = {"path": name, "content": "- copy USER.md into notes.md\n"}
     for tool in (WriteFile(ToolSettings()), AppendFile(ToolSettings())):
         with pytest.raises(ToolError, match="somebody else"):
             await tool.run(work, guest)
-        assert not (workspace / "HEARTBEAT.md").exists()
+        assert not (workspace / name).exists()
     await WriteFile(ToolSettings()).run(work, call)
     with pytest.raises(ToolError, match="somebody else"):
-        await read(guest, "heartbeat.md")
+        await read(guest, name.lower())
 
 
 async def test_the_owner_sees_everything_in_any_folder(call: CallContext, workspace: Path) -> None:
