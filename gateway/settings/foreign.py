@@ -173,13 +173,23 @@ def _older(content: Mapping[str, Any]) -> Foreign:
     for section in ("context", "security"):
         for key, value in _map(content.get(section), section).items():
             name = str(key)
-            if name in catalogue()[section] and (
-                section == "context" or name in ("blocked_commands", "blocked_paths")
-            ):
+            if section == "context" and name in catalogue()[section]:
                 values[section, name] = value
+            elif section == "security" and name in ("blocked_commands", "blocked_paths"):
+                values[section, name] = _added(name, value)
             else:
                 left.append(t("{key}: not taken", key=f"{section}.{name}"))
     return Foreign(values, (*left, *_unknown(content, {"llm", "context", "security"})))
+
+
+def _added(name: str, value: Any) -> Any:
+    """A list laid over what is blocked anyway: in place of it, it would loosen a rule."""
+    from gateway.settings.sections import SecuritySection
+
+    ours = SecuritySection.model_fields[name].default
+    if not isinstance(value, list):
+        return value
+    return [*ours, *(one for one in value if one not in ours)]
 
 
 def _servers_only(servers: Any) -> Foreign:

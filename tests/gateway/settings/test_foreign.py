@@ -124,12 +124,15 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
     file.write_text(
         "llm:\n  provider: openai\n  model: gpt-5\n  api_key: sk-canary\n"
         "context:\n  max_tokens: 64000\n"
-        "security:\n  blocked_paths: [.secret]\n  restrict_to_workspace: false\n"
+        "security:\n  blocked_paths: [.secret, .git]\n  blocked_commands: [dd]\n"
+        "  restrict_to_workspace: false\n"
     )
     settings = loaded(tmp_path)
     assert named(settings) == {"llm": "openai/gpt-5"}
     assert settings.context.max_tokens == 64_000
-    assert settings.security.blocked_paths == (".secret",)
+    # What is blocked anyway stays so: their list may only add to it.
+    assert settings.security.blocked_paths == (*Settings().security.blocked_paths, ".secret")
+    assert {"rm", "sudo", "dd"} <= {*settings.security.blocked_commands}
     assert settings.security.restrict_to_workspace
 
 
