@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.language import ENGLISH, speaking, t
 from agent.security.audit import AuditLevel
 from agent.security.modes import Mode
 from agent.security.policy import BLOCKED_COMMANDS
@@ -89,7 +90,15 @@ class Policies:
     def check(self, name: str, key: str) -> None:
         """Raises `ConfigError` when there is no such role; `key` is the setting that names it."""
         if name not in self.names:
-            raise ConfigError(f'{key}: found "{name}", which is no role{guess(name, self.names)}')
+            meant = guess(name, self.names)
+            raise ConfigError(
+                t(
+                    '{key}: found "{name}", which is no role{guess}',
+                    key=key,
+                    name=name,
+                    guess=meant,
+                )
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +121,10 @@ class Policies:
             return self._file
         self._stamp = stamp
         try:
-            if self._take(path):
+            # What is wrong with it goes to the log.
+            with speaking(ENGLISH):
+                taken = self._take(path)
+            if taken:
                 log.info("the policy file was read again: %s", path)
         except ConfigError as exc:
             first, *more = str(exc).splitlines()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.language import t
 from agent.security.audit import AuditLevel
 from agent.security.policy_node import Mistakes, Place, flag, guess, pairs, shape, text, texts
 from agent.security.roles import ANY, Role, ToolRule
@@ -55,15 +56,21 @@ def read_raw(path: Path) -> bytes:
     """The bytes of a policy file. Raises `ConfigError`."""
     try:
         if not path.is_file():
-            raise ConfigError(f"{path}: there is no such policy file")
+            raise ConfigError(t("{path}: there is no such policy file", path=path))
         with path.open("rb") as file:
             raw = file.read(SIZE_LIMIT_BYTES + 1)
     except (OSError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or "it has no usable name"
-        raise ConfigError(f"{path}: the policy file cannot be read: {reason}") from None
+        reason = getattr(exc, "strerror", None) or t("it has no usable name")
+        said = t("{path}: the policy file cannot be read: {reason}", path=path, reason=reason)
+        raise ConfigError(said) from None
     if len(raw) > SIZE_LIMIT_BYTES:
-        limit = f"{SIZE_LIMIT_BYTES:,} bytes"
-        raise ConfigError(f"{path}: larger than {limit}, expected a short policy file")
+        raise ConfigError(
+            t(
+                "{path}: larger than {limit:,} bytes, expected a short policy file",
+                path=path,
+                limit=SIZE_LIMIT_BYTES,
+            )
+        )
     return raw
 
 
@@ -72,9 +79,14 @@ def decode_policy(raw: bytes, source: str, canonical: Canonical | None = None) -
     try:
         return parse_policy(raw.decode("utf-8-sig"), source, canonical)
     except UnicodeDecodeError as exc:
-        line = raw.count(b"\n", 0, exc.start) + 1
-        found = f"byte 0x{raw[exc.start]:02x} is not valid UTF-8"
-        raise ConfigError(f"{source}: line {line}: {found}; save it as UTF-8") from None
+        raise ConfigError(
+            t(
+                "{path}: line {line}: byte 0x{byte:02x} is not valid UTF-8; save it as UTF-8",
+                path=source,
+                line=raw.count(b"\n", 0, exc.start) + 1,
+                byte=raw[exc.start],
+            )
+        ) from None
 
 
 def parse_policy(content: str, source: str, canonical: Canonical | None = None) -> PolicyFile:
@@ -96,16 +108,18 @@ def _known(name: str) -> str | None:
 def _composed(content: str, source: str) -> "Node | None":
     import yaml
 
-    too_deep = f"{source}: nested too deep, expected a policy file"
+    too_deep = t("{source}: nested too deep, expected a policy file", source=source)
     if _depth(content) > DEPTH_LIMIT:
         raise ConfigError(too_deep)
     try:
         return yaml.compose(content, Loader=yaml.SafeLoader)
     except yaml.YAMLError as exc:
         mark: Any = getattr(exc, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
+        where = f"{source}: "
+        if mark:
+            where = t("{source}: line {line}: ", source=source, line=mark.line + 1)
         problem = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "no YAML"
-        raise ConfigError(f"{source}: {line}not valid YAML: {problem}") from None
+        raise ConfigError(where + t("not valid YAML: {problem}", problem=problem)) from None
     except RecursionError:
         raise ConfigError(too_deep) from None
 
@@ -154,20 +168,21 @@ class _Reader:
             if found in known:
                 level = known[found]
             elif found is not None:
-                at.wrong(value, f'found "{found}", expected none, summary or full')
+                said = t('found "{found}", expected none, summary or full', found=found)
+                at.wrong(value, said)
         return level
 
     def _role(self, name: str, node: "Node", place: Place) -> Role:
         found = dict(pairs(node, place, ("tools", "scopes")))
         tools: dict[str, ToolRule] = {}
         if "tools" not in found:
-            place.wrong(node, 'the key "tools" is missing')
+            place.wrong(node, t('the key "tools" is missing'))
         elif shape(found["tools"][0]) == "sequence":
             tools = self._older(found)
         else:
             tools = self._newer(*found["tools"])
             if "scopes" in found:
-                said = "belongs to the shape with a list of tools; put the scopes into each tool"
+                said = t("belongs to the shape with a list of tools; put the scopes into each tool")
                 found["scopes"][1].wrong(found["scopes"][0], said)
         if not self._closed:
             tools.setdefault(ANY, ToolRule())
@@ -178,7 +193,7 @@ class _Reader:
         for name, (value, at) in pairs(node, place):
             tool = self._tool(name, value, at)
             if tool in tools:
-                at.wrong(value, f"another name of {tool}, which stands here already")
+                at.wrong(value, t("another name of {tool}, which stands here already", tool=tool))
             tools[tool] = _rule(value, at)
         return tools
 
@@ -201,7 +216,8 @@ class _Reader:
             return name
         found = self._canonical(name)
         if found is None:
-            place.wrong(node, f'"{name}" is not a tool{guess(name, TOOLS)}')
+            meant = guess(name, TOOLS)
+            place.wrong(node, t('"{name}" is not a tool{guess}', name=name, guess=meant))
         return found or name
 
 

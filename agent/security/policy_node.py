@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
+from agent.language import later, t
 
 if TYPE_CHECKING:
     from yaml import Node
 
 _SHOWN = 20
-_KINDS = {"mapping": "a map", "sequence": "a list"}
+_TEXT, _FLAG, _SPECIAL = later("a text"), later("true or false"), later("something special")
+_KINDS = {"mapping": later("a map"), "sequence": later("a list")}
 _SCALARS = {
-    "str": "a text",
-    "null": "nothing",
-    "bool": "true or false",
-    "int": "a number",
-    "float": "a number",
-    "timestamp": "a date",
+    "str": _TEXT,
+    "null": later("no value"),
+    "bool": _FLAG,
+    "int": later("a number"),
+    "float": later("a number"),
+    "timestamp": later("a date"),
 }
 
 
@@ -37,7 +39,9 @@ class Mistakes:
             return
         lines = [line for _, line in sorted(dict.fromkeys(self.lines))]
         more = len(lines) - _SHOWN
-        shown = lines[:_SHOWN] + ([f"{self.source}: … and {more} more"] if more > 0 else [])
+        shown = lines[:_SHOWN]
+        if more > 0:
+            shown.append(t("{source}: … and {more} more", source=self.source, more=more))
         raise ConfigError("\n".join(shown))
 
 
@@ -54,12 +58,13 @@ class Place:
     def wrong(self, node: "Node", said: str) -> None:
         line = node.start_mark.line + 1
         key = f"{'.'.join(self.keys)}: " if self.keys else ""
-        self.mistakes.lines.append((line, f"{self.mistakes.source}: line {line}: {key}{said}"))
+        where = t("{source}: line {line}: ", source=self.mistakes.source, line=line)
+        self.mistakes.lines.append((line, f"{where}{key}{said}"))
 
     def first_time(self, node: "Node") -> bool:
         """False for a node that an alias (`*name`) has led to; that is a mistake."""
         if id(node) in self.mistakes.seen:
-            self.wrong(node, "an alias (*name) leads here, expected the value written out")
+            self.wrong(node, t("an alias (*name) leads here, expected the value written out"))
             return False
         self.mistakes.seen.add(id(node))
         return True
@@ -72,7 +77,7 @@ def pairs(
     if not place.first_time(node):
         return
     if shape(node) != "mapping":
-        place.wrong(node, f"found {kind(node)}, expected a map of keys and values")
+        place.wrong(node, t("found {found}, expected a map of keys and values", found=kind(node)))
         return
     taken: set[str] = set()
     for key_node, value in node.value:
@@ -81,9 +86,9 @@ def pairs(
             continue
         at = place.below(key)
         if key in taken:
-            at.wrong(key_node, "stands there twice")
+            at.wrong(key_node, t("stands there twice"))
         elif known and key not in known:
-            at.wrong(key_node, f"unknown key{guess(key, known)}")
+            at.wrong(key_node, t("unknown key{guess}", guess=guess(key, known)))
         else:
             taken.add(key)
             yield key, (value, at)
@@ -91,13 +96,18 @@ def pairs(
 
 def text(node: "Node", place: Place) -> str | None:
     """A name or another short text; None after a mistake."""
-    if shape(node) != "scalar" or kind(node) != "a text":
-        quotes = "; put it in quotes" if shape(node) == "scalar" and node.value else ""
-        place.wrong(node, f"found {kind(node)}{_quoted(node)}, expected a text{quotes}")
+    if shape(node) != "scalar" or _kind(node) != _TEXT:
+        quoted = shape(node) == "scalar" and node.value
+        said = (
+            t("found {found}, expected a text; put it in quotes", found=_found(node))
+            if quoted
+            else t("found {found}, expected a text", found=_found(node))
+        )
+        place.wrong(node, said)
         return None
     value = str(node.value)
     if not value.strip() or not value.isprintable():
-        place.wrong(node, "found an empty or unprintable text, expected a plain one")
+        place.wrong(node, t("found an empty or unprintable text, expected a plain one"))
         return None
     return value
 
@@ -107,7 +117,7 @@ def texts(node: "Node", place: Place) -> tuple[str, ...]:
     if not place.first_time(node):
         return ()
     if shape(node) != "sequence":
-        place.wrong(node, f"found {kind(node)}{_quoted(node)}, expected a list such as [a, b]")
+        place.wrong(node, t("found {found}, expected a list such as [a, b]", found=_found(node)))
         return ()
     found = (text(item, place) for item in node.value)
     return tuple(item for item in found if item is not None)
@@ -115,9 +125,9 @@ def texts(node: "Node", place: Place) -> tuple[str, ...]:
 
 def flag(node: "Node", place: Place) -> bool:
     """true or false; false after a mistake."""
-    if shape(node) == "scalar" and kind(node) == "true or false":
+    if shape(node) == "scalar" and _kind(node) == _FLAG:
         return str(node.value).casefold() in ("true", "yes", "on")
-    place.wrong(node, f"found {kind(node)}{_quoted(node)}, expected true or false")
+    place.wrong(node, t("found {found}, expected true or false", found=_found(node)))
     return False
 
 
@@ -128,8 +138,12 @@ def shape(node: "Node") -> str:
 
 def kind(node: "Node") -> str:
     """What a node is, in words."""
+    return t(_kind(node))
+
+
+def _kind(node: "Node") -> str:
     name = str(node.tag).rpartition(":")[2]
-    return _KINDS.get(shape(node)) or _SCALARS.get(name, "something special")
+    return _KINDS.get(shape(node)) or _SCALARS.get(name, _SPECIAL)
 
 
 def guess(name: str, known: Iterable[str]) -> str:
@@ -139,14 +153,14 @@ def guess(name: str, known: Iterable[str]) -> str:
 
     close = get_close_matches(name.casefold(), known, n=1, cutoff=0.6)
     if close:
-        return f'; did you mean "{close[0]}"?'
-    return f"; expected one of {', '.join(known)}"
+        return t('; did you mean "{close}"?', close=close[0])
+    return t("; expected one of {known}", known=", ".join(known))
 
 
-def _quoted(node: "Node") -> str:
+def _found(node: "Node") -> str:
     if shape(node) != "scalar" or not node.value:
-        return ""
-    return f' "{_printable(str(node.value))}"'
+        return kind(node)
+    return f'{kind(node)} "{_printable(str(node.value))}"'
 
 
 def _printable(value: str) -> str:

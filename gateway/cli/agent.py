@@ -187,7 +187,8 @@ def _tools(names: str, flag: str) -> list[str]:
     for name in filter(None, (part.strip() for part in names.split(","))):
         tool = tool_name(name)
         if tool is None:
-            raise ConfigError(f'{flag}: "{name}" is not a tool{guess(name, TOOLS)}')
+            said = t('"{name}" is not a tool{guess}', name=name, guess=guess(name, TOOLS))
+            raise ConfigError(f"{flag}: {said}")
         found.append(tool)
     return found
 

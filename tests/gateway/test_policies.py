@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
+from agent.language import speaking
 from agent.security.roles import Grants
 from gateway.policies import Policies, PolicySettings, tool_name
 
@@ -74,11 +75,15 @@ def test_the_last_good_file_stays_in_force_and_the_log_says_so_once(
 ) -> None:
     policies = Policies(PolicySettings(file))
     file.write_text("roles: {helper: {tols: {}}}\nx: 1")
-    with caplog.at_level(logging.ERROR):
+    # A person is told in their language what is wrong with it, the log in English.
+    with caplog.at_level(logging.ERROR), speaking("zh-Hans"):
         for _ in range(3):
             assert tools(policies, "helper") == {"read_file"}
+        with pytest.raises(ConfigError, match="第 1 行"):
+            Policies(PolicySettings(file))
     assert len(caplog.records) == 1
     assert "last good policy" in caplog.text
+    assert "line 1: " in caplog.text
     assert "line 1: roles.helper" in caplog.text
 
     file.write_text("roles: {helper: {tools: {list_dir: {}}}}")
