@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,8 @@ def run(args: argparse.Namespace) -> int:
                 t("which key? {setting} names none", setting=_SETTING),
                 hint=t("--to NAME_OF_VARIABLE, or --plain"),
             )
-        texts = _rekey(path, old, new)
-        # What was kept with the old key, or without one, must not stay.
-        Blobs(home.undo).clear()
+        # What undo has kept with the old key, or without one, must not stay.
+        texts = _rekey(path, old, new, Blobs(home.undo).clear)
     name = new.variable
     if args.json:
         print_json({"texts": texts, "key": name, "configured": configured})
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _rekey(path: Path, old: KeyName, new: KeyName) -> int:
+def _rekey(path: Path, old: KeyName, new: KeyName, forget: Callable[[], None]) -> int:
     from gateway.store.rekey import is_sealed, rekey
 
     cipher = None
@@ -117,4 +117,4 @@ def _rekey(path: Path, old: KeyName, new: KeyName) -> int:
         cipher = old.cipher()
     elif new.variable is None:
         raise KoreError(t("the database {path} is not sealed; there is nothing to do", path=path))
-    return rekey(path, cipher, new.cipher())
+    return rekey(path, cipher, new.cipher(), forget)

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,12 +22,16 @@ def is_sealed(path: Path) -> bool:
         raise mapped(exc) from exc
 
 
-def rekey(path: Path, old: Cipher | None, new: Cipher | None) -> int:
+def rekey(
+    path: Path, old: Cipher | None, new: Cipher | None, forget: Callable[[], None] = lambda: None
+) -> int:
     """Seal all texts with `new` instead of `old`; returns how many there are.
 
     Nobody else may have the database open. Whenever this is cut off, by whatever, the file is the
-    old one or the new one, whole. What the old one held is deleted, not wiped off the disk.
-    Raises `StoreError`; then nothing has changed.
+    old one or the new one, whole; and where it is the new one, nothing is left of what was kept
+    with the old key: copies of upgrades are deleted, and what else there is by `forget`, before
+    the new file takes the old one's place. Deleted, not wiped off the disk. Raises `StoreError`;
+    then the database has not changed.
     """
     work, fresh = (path.with_name(f"{path.name}.{end}") for end in ("rekey", "rekey-new"))
     discard_copies(path)
@@ -42,10 +47,11 @@ def rekey(path: Path, old: Cipher | None, new: Cipher | None) -> int:
             (mode,) = connection.execute("PRAGMA journal_mode=DELETE").fetchone()
             if mode != "delete":
                 raise StoreError(f"the database {path} is in use; nothing was changed")
-        os.replace(fresh, path)
-        # They are sealed with the old key, or with none.
+        # Behind the swap a kill would leave them for good: a second run finds nothing to do.
         for copy_of_old in copies(path):
             copy_of_old.unlink()
+        forget()
+        os.replace(fresh, path)
         _sync(path.parent)
     except sqlite3.Error as exc:
         raise mapped(exc) from exc

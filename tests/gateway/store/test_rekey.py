@@ -106,6 +106,25 @@ def test_a_database_in_use_is_not_touched(tmp_path: Path) -> None:
     assert len(_read(path, "plain")) == 6
 
 
+def test_what_was_kept_with_the_old_key_goes_before_the_new_file_stands(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    _fill(path, 3)
+    copy = tmp_path / "backups" / "before-upgrade-1.db"
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+
+    def forget() -> None:
+        assert not copy.exists()
+        raise InterruptedError("a kill at this very moment")
+
+    with pytest.raises(InterruptedError):
+        rekey(path, None, _cipher("one"), forget)
+    # So it can be run again, and finds something to do.
+    assert not is_sealed(path)
+    assert rekey(path, None, _cipher("one")) == 7
+    assert is_sealed(path)
+
+
 def _moments(path: Path) -> list[Callable[[], bool]]:
     """When to kill: as a file appears, has grown, is gone, and at random in between."""
     work, fresh = path.with_name("kore.db.rekey"), path.with_name("kore.db.rekey-new")
