@@ -58,7 +58,10 @@ def choose(wishes: Wishes, home: Path, *, afresh: bool = False) -> Choice:
     kept = _Kept(home / "sandbox.json", afresh)
     failures: dict[str, str] = {}
     for name in ORDER if wishes.name == "auto" else (wishes.name,):
-        sandbox, failure = _MAKERS[name](wishes, kept, home)
+        try:
+            sandbox, failure = _MAKERS[name](wishes, kept, home)
+        except OSError as exc:  # its program lies where this user may not look
+            sandbox, failure = None, f"{exc.filename}: {exc.strerror}"
         if sandbox is not None and failure is None:
             return Choice(sandbox, failures)
         failures[name] = failure or "it does not work here"

@@ -53,6 +53,12 @@ def test_a_failing_program_is_named_with_what_it_said(home: Path, programs: Path
         choose(Wishes("bwrap"), home)
 
 
+def test_a_program_that_cannot_be_started_does_not_work_here(home: Path, programs: Path) -> None:
+    program(programs, "bwrap", "").write_text("#!/nowhere/sh\n")
+    with pytest.raises(ConfigError, match=r"does not work here: .*bwrap: No such file"):
+        choose(Wishes("bwrap"), home)
+
+
 def test_what_was_tried_is_kept_until_something_changes(home: Path, programs: Path) -> None:
     count = home / "count"
     script = f"echo x >>{count}; echo broken; exit 1"
