@@ -1,11 +1,12 @@
 """`make screenshots`: pictures of what people see, taken of running programs, into docs/pictures.
 
-The terminal is a real one (tmux) with `kore agent` and the offline stand-in in it. Of Telegram the
-text and the entities are shown that a real gateway has sent to the stand-in of the Bot API.
+The terminal is a real one (tmux) with `kore agent` in it. Of Telegram the text and the entities
+are shown that a real gateway has sent to the stand-in of the Bot API. Models are scripted.
 """
 
 import asyncio
 import io
+import json
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from rich.text import Text
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
-from tests.fakes.model_script import ReplyScript
+from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.asking import write
 from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
 
@@ -55,6 +56,15 @@ print("ship it")
 
 See [the list](https://example.org/list)."""
 
+_ADVICE = """Ann does not take lactose, your memory says. On the list:
+
+| item | for Ann | instead |
+| --- | --- | --- |
+| milk | **no** | oat milk |
+| bread | yes | |
+"""
+_EDIT = {"path": "list.txt", "old_string": "milk", "new_string": "oat milk"}
+
 
 class Terminal:
     """A shell in tmux, so many columns wide."""
@@ -64,7 +74,6 @@ class Terminal:
         environ = {
             "HOME": str(folder),
             "KORE_HOME": str(folder / ".kore"),
-            "KORE_AGENT_MODEL": "offline/echo",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "PS1": "$ ",
@@ -112,22 +121,35 @@ def save(name: str, title: str, shown: Sequence[Text | Panel], columns: int) -> 
     print(f"docs/pictures/{name}.svg")
 
 
-def terminal(folder: Path) -> None:
+async def terminal(folder: Path) -> None:
     """A conversation with an approval, and verbs."""
     (folder / "list.txt").write_text("milk\nbread\n")
-    shell = Terminal(folder, 100, 30)
+    async with ModelServer(api_key=KEY) as model:
+        entry = {"model_name": "scripted", "model": "openai/scripted"}
+        entry |= {"api_base": model.base_url, "api_key": KEY}
+        config = {"agent": {"model": "scripted"}, "model_list": [entry]}
+        (folder / ".kore").mkdir(mode=0o700)
+        file = folder / ".kore" / "config.json"
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(config))
+        model.script(
+            ReplyScript("Let me look.", tool_calls=(Call("read_file", {"path": "list.txt"}),)),
+            ReplyScript(_ADVICE, tool_calls=(Call("edit_file", _EDIT),)),
+            "Done: `list.txt` says oat milk now.",
+        )
+        await asyncio.to_thread(_type_and_look, folder)
+
+
+def _type_and_look(folder: Path) -> None:
+    shell = Terminal(folder, 100, 31)
     try:
         shell.type("kore agent --cwd .")
-        shell.until("offline")
-        shell.type("What can you do for me?")
-        shell.until("stand-in")
-        shell.type('!tool read_file {"path": "list.txt"}')
-        shell.until("bread")
-        edit = '{"path": "list.txt", "old_string": "milk", "new_string": "oat milk"}'
-        shell.type(f"!tool edit_file {edit}")
-        seen = shell.until("oat milk")
+        shell.until("/exit")
+        shell.type("Is there anything on my shopping list that Ann must not drink? Mend it.")
+        seen = shell.until("[y]")
         save("terminal", "kore agent", [Text.from_ansi(seen)], 100)
         shell.type("y")
+        shell.until("Done:")
         shell.type("/exit")
         shell.until("To go on later")
         shell.type("clear; kore cron add 'daily 09:00 Europe/Berlin' 'stand up'; kore cron list")
@@ -188,11 +210,11 @@ def main() -> int:
         print("pictures of a terminal need tmux", file=sys.stderr)
         return 1
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kore-pictures-") as name:
+    with tempfile.TemporaryDirectory(prefix="kore-") as name:
         folder = Path(name)
-        for part in ("terminal", "telegram"):
+        for part in ("notes", "telegram"):
             (folder / part).mkdir()
-        terminal(folder / "terminal")
+        asyncio.run(terminal(folder / "notes"))
         asyncio.run(telegram(folder / "telegram"))
     return 0
 

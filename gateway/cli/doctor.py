@@ -20,6 +20,7 @@ from gateway.settings import Settings
 from gateway.settings.models import chosen_model, model_list
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+_COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}
 _MARGIN = 18
 
 
@@ -55,7 +56,10 @@ def _told(check: Check, columns: int) -> str:
     said = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
     lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in said)
     body = fitted(lines, columns) if columns else lines
-    return f"{_MARKS[check.state]}  {check.name:<12}{body[_MARGIN:]}"
+    mark = _MARKS[check.state]
+    if columns and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        mark = f"{_COLOURS[check.state]}{mark}\x1b[0m"
+    return f"{mark}  {check.name:<12}{body[_MARGIN:]}"
 
 
 def _mend(args: argparse.Namespace) -> None:

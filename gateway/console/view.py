@@ -112,6 +112,9 @@ class View:
     def ask(self, asked: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         """Show a question; the foot says what the keys answer until it is taken back."""
         self._flush()
+        if self._last == "text":
+            self._screen.print()
+            self._last = "beside"
         self._screen.print(shapes.question(asked))
         self._shown_diff = asked.diff
         self.foot.ask(asked, is_armed)

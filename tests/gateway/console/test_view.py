@@ -77,6 +77,14 @@ def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
     assert "[y] once  [s] for this session  [a] always  [n] no  (5:00 min left)" in out.getvalue()
 
 
+def test_a_question_stands_apart_from_the_text_before_it() -> None:
+    out = io.StringIO()
+    view = View(Screen(out))
+    view.take(events.TextDelta("I would run this:"))
+    view.ask(events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0), bool)
+    assert "I would run this:\n\n? exec: ls\n" in out.getvalue()
+
+
 def test_only_what_was_not_shown_whole_is_unfolded() -> None:
     out = io.StringIO()
     view = View(Screen(out))
