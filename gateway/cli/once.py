@@ -13,6 +13,7 @@ from agent.frozen import frozen
 from agent.language import later, t
 from agent.security.policy import Answer
 from agent.types import Result
+from gateway.cli.pulse import Pulse
 from gateway.console.lines import call_line, outcome, side_line, visible
 from gateway.console.speaker import Speaker, principal
 from gateway.service import Delivered, Service, WatchEvent
@@ -54,6 +55,7 @@ class OneTurn:
         self._out = out
         self._err = err
         self._ask = ask
+        self._pulse = Pulse(err)
         self._speaker = Speaker(f"once-{os.urandom(4).hex()}", order.options, order.project)
         self._message = self._speaker.say(order.text)
         self._answer: list[str] = []
@@ -84,14 +86,18 @@ class OneTurn:
             try:
                 async with asyncio.TaskGroup() as group:
                     stopper = group.create_task(self._stop_when(interrupted))
+                    pulse = group.create_task(self._pulse.beat())
                     async for event in watched:
                         if await self._take(event):
                             break
                     else:
                         raise OwnerLost(t(_LOST))
                     stopper.cancel()
+                    pulse.cancel()
             except* KoreError as failures:
                 failure = next(e for e in failures.exceptions if isinstance(e, KoreError))
+            finally:
+                self._pulse.erase()
         if failure is not None:
             raise failure
         self._close()
@@ -114,6 +120,7 @@ class OneTurn:
             # Ctrl-C came before there was a turn to stop.
             self._stopping = not await self._service.stop(self._speaker.lane)
         if self._order.output == "stream-json":
+            self._pulse.erase()
             print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
         match event:
             case events.ToolStart():
@@ -151,7 +158,8 @@ class OneTurn:
                     reason=t(asked.reason),
                 )
             )
-        answer = await self._ask(asked) if self._ask else "deny"
+        with self._pulse.held():
+            answer = await self._ask(asked) if self._ask else "deny"
         await self._service.answer(asked.nonce, answer, principal())
 
     def _deliver(self, delivered: Delivered) -> bool:
@@ -167,6 +175,7 @@ class OneTurn:
     def _show(self, text: str) -> None:
         if self._result is None or self._result.stopped not in ("error", "cancelled"):
             terminal = self._out.isatty()
+            self._pulse.erase()
             print(visible(text) if terminal else text, file=self._out, flush=True)
         else:
             self._note(visible(text))
@@ -210,4 +219,5 @@ class OneTurn:
         return DONE if result.success else FAILED
 
     def _note(self, text: str) -> None:
+        self._pulse.erase()
         print(text, file=self._err, flush=True)

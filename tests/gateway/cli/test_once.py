@@ -153,3 +153,25 @@ async def test_an_interrupt_stops_the_turn_and_waits_for_it(service: MemoryServi
         interrupted.set()
     assert task.result() == 130
     assert '"stopped":"cancelled"' in out.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_stays(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    interrupted, err = asyncio.Event(), Terminal()
+    running = OneTurn(service, Order("slow"), io.StringIO(), err)
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        task = group.create_task(running.run(interrupted))
+        while "Ctrl-C stops\x1b[0m" not in err.getvalue():
+            await asyncio.sleep(0.005)
+        interrupted.set()
+    assert task.result() == 130
+    drawn, _, rest = err.getvalue().rpartition("Ctrl-C stops\x1b[0m")
+    assert drawn.startswith("\r\x1b[K\x1b[2mworking ")
+    assert rest.startswith("\r\x1b[K")
