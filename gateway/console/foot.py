@@ -20,37 +20,38 @@ _FRAMES_A_SECOND = 10
 
 class Foot:
     """`typed` is the line that is being written, `asked` the question that the keys answer,
-    `queued` how many messages wait for what runs."""
+    `queued` how many messages wait for what runs. `clock` tells seconds."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
+        self._clock = clock
         self.status: Status | None = None
         self.typed = ""
         self.asked: ApprovalAsked | None = None
         self.queued: Callable[[], int] = int
         self._asked_at = 0.0
-        self._began_at = time.monotonic()
+        self._began_at = self._clock()
         self._is_armed: Callable[[], bool] = bool
 
     def begin(self) -> None:
         """The work begins, or begins anew."""
-        self._began_at = time.monotonic()
+        self._began_at = self._clock()
 
     @property
     def worked_s(self) -> float:
         """How long the work has taken, in seconds; the clock rests while a person is asked."""
-        until = self._asked_at if self.asked else time.monotonic()
+        until = self._asked_at if self.asked else self._clock()
         return max(0.0, until - self._began_at)
 
     def ask(self, asked: ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         self.asked = asked
-        self._asked_at = time.monotonic()
+        self._asked_at = self._clock()
         self._is_armed = is_armed
 
     def settle(self) -> None:
         """The question is answered or withdrawn."""
         if self.asked is not None:
-            self._began_at += time.monotonic() - max(self._asked_at, self._began_at)
+            self._began_at += self._clock() - max(self._asked_at, self._began_at)
             self.asked = None
 
     def take(self, event: WatchEvent) -> None:
@@ -73,7 +74,7 @@ class Foot:
 
     def _choices(self) -> Text:
         assert self.asked is not None
-        left = max(0.0, self.asked.expires_s - (time.monotonic() - self._asked_at))
+        left = max(0.0, self.asked.expires_s - (self._clock() - self._asked_at))
         choices = f"  {t('Enter sends the line below; then:')} " if self.typed else "  "
         # Keys that were meant for something else do not count, and one sees when they do.
         style, note = "dim", "…"

@@ -1,19 +1,13 @@
 import io
 
-import pytest
-
 from agent.events import ApprovalAsked
-from gateway.console import foot
 from gateway.console.foot import Foot
 from gateway.console.screen import Screen
 
 
-def test_the_clock_of_the_work_rests_while_a_person_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
     now = 0.0
-    monkeypatch.setattr(foot.time, "monotonic", lambda: now)
-    below = Foot(Screen(io.StringIO()))
+    below = Foot(Screen(io.StringIO()), lambda: now)
     now = 100.0
     below.begin()
     now = 102.0
@@ -26,12 +20,9 @@ def test_the_clock_of_the_work_rests_while_a_person_is_asked(
     assert below.worked_s == 5
 
 
-def test_a_question_that_was_there_before_the_work_takes_none_of_its_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_question_that_was_there_before_the_work_takes_none_of_its_time() -> None:
     now = 0.0
-    monkeypatch.setattr(foot.time, "monotonic", lambda: now)
-    below = Foot(Screen(io.StringIO()))
+    below = Foot(Screen(io.StringIO()), lambda: now)
     below.ask(ApprovalAsked("n", "exec", {}, "It runs a command.", None, 300), lambda: True)
     now = 10.0
     below.begin()
