@@ -16,5 +16,7 @@ subprocess.run([sys.executable, "-c", child], check=True)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_the_process_is_closed_and_what_it_starts_is_not() -> None:
-    ran = subprocess.run([sys.executable, "-c", ASKS], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-u", "-c", ASKS], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.split("\n")[:2] == ["1 True 0 True", "1"]
