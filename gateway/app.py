@@ -27,6 +27,7 @@ from gateway.roster import open_channels, places_of, say_who_is_let_in
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
 from gateway.store import outbox, tasks, turns
+from gateway.store.channels import limit
 from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
 from gateway.store.rekey import discard_copies
@@ -57,7 +58,6 @@ async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIt
         discard_copies(settings.store.path)
         database = Database.open(settings.store.path, check=unclean, cipher=cipher)
         stack.push_async_callback(database.close)
-        await database.run(_recover)
         await database.run(outgoing.sweep, database.folder / outgoing.FOLDER)
         choice = await choose_sandbox(settings, home)
         agent = await open_agent(settings, home, choice.sandbox)
@@ -70,6 +70,8 @@ async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIt
         if channels:
             for channel in await open_channels(settings, database, stack, places):
                 _add(ways, channel)
+        await database.run(limit, ways.keys())
+        await database.run(_recover)
         redactor = redactor_of(settings, os.environ)
         policies = Policies.of(settings)
         audit = await _record(policies, home, redactor, stack)

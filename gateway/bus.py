@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from dataclasses import replace
 from sqlite3 import Connection
 
 from agent.language import speak, t
@@ -215,10 +216,16 @@ class MessageBus:
         return True
 
     def _claim(self, connection: Connection, lane: Lane) -> Claim | CommandClaim | Busy | None:
+        if not inbox.is_run_here(connection, lane.name):
+            return None
         if lane.aside:
             return claims.claim_at_once(connection, lane.name, is_at_once)
         reading = (is_command, self._turns.asked)
-        return claims.claim(connection, lane.name, time.time(), *reading)
+        claim = claims.claim(connection, lane.name, time.time(), *reading)
+        if isinstance(claim, Busy) and not inbox.is_run_here(connection, claim.lane):
+            # Nothing here ends that turn: looking again would only cost.
+            return replace(claim, waits=True)
+        return claim
 
     async def _wait_for(self, busy: Busy, lane: Lane) -> bool:
         """Wait for another lane's turn in the same session; False to rest until it is over."""

@@ -4,10 +4,13 @@ import os
 import time
 from sqlite3 import Connection
 
+from agent.errors import KoreError
+from agent.language import t
 from gateway.access import CONSOLE
 from gateway.messages import Route
 from gateway.service import Opened
 from gateway.store import archive, inbox, outbox, sessions
+from gateway.store.channels import foreign_channel
 
 LOCAL, MAIN = "local", "main"
 
@@ -17,6 +20,18 @@ def bind(connection: Connection, lane: str, session: str | None) -> str:
         found = sessions.create_session(connection, f"{CONSOLE}:{os.getuid()}", time.time())
     else:
         found = sessions.find(connection, session)
+        if (channel := foreign_channel(connection, found)) is not None:
+            raise KoreError(
+                t(
+                    "session {id} has an unfinished turn of {channel}, which this process does"
+                    " not run",
+                    id=found,
+                    channel=channel,
+                ),
+                hint=t(
+                    "`kore gateway` finishes it; to go on meanwhile, work in a copy: --fork-session"
+                ),
+            )
     sessions.bind(connection, lane, found)
     return found
 
@@ -48,5 +63,5 @@ def open_console(
         return Opened(chat_id, None, unfinished=False)
     last = sessions.last_of(connection, f"{CONSOLE}:{os.getuid()}")
     if last is not None:
-        sessions.bind(connection, lane, last)
+        bind(connection, lane, last)
     return Opened(chat_id, last, unfinished=False)

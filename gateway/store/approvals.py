@@ -160,9 +160,11 @@ def open_questions(connection: Connection, lane: str | None = None) -> list[Ques
 
 
 def expired(connection: Connection, now: float) -> list[Question]:
-    """Those whose time is over."""
+    """Those whose time is over, of channels that are run here: no other process could show it."""
     rows = connection.execute(
-        f"{_SELECT} WHERE state = 'open' AND expires_at <= ? ORDER BY id", (now,)
+        f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND is_run_here(channel, account)"
+        " ORDER BY id",
+        (now,),
     )
     return [_asked(row).question for row in rows]
 
@@ -170,6 +172,7 @@ def expired(connection: Connection, now: float) -> list[Question]:
 def next_expiry(connection: Connection) -> float | None:
     (at,) = connection.execute(
         "SELECT min(expires_at) FROM approval WHERE state = 'open'"
+        " AND is_run_here(channel, account)"
     ).fetchone()
     return float(at) if at is not None else None
 

@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gateway.store import channels
 from gateway.store.cipher import Cipher, check_key, install, mark_sealed
 from gateway.store.faults import RESTORE, mapped
 from gateway.store.faults import Damaged as Damaged
@@ -276,6 +277,7 @@ def _prepare(
     connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
 ) -> None:
     install(connection, cipher)
+    channels.install(connection)
     connection.execute(_LOCKING)
     # Before anything is written: with a wrong key everything stays as it is.
     check_key(connection, path, cipher)

@@ -22,6 +22,7 @@ _EARLY_KEPT = 100
 _PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 _EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
 _HELD = "held AND turn_id IS NULL AND dead_reason IS NULL"
+_OWN = "is_run_here(channel, account)"
 
 
 @frozen
@@ -104,8 +105,10 @@ def gather(connection: Connection, first: InboundMessage, now: float) -> None:
 def forget_early(connection: Connection, now: float) -> float | None:
     """Do away with early parts that nobody came for; returns in how many seconds to look again,
     None when there are no more."""
-    connection.execute(f"DELETE FROM inbox WHERE {_EARLY} AND ready_at <= ?", (now,))
-    (next_at,) = connection.execute(f"SELECT min(ready_at) FROM inbox WHERE {_EARLY}").fetchone()
+    connection.execute(f"DELETE FROM inbox WHERE {_EARLY} AND {_OWN} AND ready_at <= ?", (now,))
+    (next_at,) = connection.execute(
+        f"SELECT min(ready_at) FROM inbox WHERE {_EARLY} AND {_OWN}"
+    ).fetchone()
     # A clock that was set back must not keep them.
     return None if next_at is None else float(min(next_at - now, EARLY_S))
 
@@ -123,7 +126,9 @@ def edit(connection: Connection, seq: int, old: InboundMessage, new: InboundMess
 
 
 def rows(connection: Connection) -> list[int]:
-    return [seq for (seq,) in connection.execute(f"SELECT seq FROM inbox WHERE {_HELD}")]
+    """Those of channels that are run here: only these can fetch their files."""
+    found = connection.execute(f"SELECT seq FROM inbox WHERE {_HELD} AND {_OWN}")
+    return [seq for (seq,) in found]
 
 
 def find(connection: Connection, seq: int) -> Held | None:
@@ -167,7 +172,8 @@ def release(connection: Connection, seen: Held) -> str | None:
 def begin_again(connection: Connection, ready_at: float) -> None:
     """After a start: the rest of an album may still come, so it is given time once more."""
     connection.execute(
-        f"UPDATE inbox SET ready_at = ? WHERE album IS NOT NULL AND ({_HELD} OR {_EARLY})",
+        f"UPDATE inbox SET ready_at = ? WHERE album IS NOT NULL AND ({_HELD} OR {_EARLY})"
+        f" AND {_OWN}",
         (ready_at,),
     )
 

@@ -7,6 +7,7 @@ from agent.frozen import frozen
 from gateway.channels.base import Standing
 from gateway.messages import InboundMessage
 from gateway.store import held, moves, overheard, whereabouts
+from gateway.store.channels import TURN_RUN_HERE
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
@@ -149,12 +150,23 @@ def has_work(connection: Connection, lane: str) -> bool:
 
 
 def lanes_with_work(connection: Connection) -> list[str]:
-    """Lanes with a turn to go on with, or with messages that wait."""
+    """Lanes of channels that are run here with a turn to go on with, or with messages that wait."""
     rows = connection.execute(
-        "SELECT lane FROM turn WHERE state = 'running' UNION"
-        f" SELECT DISTINCT lane FROM inbox WHERE {WAITING}"
+        f"SELECT lane FROM turn WHERE state = 'running' AND {TURN_RUN_HERE} UNION"
+        f" SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND is_run_here(channel, account)"
     )
     return [lane for (lane,) in rows]
+
+
+def is_run_here(connection: Connection, lane: str) -> bool:
+    """Whether what the lane has to do is this process's; the others keep it as it is."""
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE} AND {TURN_RUN_HERE}) OR"
+        f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING}"
+        " AND is_run_here(channel, account))",
+        {"lane": lane},
+    ).fetchone()
+    return bool(found)
 
 
 def _insert(connection: Connection, message: InboundMessage, dead_reason: str | None) -> None:

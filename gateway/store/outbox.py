@@ -253,24 +253,31 @@ def has_mail(connection: Connection, lane: str) -> bool:
 
 
 def lanes_with_mail(connection: Connection) -> list[str]:
+    """Routes of channels that are run here."""
     rows = connection.execute(
         "SELECT DISTINCT lane FROM outbox WHERE state IN ('pending', 'inflight')"
+        " AND is_run_here(channel, account)"
     )
     return [lane for (lane,) in rows]
 
 
 def recover(connection: Connection) -> int:
-    """What was in flight may have arrived: it goes out again, marked. Edits repeat nothing."""
+    """What was in flight may have arrived: it goes out again, marked. Edits repeat nothing.
+
+    Rows of channels that are not run here stay as they are: it is their process that sends them.
+    """
+    own = "is_run_here(channel, account)"
     connection.execute(
         "UPDATE outbox SET maybe_dup = 1 WHERE state = 'streaming' AND provider_msg IS NULL"
+        f" AND {own}"
     )
     connection.execute(
         "UPDATE outbox SET state = 'pending', next_at = 0 WHERE state = 'inflight'"
-        " AND provider_msg IS NOT NULL"
+        f" AND provider_msg IS NOT NULL AND {own}"
     )
     return connection.execute(
         "UPDATE outbox SET state = 'pending', next_at = 0, maybe_dup = 1,"
-        " ambiguous = ambiguous + 1 WHERE state = 'inflight'"
+        f" ambiguous = ambiguous + 1 WHERE state = 'inflight' AND {own}"
     ).rowcount
 
 

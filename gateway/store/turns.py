@@ -15,6 +15,7 @@ from agent.prompts import load
 from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.messages import ONCE
 from gateway.store import outbox, sessions, windows
+from gateway.store.channels import TURN_RUN_HERE
 from gateway.store.inbox import DENIED, WAITING
 from gateway.store.outbox import Letter
 
@@ -163,8 +164,9 @@ def last_of(connection: Connection, session: str) -> int | None:
 
 
 def suspend_all(connection: Connection) -> None:
-    """Put running turns down for a clean stop: the next start goes on and costs no attempt."""
-    connection.execute("UPDATE turn SET suspended = 1 WHERE state = 'running'")
+    """Put running turns down for a clean stop: the next start goes on and costs no attempt. What
+    a killed gateway left is not this process's to put down."""
+    connection.execute(f"UPDATE turn SET suspended = 1 WHERE state = 'running' AND {TURN_RUN_HERE}")
 
 
 def finish_command(connection: Connection, seq: int, letter: Letter, now: float) -> None:

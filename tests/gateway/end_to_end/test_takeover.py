@@ -1,0 +1,145 @@
+"""The gateway dies with work open, and terminals own its data until it is back."""
+
+import sqlite3
+
+import pytest
+
+from tests.fakes.faults import hang
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.asking import asked, button, notes, push, questions, run, seed, write
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.test_media_in import inbox, png
+
+_EFFECTS = "effects/ran"
+
+
+async def test_a_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProcess) -> None:
+    """One chat is in the middle of its turn, one waits behind a download, one for an approval, one
+    for its answer to be sent, one for a reminder."""
+    await alone.start()
+    (alone.workspace / "effects").mkdir()
+    # What needs an approval when its turn goes on.
+    alone.model.script(ReplyScript(tool_calls=(run(f"echo once >> {_EFFECTS}"),)))
+    await alone.api.user_says(OWNER, "run it")
+    (question,) = await asked(alone)
+    data = button(question, "Allow once")
+    await alone.idle()
+    alone.api.fail("file", hang)
+    await alone.api.user_sends(7, "photo", png(1), caption="look")
+    alone.api.fail("sendMessage", hang)
+    await alone.api.user_says(8, "answer me")
+    await alone.until(lambda: "sendMessage" in alone.api.calls[-3:] and "file" in alone.api.calls)
+    alone.model.latency_s = 60
+    asked_before = len(alone.model.requests)
+    await alone.api.user_says(9, "slow one")
+    await alone.until(lambda: len(alone.model.requests) > asked_before)
+    await alone.kill()
+    alone.api.heal()
+    alone.model.latency_s = 0
+    before = len(alone.model.requests)
+    for said in ("one", "two"):
+        ran = await alone.kore("agent", "-m", said)
+        assert (ran.code, ran.out) == (0, f"echo: {said}\n"), ran.err
+    assert len(alone.model.requests) == before + 2
+    assert alone.api.answers(9) == []
+    await alone.start()
+    assert "Allowed once" in await push(alone, question, data)
+    await alone.idle()
+    assert (alone.workspace / _EFFECTS).read_text() == "once\n"
+    assert not questions(alone)
+    assert alone.api.answers(9) == ["echo: slow one"]
+    assert alone.api.answers(7) == ["echo: [photo] look"]
+    assert [file.read_bytes() for file in inbox(alone, 7)] == [png(1)]
+    (answer,) = alone.api.answers(8)
+    assert answer.endswith("echo: answer me")
+    (tries,) = await stored(alone, "SELECT attempts FROM turn WHERE lane LIKE '%:9'")
+    assert tries == 2, "each start that goes on with it costs one; those of terminals none"
+
+
+async def test_a_question_that_comes_up_later_is_asked_in_its_chat(alone: GatewayProcess) -> None:
+    seed(alone)
+    await alone.start()
+    alone.model.latency_s = 60
+    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
+    await alone.api.user_says(OWNER, "change it")
+    await alone.until(lambda: alone.model.requests)
+    await alone.kill()
+    alone.model.latency_s = 0
+    alone.model.forget_script()
+    assert (await alone.kore("agent", "-m", "hello")).out == "echo: hello\n"
+    assert notes(alone) == "old\n"
+    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
+    await alone.start()
+    (question,) = await asked(alone)
+    await push(alone, question, button(question, "Allow once"))
+    await alone.until(lambda: alone.api.answers(OWNER)[-1] == "Done.")
+    assert notes(alone) == "new\n"
+
+
+async def test_a_question_does_not_expire_where_its_chat_cannot_be_told(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure({"security": {"approval_timeout_s": 3}})
+    seed(alone)
+    await alone.start()
+    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)))
+    await alone.api.user_says(OWNER, "change it")
+    await asked(alone)
+    await alone.idle()
+    await alone.kill()
+    # Longer than the question's time.
+    alone.model.script(ReplyScript(tool_calls=(run("sleep 3"),)), "slept", "As you wish.")
+    ran = await alone.kore("agent", "-y", "-m", "sleep")
+    assert (ran.code, ran.out) == (0, "slept\n"), ran.err
+    assert len(questions(alone)) == 1
+    await alone.start()
+    await alone.until(lambda: "As you wish." in alone.api.answers(OWNER))
+    await alone.idle()
+    assert not questions(alone), "the buttons are gone"
+    assert notes(alone) == "old\n"
+
+
+async def test_a_session_that_a_chat_works_in_is_not_gone_on_with(alone: GatewayProcess) -> None:
+    await alone.start()
+    alone.model.latency_s = 60
+    await alone.api.user_says(9, "slow one")
+    await alone.until(lambda: alone.model.requests)
+    await alone.kill()
+    alone.model.latency_s = 0
+    (session,) = await stored(alone, "SELECT session FROM turn WHERE lane LIKE '%:9'")
+    ran = await alone.kore("agent", "-s", str(session), "-m", "hello")
+    assert ran.code == 1
+    assert "unfinished turn of telegram" in ran.err
+    assert "kore gateway" in ran.err
+    ran = await alone.kore("agent", "-s", str(session), "--fork-session", "-m", "hello")
+    assert (ran.code, ran.out) == (0, "echo: hello\n"), ran.err
+
+
+@pytest.mark.parametrize("verb", [("sessions", "list"), ("cron", "list"), ("replay", "1")])
+async def test_no_verb_takes_up_a_chat_s_work(alone: GatewayProcess, verb: tuple[str, ...]) -> None:
+    await alone.start()
+    await alone.told(9, "first")
+    alone.model.latency_s = 60
+    await alone.api.user_says(9, "slow one")
+    await alone.until(lambda: len(alone.model.requests) == 2)
+    await alone.kill()
+    alone.model.latency_s = 0
+    await alone.kore(*verb)
+    assert len(alone.model.requests) == 2
+    await alone.start()
+    await alone.idle()
+    assert alone.api.answers(9).count("echo: slow one") == 1
+
+
+async def stored(gateway: GatewayProcess, statement: str) -> tuple[object, ...]:
+    """The first row that the database has for this."""
+    copy = gateway.home / "copy.db"
+    copy.unlink(missing_ok=True)
+    ran = await gateway.kore("backup", copy)
+    assert ran.code == 0, ran.err
+    connection = sqlite3.connect(copy)
+    try:
+        row: tuple[object, ...] = connection.execute(statement).fetchone()
+    finally:
+        connection.close()
+    return row
