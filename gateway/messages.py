@@ -229,9 +229,9 @@ class OutboundMessage:
 
     `provider_msg` is set when the platform already shows an earlier version (a streamed preview):
     the part then goes out as an edit of it. `maybe_duplicate` means that an earlier try may have
-    arrived; the channel shows that to the reader. `event_id` names the inbound message that is
-    answered, and `last` closes the answer. `strayed`: its topic is closed or
-    gone, so it goes to the chat around it.
+    arrived; the channel shows that to the reader. `preview_lost`: what may have arrived is only an
+    unfinished preview. `event_id` names the inbound message that is answered, and `last` closes the
+    answer. `strayed`: its topic is closed or gone, so it goes to the chat around it.
     """
 
     delivery_id: str
@@ -242,6 +242,7 @@ class OutboundMessage:
     reply_to: str | None = None
     provider_msg: str | None = None
     maybe_duplicate: bool = False
+    preview_lost: bool = False
     event_id: str | None = None
     last: bool = True
     strayed: bool = False

@@ -58,8 +58,9 @@ class Preview:
     """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
     `said` is what an earlier run of the turn has said.
 
-    Its outbox row exists before its first send, and the platform's id of the message is journaled
-    as soon as it returns: the final text is an edit of that message, also after a crash.
+    It begins when nothing waits on its route any more, so that it overtakes no earlier answer. Its
+    outbox row exists before its first send, and the platform's id of the message is journaled as
+    soon as it returns: the final text is an edit of that message, also after a crash.
     """
 
     def __init__(
@@ -134,6 +135,8 @@ class Preview:
             except StoreError as exc:
                 # What is not on disk could not be edited after a crash: nothing more is shown.
                 log.warning("preview of %s ends: %s", self._letter.delivery_id, exc)
+                await self._closed.wait()
+                await self._store_id()
             finally:
                 typing.cancel()
 
@@ -179,6 +182,8 @@ class Preview:
         due = self._said() or now - self._began_at >= self._pace.line_after_s
         fresh = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
         if due and text and not fresh and isinstance(self._channel, Sketches):
+            if await self._database.run(outbox.has_mail, self._letter.route.lane):
+                return
             with suppress(SendError):
                 clean = self._pace.clean(text)
                 await self._channel.sketch(self._letter.route, clean, self._turn)
@@ -190,24 +195,26 @@ class Preview:
         if not now[0] or now == self._shown:
             return True
         try:
-            if not self._shown[0]:
+            if self._provider_msg is None:
                 begun = await self._begin()
+                if begun is None:
+                    return True  # Earlier answers wait on this route.
                 if begun.lost:
                     return False  # A message of a run that was cut off may stand there already.
                 self._provider_msg = begun.provider_msg
             await self._update(*now)
         except Ambiguous:
             if self._provider_msg is None:
-                # It may be there or not, and no id tells: the answer goes out anew, marked.
-                await self._database.run(outbox.set_preview_lost, self._letter.delivery_id)
-                return False
+                return False  # It may be there or not, and no id tells: it stays marked as lost.
         except SendError as exc:
             log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
+            if self._provider_msg is None:
+                await self._database.run(outbox.set_preview, self._letter.delivery_id, None)
         else:
             self._shown = now
         return True
 
-    async def _begin(self) -> outbox.Preview:
+    async def _begin(self) -> outbox.Preview | None:
         return await self._database.run(outbox.begin_stream, self._turn, self._letter, time.time())
 
     async def _update(self, text: str, line: str) -> None:
@@ -215,8 +222,20 @@ class Preview:
         growing = Growing(clean(text), clean(line), letter.reply_to)
         shown = await self._channel.preview(letter.route, growing, self._provider_msg)
         if shown != self._provider_msg:
+            self._provider_msg = shown
             await self._database.run(outbox.set_preview, letter.delivery_id, shown)
-        self._provider_msg = shown
+
+    async def _store_id(self) -> None:
+        """Store the message's id again, which the disk refused before: the answer is an edit of
+        that message then, and else marked."""
+        if self._provider_msg is None:
+            return
+        try:
+            await self._database.run(
+                outbox.set_preview, self._letter.delivery_id, self._provider_msg
+            )
+        except StoreError as exc:
+            log.warning("the message of %s is not stored: %s", self._letter.delivery_id, exc)
 
     async def _open_after(self, seconds: float) -> bool:
         """Wait so long, and for news; False as soon as the preview is closed."""

@@ -40,7 +40,8 @@ class Due:
 
 _COLUMNS = (
     "seq, delivery_id, part, last, lane, channel, account, chat, thread, reply_to, event_id, kind,"
-    f" {parts.COLUMNS}, provider_msg, maybe_dup, attempts, ambiguous, created_at, next_at"
+    f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, created_at,"
+    " next_at"
 )
 _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
 # What an edit takes the place of stood in front of it: by now it was sent, or never will be.
@@ -100,32 +101,33 @@ class Preview:
     lost: bool
 
 
-def begin_stream(connection: Connection, turn: int, letter: Letter, now: float) -> Preview:
-    """Before a preview's first send: the reply's first part exists from here on."""
-    put(connection, turn, [replace(letter, parts=[OutboundPart("")])], now)
-    connection.execute(
-        "UPDATE outbox SET state = 'streaming' WHERE delivery_id = ? AND state = 'pending'",
-        (letter.delivery_id,),
-    )
+def begin_stream(connection: Connection, turn: int, letter: Letter, now: float) -> Preview | None:
+    """Before a preview's first send: the reply's first part exists from here on, and counts as
+    lost until that send is known to have ended. None while earlier mail waits on its route."""
     row = connection.execute(
-        "SELECT provider_msg, maybe_dup FROM outbox WHERE delivery_id = ? AND part = 0",
+        "SELECT provider_msg, preview_lost FROM outbox WHERE delivery_id = ? AND part = 0",
         (letter.delivery_id,),
     ).fetchone()
-    return Preview(row[0], row[0] is None and bool(row[1]))
-
-
-def set_preview(connection: Connection, delivery_id: str, provider_msg: str) -> None:
-    """The preview's first send returned: from here on the reply is an edit of that message."""
+    if row is not None and (row[0] is not None or row[1]):
+        return Preview(row[0], row[0] is None)
+    if has_mail(connection, letter.route.lane):
+        return None
+    put(connection, turn, [replace(letter, parts=[OutboundPart("")])], now)
     connection.execute(
-        "UPDATE outbox SET provider_msg = ? WHERE delivery_id = ? AND part = 0",
-        (provider_msg, delivery_id),
+        "UPDATE outbox SET state = 'streaming', preview_lost = 1, maybe_dup = 1"
+        " WHERE delivery_id = ? AND state = 'pending'",
+        (letter.delivery_id,),
     )
+    return Preview(None, lost=False)
 
 
-def set_preview_lost(connection: Connection, delivery_id: str) -> None:
-    """The preview's first send may or may not have arrived: the reply may be a repeat."""
+def set_preview(connection: Connection, delivery_id: str, provider_msg: str | None) -> None:
+    """How the preview's first send ended: from here on the reply is an edit of that message.
+    None: it certainly did not arrive."""
     connection.execute(
-        "UPDATE outbox SET maybe_dup = 1 WHERE delivery_id = ? AND part = 0", (delivery_id,)
+        "UPDATE outbox SET provider_msg = ?, preview_lost = 0, maybe_dup = 0"
+        " WHERE delivery_id = ? AND part = 0",
+        (provider_msg, delivery_id),
     )
 
 
@@ -268,10 +270,6 @@ def recover(connection: Connection) -> int:
     """
     own = "is_run_here(channel, account)"
     connection.execute(
-        "UPDATE outbox SET maybe_dup = 1 WHERE state = 'streaming' AND provider_msg IS NULL"
-        f" AND {own}"
-    )
-    connection.execute(
         "UPDATE outbox SET state = 'pending', next_at = 0 WHERE state = 'inflight'"
         f" AND provider_msg IS NOT NULL AND {own}"
     )
@@ -294,6 +292,8 @@ def _due(row: Sequence[Any]) -> Due:
         reply_to=data["reply_to"],
         provider_msg=data["provider_msg"] or edited,
         maybe_duplicate=bool(data["maybe_dup"]),
+        # A try of the reply itself that may have arrived counts for more.
+        preview_lost=bool(data["preview_lost"]) and not data["ambiguous"],
         event_id=data["event_id"],
         last=bool(data["last"]),
         strayed=data["lane"] != route.lane,

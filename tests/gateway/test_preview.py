@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.events import IterationStart, Retry, TextDelta, ToolResulted, ToolStart
-from gateway.channels.base import Ambiguous, NotSent
-from gateway.messages import Route
+from gateway.channels.base import Ambiguous, NotSent, Streaming
+from gateway.messages import OutboundPart, Route
 from gateway.preview import Pace, Preview
 from gateway.store import outbox
 from gateway.store.outbox import Letter
@@ -58,7 +58,51 @@ async def test_its_row_exists_before_its_first_send(
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("preview", "1", "one") in platform.calls)
-        assert await row(parts) == ("streaming", None, 0)
+        assert await row(parts) in {("streaming", None, 0), ("streaming", None, 1)}
+
+
+async def test_a_first_send_that_did_not_arrive_leaves_no_mark(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.preview_faults.append(Fault(NotSent("down")))
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("preview", "1", "one") in platform.calls)
+    assert await row(parts) == ("streaming", None, 0)
+
+
+@pytest.mark.parametrize("way", ["edits", "drafts"])
+async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
+    parts: Parts, platform: StreamingPlatform, way: Streaming
+) -> None:
+    platform.way = way
+    earlier = Letter("t0", LETTER.route, [OutboundPart("an earlier answer")])
+    await parts.database.run(outbox.put, None, [earlier], 0.0)
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("typing", "1", "") in platform.calls)
+        assert {call[0] for call in platform.calls} == {"typing"}
+        due = await parts.database.run(outbox.head, LETTER.route.lane, 1.0)
+        assert isinstance(due, outbox.Due)
+        await parts.database.run(outbox.sent, due.seq, "m", LETTER.route.lane, 1.0)
+        preview.feed(TextDelta(" two"))
+        await platform.until(lambda: platform.texts("1") or platform.sketched)
+    assert (platform.texts("1") or [platform.sketched["1"]]) == ["one two"]
+
+
+async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
+    parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
+) -> None:
+    await parts.rows(
+        "CREATE TEMP TRIGGER full BEFORE UPDATE OF provider_msg ON outbox"
+        " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
+    )
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await settled(lambda: "disk I/O error" in caplog.text)
+        assert await row(parts) == ("streaming", None, 1)
+        await parts.rows("DROP TRIGGER full")
+    assert await row(parts) == ("streaming", "1", 0)
 
 
 async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(

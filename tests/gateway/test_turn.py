@@ -199,10 +199,13 @@ async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
 async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Path) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
-        await take(parts, said("tell me"))
-        await parts.until("SELECT 1 FROM outbox WHERE provider_msg IS NOT NULL")
         # As if the kill had come between the send and the note of its id.
-        await parts.rows("UPDATE outbox SET provider_msg = NULL")
+        await parts.rows(
+            "CREATE TEMP TRIGGER killed BEFORE UPDATE OF provider_msg ON outbox"
+            " BEGIN SELECT raise(ABORT, 'killed'); END"
+        )
+        await take(parts, said("tell me"))
+        await platform.answers("1", 1)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
         await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")

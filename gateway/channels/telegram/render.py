@@ -14,8 +14,9 @@ from gateway.channels.telegram.split import LIMIT_ENTITIES, LIMIT_UNITS, first_p
 from gateway.channels.telegram.utf16 import units
 from gateway.messages import Entity, OutboundFile, OutboundPart
 
-# Its translations are shorter.
+# Its translations are shorter, and so are the other notes.
 REPEAT_NOTE = later("↻ This may be a repeat: the connection broke while sending.\n")
+PREVIEW_NOTE = later("↻ The whole answer; an unfinished version may be above.\n")
 STRAYED_NOTE = later("↪ From a topic that is closed or gone:\n")
 EMPTY_ANSWER = later("The answer was empty. Please ask again, perhaps in other words.")
 
@@ -117,9 +118,10 @@ def _closed(markdown: str) -> str:
     return source
 
 
-def mark_repeat(part: OutboundPart) -> OutboundPart:
-    """The part with a first line that says that it may have arrived before."""
-    return _noted(part, t(REPEAT_NOTE))
+def mark_repeat(part: OutboundPart, *, preview: bool = False) -> OutboundPart:
+    """The part with a first line that says that it may have arrived before, or an unfinished
+    `preview` of it."""
+    return _noted(part, t(PREVIEW_NOTE if preview else REPEAT_NOTE))
 
 
 def mark_strayed(part: OutboundPart) -> OutboundPart:

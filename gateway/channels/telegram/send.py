@@ -77,7 +77,7 @@ class Sender:
         """Waits at the gate unless admitted, then sends or edits; returns the message's id."""
         route, part = message.route, message.content
         if message.maybe_duplicate and message.provider_msg is None:
-            part = mark_repeat(part)
+            part = mark_repeat(part, preview=message.preview_lost)
         if message.strayed and message.part == 0:
             part = mark_strayed(part)
         await self._pass_gate(route)
@@ -94,7 +94,7 @@ class Sender:
         """Waits at the gate unless admitted; returns the id of the first message."""
         route, part = message.route, message.content
         if message.maybe_duplicate:
-            part = mark_repeat(part)
+            part = mark_repeat(part, preview=message.preview_lost)
         if message.strayed and message.part == 0:
             part = mark_strayed(part)
         await self._pass_gate(route)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.fakes.faults import lost_response
+from gateway.channels.telegram.render import PREVIEW_NOTE
+from tests.fakes.faults import lost_response, status
 from tests.fakes.model_script import Break, Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
@@ -86,8 +87,24 @@ async def test_a_lost_preview_is_said_again_marked(gateway: GatewayProcess, chat
     gateway.model.script(slow())
     stray, answer = await gateway.told(chat, "go")
     assert TEXT.startswith(stray)
-    assert answer.startswith("↻")
-    assert answer.endswith(TEXT)
+    assert answer == f"{PREVIEW_NOTE}{TEXT}"
+
+
+async def test_a_streamed_answer_does_not_overtake_one_that_waits(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    gateway.api.fail("sendMessage", status(409), times=2)
+    gateway.model.script(ReplyScript(text="first"))
+    gateway.model.script(slow(waits_at=3))
+    await gateway.api.user_says(chat, "one")
+    await gateway.until(lambda: gateway.model.requests)
+    await gateway.api.user_says(chat, "two")
+    await gateway.until(lambda: len(gateway.api.answers(chat)) == 2)
+    assert gateway.api.answers(chat)[0] == "first"
+    gateway.model.let_go()
+    await gateway.idle()
+    assert gateway.api.answers(chat) == ["first", TEXT]
+    assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
 
 
 async def test_a_group_is_told_in_reply(gateway: GatewayProcess) -> None:

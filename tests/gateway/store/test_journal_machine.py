@@ -385,7 +385,7 @@ class JournalMachine(RuleBasedStateMachine):
         letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "answer", parts)
         if streamed:
             begun = self.do(outbox.begin_stream, claim.turn, letter, self.now)
-            if begun.provider_msg is None and not begun.lost:
+            if begun is not None and begun.provider_msg is None and not begun.lost:
                 self.do(outbox.set_preview, letter.delivery_id, f"m{claim.turn}")
         rows = [*self._answers(running), assistant("answer")]
         self.do(turns.finish, claim.turn, claim.session, Outcome(rows, [letter]), self.now)
@@ -394,12 +394,26 @@ class JournalMachine(RuleBasedStateMachine):
         del self.running[lane]
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def a_preview_begins(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), end=st.sampled_from(("shown", "refused", "unclear")))
+    def a_preview_begins(self, data: st.DataObject, end: str) -> None:
         _, running = self.turn(data)
         claim = running.claim
-        letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "")
-        self.do(outbox.begin_stream, claim.turn, letter, self.now)
+        route = claim.messages[-1].route
+        waits = route.lane in outbox.lanes_with_mail(self.connection)
+        letter = self._letter(f"t{claim.turn}", route, "")
+        begun = self.do(outbox.begin_stream, claim.turn, letter, self.now)
+        if begun is None:
+            assert waits
+        elif begun.provider_msg is None and not begun.lost:
+            assert not waits
+            if end == "unclear":
+                (seq,) = self.ask(
+                    "SELECT seq FROM outbox WHERE delivery_id = ?", letter.delivery_id
+                )
+                self.unclear.add(seq[0])
+            else:
+                shown = f"m{claim.turn}" if end == "shown" else None
+                self.do(outbox.set_preview, letter.delivery_id, shown)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -477,10 +491,6 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running or self.sending or self.waiting)
     @rule()
     def the_process_is_killed(self) -> None:
-        streaming = self.ask(
-            "SELECT seq FROM outbox WHERE state = 'streaming' AND provider_msg IS NULL"
-        )
-        self.unclear |= {seq for (seq,) in streaming}
         self.unclear |= {
             due.seq for due in self.sending.values() if due.message.provider_msg is None
         }
@@ -510,10 +520,6 @@ class JournalMachine(RuleBasedStateMachine):
         self.connection = connect(self.path)
         self.running = {}
         self.do(outbox.recover)
-        streaming = self.ask(
-            "SELECT seq FROM outbox WHERE state = 'streaming' AND provider_msg IS NULL"
-        )
-        self.unclear |= {seq for (seq,) in streaming}
         for lane in LANES:
             if self.ask("SELECT 1 FROM turn WHERE lane = ? AND state = 'running'", lane):
                 self.claim(lane)

@@ -2,7 +2,7 @@ from sqlite3 import Connection
 
 from gateway.messages import Entity, OutboundFile, OutboundPart, Route
 from gateway.store import outbox
-from gateway.store.outbox import Due, Letter
+from gateway.store.outbox import Due, Letter, Preview
 from tests.gateway.store.test_inbox import db
 
 __all__ = ["db"]
@@ -75,13 +75,11 @@ def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Connection) -> No
 def test_a_streaming_row_is_not_sent_before_its_final(db: Connection) -> None:
     db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     letter = Letter("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
-    begun = outbox.begin_stream(db, 1, letter, 1.0)
-    assert (begun.provider_msg, begun.lost) == (None, False)
+    assert outbox.begin_stream(db, 1, letter, 1.0) == Preview(None, lost=False)
     assert outbox.head(db, LANE, 10.0) is None
     outbox.set_preview(db, "t1", "9")
     outbox.recover(db)
-    begun = outbox.begin_stream(db, 1, letter, 1.0)
-    assert (begun.provider_msg, begun.lost) == ("9", False)
+    assert outbox.begin_stream(db, 1, letter, 1.0) == Preview("9", lost=False)
     outbox.put(db, 1, [letter], 2.0)
     message = head(db).message
     assert (message.content.text, message.provider_msg) == ("whole", "9")
@@ -93,9 +91,25 @@ def test_a_preview_without_an_id_is_lost_in_a_crash(db: Connection) -> None:
     letter = Letter("t1", ROUTE, [OutboundPart("whole")])
     outbox.begin_stream(db, 1, letter, 1.0)
     outbox.recover(db)
-    assert outbox.begin_stream(db, 1, letter, 1.0).lost
+    assert outbox.begin_stream(db, 1, letter, 1.0) == Preview(None, lost=True)
     outbox.put(db, 1, [letter], 2.0)
     assert head(db).message.maybe_duplicate
+    assert head(db).message.preview_lost
+    # That the answer itself may have arrived is more.
+    outbox.postpone(db, head(db).seq, 0.0, ambiguous=True)
+    assert not head(db).message.preview_lost
+
+
+def test_a_stream_begins_behind_what_waits_on_its_route(db: Connection) -> None:
+    db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
+    letter = Letter("t1", ROUTE, [OutboundPart("whole")])
+    put(db, "a", "earlier")
+    assert outbox.begin_stream(db, 1, letter, 1.0) is None
+    outbox.sent(db, head(db).seq, "1", LANE, 2.0)
+    assert outbox.begin_stream(db, 1, letter, 3.0) == Preview(None, lost=False)
+    outbox.set_preview(db, "t1", "9")
+    put(db, "b", "later")
+    assert outbox.begin_stream(db, 1, letter, 4.0) == Preview("9", lost=False)
 
 
 def test_a_lane_can_be_buried_as_a_whole(db: Connection) -> None:
