@@ -16,6 +16,7 @@ from gateway.channels.base import (
     Asks,
     BadFormat,
     Channel,
+    DecodesAgain,
     Gone,
     Moved,
     NoTopic,
@@ -114,6 +115,11 @@ class Delivery:
         """The route's channel, if it can show that a message was seen."""
         channel = self.channel(route)
         return channel if channel is not None and isinstance(channel, Reacts) else None
+
+    def decoder(self, channel: str, account: str) -> DecodesAgain | None:
+        """The channel, if it can decode stored updates."""
+        found = self.channels.get((channel, account))
+        return found if found is not None and isinstance(found, DecodesAgain) else None
 
     def asks(self, route: Route) -> Asks | None:
         """The route's channel, if people can answer questions there."""

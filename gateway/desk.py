@@ -27,7 +27,7 @@ from gateway.messages import InboundMessage, Route
 from gateway.question import Question
 from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
 from gateway.standing import standing
-from gateway.store import grants, inbox, sessions, spending, turns, whereabouts
+from gateway.store import grants, inbox, sessions, spending, turns, undecoded, whereabouts
 from gateway.store.archive import Status
 from gateway.store.database import Database, StoreError
 from gateway.turn import Turns
@@ -176,6 +176,7 @@ class Desk(Upkept):
             "lanes_busy": self._bus.lanes,
             "messages_waiting": waiting,
             "config": self.reloader.facts() if self.reloader else None,
+            "updates_undecoded": await self._database.run(undecoded.count) or None,
             "questions_open": len(questions),
             "obstacle": self._bus.obstacle,
             "routes_with_mail": self._delivery.routes,
@@ -192,9 +193,43 @@ class Desk(Upkept):
         }
 
     async def replay(self, seq: int) -> str:
+        update = await self._database.run(undecoded.at, seq)
+        if update is not None:
+            return await self._decode_again(update)
         lane = await self._database.run(turns.replay, seq)
         self._bus.wake(lane)
         return t("Message {seq} waits again on {lane}.", seq=seq, lane=lane)
+
+    async def _decode_again(self, update: undecoded.Kept) -> str:
+        """Stored like any other batch, and once: its messages keep the platform's own ids."""
+        channel = self._delivery.decoder(update.channel, update.account)
+        if channel is None:
+            raise KoreError(
+                t(
+                    "update {seq} is from {channel}, which does not run here",
+                    seq=update.seq,
+                    channel=f"{update.channel}:{update.account}",
+                ),
+                hint=t("Start `kore gateway` first."),
+            )
+        batch = replace(channel.decode_again(update.raw), waits=False)
+        if batch.undecoded:
+            raise KoreError(
+                t(
+                    "update {seq} still cannot be decoded: {reason}",
+                    seq=update.seq,
+                    reason=batch.undecoded[0].reason,
+                )
+            )
+        await self._bus.accept(update.channel, update.account, batch)
+        await self._database.run(undecoded.mark_decoded, update.seq)
+        if not batch.messages:
+            return t("Update {seq} is decoded; it holds no message for Kore.", seq=update.seq)
+        return t(
+            "Update {seq} is decoded; its message waits on {lane}.",
+            seq=update.seq,
+            lane=batch.messages[0].session_key,
+        )
 
     async def backup(self, target: Path) -> int:
         return await self._database.backup(target)

@@ -129,7 +129,9 @@ def _health(status: Mapping[str, Any]) -> Page:
     broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
     if status["obstacle"]:
         broken.append("intake")
-    body = {"status": "degraded" if broken else "ok", "broken": broken}
+    body: dict[str, Any] = {"status": "degraded" if broken else "ok", "broken": broken}
+    if undecoded := status["updates_undecoded"]:
+        body["updates_undecoded"] = undecoded
     return 503 if broken else 200, _JSON, json.dumps(body)
 
 
@@ -152,6 +154,7 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
         "uptime_seconds": status["uptime_s"],
         "lanes_busy": status["lanes_busy"],
         "messages_waiting": status["messages_waiting"],
+        "updates_undecoded": status["updates_undecoded"] or 0,
         "routes_with_mail": status["routes_with_mail"],
         "resident_memory_bytes": resident_bytes(),
     }

@@ -12,7 +12,7 @@ from agent.frozen import frozen
 from agent.language import speaking, t
 from gateway.access import CONSOLE
 from gateway.audit.notes import Notes
-from gateway.channels.base import Batch
+from gateway.channels.base import Batch, Undecoded
 from gateway.clerk import Clerk, Pressed, Settled
 from gateway.commands import argument_of, command_of, is_at_once
 from gateway.delivery import Delivery
@@ -22,7 +22,7 @@ from gateway.messages import InboundMessage
 from gateway.obstacle import CROWDED, NO_DISK, Obstacle
 from gateway.petition import is_petition
 from gateway.presence import Presence
-from gateway.store import approvals, archive, backlog, inbox, members, outbox, sessions
+from gateway.store import approvals, archive, backlog, inbox, members, outbox, sessions, undecoded
 from gateway.store.database import Database
 from gateway.store.inbox import DENIED, Arrival, Entry
 from gateway.store.outbox import Letter
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _STOP = "stop"
 _PRESS = "a button"
+_UNKNOWN = "nothing in it can be read"
 # Strangers that the log has named already; then it starts anew.
 _NAMED = 1_000
 
@@ -52,7 +53,8 @@ class Limits:
 class Taken:
     """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
     is to stop, and lanes with a letter from here; `fresh` are messages that a turn will answer;
-    what became of buttons that were pressed, and of questions that a stop withdrew."""
+    new `undecoded` updates with their numbers in the inbox; what became of buttons that were
+    pressed, and of questions that a stop withdrew."""
 
     lanes: set[str]
     aside: set[str] = field(default_factory=set)
@@ -60,6 +62,7 @@ class Taken:
     told: set[str] = field(default_factory=set)
     fresh: list[InboundMessage] = field(default_factory=list)
     pressed: list[Pressed] = field(default_factory=list)
+    undecoded: list[tuple[int, Undecoded]] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
 
 
@@ -109,7 +112,7 @@ class Intake:
                 now = time.time()
                 more = (batch.next_offset, batch.moves, heard, batch.standings)
                 arrival = Arrival(channel, account, now, *more)
-                taken = await self._try(arrival, entries, batch.dead)
+                taken = await self._try(arrival, entries, batch.undecoded)
                 if isinstance(taken, Taken):
                     break
                 if not batch.waits:
@@ -122,6 +125,15 @@ class Intake:
         for entry in entries:
             if entry.dead_reason == DENIED and not self.door.access.is_allowed(entry.message):
                 self._tell_how_to_allow(entry.message)
+        for seq, update in taken.undecoded:
+            log.error(
+                "%s:%s: %s could not be decoded and is kept: %s. `kore replay %d` decodes it again",
+                channel,
+                account,
+                update.event_id,
+                update.reason,
+                seq,
+            )
         return taken
 
     def _entry(self, message: InboundMessage) -> Entry:
@@ -129,17 +141,19 @@ class Intake:
             return Entry(message, _PRESS)
         if not self.door.access.is_allowed(message):
             return Entry(message, DENIED)
+        if message.unknown:
+            return Entry(message, _UNKNOWN)
         return Entry(message, _STOP if command_of(message) == "stop" else None)
 
     async def _try(
-        self, arrival: Arrival, entries: Sequence[Entry], dead: Sequence[tuple[str, str]]
+        self, arrival: Arrival, entries: Sequence[Entry], lost: Sequence[Undecoded]
     ) -> Taken | Obstacle:
         """What stands in the way when there is no room: nothing is stored then."""
         if self._database.damage is not None:
             raise self._database.damage
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
             return Obstacle(NO_DISK, self._limits.free_bytes // 2**20)
-        taken = await self._database.run(self._store, arrival, entries, dead)
+        taken = await self._database.run(self._store, arrival, entries, lost)
         return Obstacle(CROWDED, self._limits.waiting) if taken is None else taken
 
     def _hold(self, obstacle: str) -> None:
@@ -153,14 +167,15 @@ class Intake:
         connection: Connection,
         arrival: Arrival,
         entries: Sequence[Entry],
-        dead: Sequence[tuple[str, str]],
+        lost: Sequence[Undecoded],
     ) -> Taken | None:
         """A stop is carried out together with its row, so that no crash forgets it; one that is
         delivered again stops nothing that came after it. None, when too many wait."""
         if inbox.waiting_count(connection) >= self._limits.waiting:
             return None
         new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
-        taken = Taken(inbox.accept(connection, arrival, entries, dead))
+        taken = Taken(inbox.accept(connection, arrival, entries))
+        taken.undecoded.extend(undecoded.keep(connection, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
         languages = self._delivery.languages
         for message in (entry.message for entry in new):
@@ -185,6 +200,22 @@ class Intake:
             if text is not None:
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(message.session_key)
+        for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
+            with speaking(languages.of(message)):
+                self._tell_unknown(connection, message, arrival.now)
+            taken.told.add(message.session_key)
+        self._look_behind(connection, new, taken, arrival.now)
+        return taken
+
+    def _tell_unknown(self, connection: Connection, message: InboundMessage, now: float) -> None:
+        text = t("I can't read this kind of message. Send it as text, a photo or a file.")
+        letter = replace(self._letter(message, text), delivery_id=_name("unknown", message))
+        outbox.put(connection, None, [letter], now)
+
+    def _look_behind(
+        self, connection: Connection, new: Sequence[Entry], taken: Taken, now: float
+    ) -> None:
+        """What new messages that a turn answers change for the work that is under way."""
         for message in (entry.message for entry in new if entry.dead_reason is None):
             if message.follows:
                 continue
@@ -192,9 +223,8 @@ class Intake:
             counts = not (message.edited or message.album) or inbox.waits(connection, message)
             if counts and command_of(message) is None:
                 taken.fresh.append(message)
-            with speaking(languages.of(message)):
-                self._look_past_the_queue(connection, message, taken, arrival.now)
-        return taken
+            with speaking(self._delivery.languages.of(message)):
+                self._look_past_the_queue(connection, message, taken, now)
 
     def _greet(
         self, connection: Connection, message: InboundMessage, now: float, *, stranger: bool
@@ -292,5 +322,14 @@ class Intake:
     def _letter(self, message: InboundMessage, text: str) -> Letter:
         route = message.route
         parts = self._delivery.render(route, text)
-        name = f"stop:{route.lane}:{message.event_id}"
-        return Letter(name, route, parts, reply_to=message.answer_to, event_id=message.event_id)
+        return Letter(
+            _name("stop", message),
+            route,
+            parts,
+            reply_to=message.answer_to,
+            event_id=message.event_id,
+        )
+
+
+def _name(kind: str, message: InboundMessage) -> str:
+    return f"{kind}:{message.route.lane}:{message.event_id}"

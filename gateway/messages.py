@@ -118,6 +118,8 @@ class InboundMessage:
     media: tuple[Media, ...] = ()
     album: str | None = None
     follows: bool = False
+    # It holds nothing that this version of Kore can read; `content` is empty.
+    unknown: bool = False
     # What the sender's app is set to, one of `agent.language.LANGUAGES`.
     language: str | None = None
 

@@ -98,18 +98,33 @@ class Standing:
     private: bool
 
 
+# Characters of an undecoded update that are kept; Telegram's own stay far below.
+UNDECODED_LIMIT_CHARS = 256 * 1024
+
+
+@frozen
+class Undecoded:
+    """An update that could not be decoded. `reason` quotes nothing that a person wrote; `raw` is
+    the update as it came, at most `UNDECODED_LIMIT_CHARS`; `principal` is its sender, if known."""
+
+    event_id: str
+    reason: str
+    raw: str
+    principal: str = ""
+
+
 @frozen
 class Batch:
     """All that one poll brought: what could be decoded, what could not, and the next cursor.
 
-    `dead` holds (event_id, reason) of updates that no decoder could read; they are kept as
-    tombstones so that they never block the rest. `moves` are chats that were given a new id:
-    (the one that Kore knows, the present one). `standings` tell of chats that a bot came into or
-    was put out of. `waits`: whoever brings it keeps it until there is room.
+    `undecoded` updates are stored beside the messages so that they never block the rest. `moves`
+    are chats that were given a new id: (the one that Kore knows, the present one). `standings` tell
+    of chats that a bot came into or was put out of. `waits`: whoever brings it keeps it until there
+    is room.
     """
 
     messages: Sequence[InboundMessage]
-    dead: Sequence[tuple[str, str]] = ()
+    undecoded: Sequence[Undecoded] = ()
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
     standings: Sequence[Standing] = ()
@@ -270,6 +285,15 @@ class Reports(Protocol):
 
     @property
     def status(self) -> ChannelStatus: ...
+
+
+@runtime_checkable
+class DecodesAgain(Protocol):
+    """Optional: an update that was stored undecoded can be decoded later, by a newer version."""
+
+    def decode_again(self, raw: str) -> Batch:
+        """`raw` is that of an `Undecoded`. Raises `KoreError` while the channel is not ready."""
+        ...
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from agent.language import plural, t
 from agent.version import VERSION
 from gateway.commands.call import CommandCall
 from gateway.commands.model import chosen
-from gateway.store import sessions, whereabouts
+from gateway.store import sessions, undecoded, whereabouts
 
 _SHOWN = 5
 
@@ -25,6 +25,13 @@ def answer(call: CommandCall, connection: Connection) -> str:
         )
     if call.is_owner:
         lines += [f"{t(name)}: {value}" for name, value in call.office.facts().items()]
+        if lost := undecoded.count(connection):
+            text = plural(
+                lost,
+                "{n} update could not be decoded; the log has its number for `kore replay`",
+                "{n} updates could not be decoded; the log has their numbers for `kore replay`",
+            )
+            lines.append(f"⚠️ {text}")
         out = whereabouts.out_of(connection)
         if out:
             listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_SHOWN])

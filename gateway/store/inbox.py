@@ -42,7 +42,6 @@ def accept(
     connection: Connection,
     arrival: Arrival,
     entries: Sequence[Entry],
-    dead: Sequence[tuple[str, str]] = (),
 ) -> set[str]:
     """Store all that a poll brought, and its cursor; returns the lanes that have new work."""
     lanes = set()
@@ -66,14 +65,6 @@ def accept(
             held.hold(connection, message, arrival.now)
             held.gather(connection, message, arrival.now)
             lanes.add(message.session_key)
-    for event_id, reason in dead:
-        key = (arrival.channel, arrival.account, event_id)
-        connection.execute(
-            "INSERT OR IGNORE INTO inbox (channel, account, event_id, lane, principal, payload,"
-            " received_at, dead_reason)"
-            " VALUES (?, ?, ?, '', '', seal('{}', 'inbox.payload', ?, ?, ?), ?, ?)",
-            (*key, *key, arrival.now, reason),
-        )
     moves.put(connection, arrival.channel, arrival.moves)
     overheard.keep(connection, arrival.heard)
     if arrival.next_offset is not None:

@@ -171,6 +171,7 @@ def erase(connection: Connection, principal: str, now: float) -> list[str]:
         f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
         "UPDATE inbox SET payload = seal('{}', 'inbox.payload', channel, account, event_id),"
         " principal = '', lane = '', source_msg = NULL, album = NULL, turn_id = NULL, held = 0,"
+        " undecoded = 0,"
         f" dead_reason = '{DELETED}' WHERE principal = :who OR lane IN ({_LANES})"
         f" OR turn_id IN ({_TURNS})",
         f"DELETE FROM overheard WHERE lane IN ({_LANES}) OR lane IN"

@@ -10,7 +10,8 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.security.policy_file import decode_policy
 from agent.subagents.definition import read_definition
-from gateway.channels.telegram.decode import Bot, Here, Undecodable, decode, moved
+from gateway.channels.telegram.decode import Bot, Here
+from gateway.channels.telegram.updates import batch_of
 from gateway.places import Places
 from gateway.settings.load import load_settings
 from tests.fuzz.inputs import texts, trees
@@ -105,11 +106,7 @@ def _telegram(scratch: Path) -> Callable[[Any], None]:
     here = Here(Bot(1, "kore_bot"), "main", Places())
 
     def check(update: Any) -> None:
-        # The poll loop hands on objects only.
-        if isinstance(update, dict):
-            with suppress(Undecodable):
-                moved(update)
-                decode(update, here, 0.0)
+        batch_of([update], here, 0.0)
 
     return check
 

@@ -18,6 +18,7 @@ def _well() -> dict[str, Any]:
         "uptime_s": 5,
         "lanes_busy": 1,
         "messages_waiting": 2,
+        "updates_undecoded": None,
         "routes_with_mail": 3,
         "obstacle": None,
         "channels": {"telegram:bot": {"state": "polling"}},
@@ -72,6 +73,16 @@ async def test_what_receives_nothing_is_named(trouble: dict[str, Any], named: st
         assert await response.json() == {"status": "degraded", "broken": [named]}
 
 
+async def test_updates_that_could_not_be_decoded_are_counted() -> None:
+    running = Running({**_well(), "updates_undecoded": 3})
+    async with asked(running) as (session, url):
+        async with session.get(f"{url}/healthz") as response:
+            assert response.status == 200
+            assert await response.json() == {"status": "ok", "broken": [], "updates_undecoded": 3}
+        async with session.get(f"{url}/metrics") as response:
+            assert "kore_updates_undecoded 3" in await response.text()
+
+
 async def test_the_metrics_are_prometheus_text() -> None:
     async with asked(Running()) as (session, url), session.get(f"{url}/metrics") as response:
         assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -79,6 +90,7 @@ async def test_the_metrics_are_prometheus_text() -> None:
     assert "# TYPE kore_parts_sent_total counter" in lines
     assert "kore_parts_sent_total 4.0" in lines
     assert "kore_messages_waiting 2" in lines
+    assert "kore_updates_undecoded 0" in lines
     assert 'kore_channel_up{channel="telegram:bot"} 1' in lines
 
 

@@ -1,10 +1,13 @@
 """Telegram as a channel of Kore: receive, render, send, show an answer while it grows."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
+from agent.errors import KoreError
+from agent.language import t
+from gateway.channels.base import Accept, Batch, ChannelStatus, Growing, Streaming
 from gateway.channels.memo import Forgetful, Memo
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
@@ -13,6 +16,7 @@ from gateway.channels.telegram.reactions import Reactions
 from gateway.channels.telegram.render import render, shortened
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.updates import decoded_again
 from gateway.gate import Gate
 from gateway.messages import Media, OutboundMessage, OutboundPart, Route
 from gateway.places import Places
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 class TelegramChannel:
     """One bot: a `Channel` that also `Streams`, `Sketches`, `Types`, `Asks`, `Probes`, `Reports`,
-    is `Paced`.
+    `DecodesAgain`, is `Paced`.
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
@@ -77,6 +81,15 @@ class TelegramChannel:
         if not isinstance(self._receiver, Poller):
             return await self._receiver.called(secret, body)
         return 404
+
+    def decode_again(self, raw: str) -> Batch:
+        """Raises `KoreError` while the bot's name is not known."""
+        if (here := self._receiver.here) is None:
+            raise KoreError(
+                t("Telegram has not answered yet, so updates cannot be decoded"),
+                hint=t("Try again when `kore status` shows the channel as polling."),
+            )
+        return decoded_again(raw, here, time.time())
 
     async def seen(self, route: Route, message_id: str | None) -> None:
         """Shows a reaction, if one is set and the gate has room."""

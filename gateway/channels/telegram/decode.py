@@ -18,11 +18,40 @@ from gateway.places import Places
 
 # Fields of messages that carry somebody else's words: https://core.telegram.org/bots/api#message
 _PASSED_ON = ("forward_origin", "forward_date", "external_reply")
+# Service messages that a private chat may hold; nobody expects an answer to them.
+_SERVICE = frozenset(
+    (
+        *("pinned_message", "message_auto_delete_timer_changed", "write_access_allowed"),
+        *("chat_background_set", "connected_website", "users_shared", "chat_shared"),
+        *("successful_payment", "refunded_payment", "proximity_alert_triggered", "boost_added"),
+        *("forum_topic_created", "forum_topic_edited", "forum_topic_closed"),
+        *("forum_topic_reopened", "general_forum_topic_hidden", "general_forum_topic_unhidden"),
+        *("migrate_to_chat_id", "migrate_from_chat_id", "new_chat_title", "new_chat_photo"),
+        *("delete_chat_photo", "new_chat_members", "left_chat_member", "group_chat_created"),
+        *("supergroup_chat_created", "channel_chat_created", "video_chat_scheduled"),
+        *("video_chat_started", "video_chat_ended", "video_chat_participants_invited"),
+        *("checklist_tasks_done", "checklist_tasks_added", "direct_message_price_changed"),
+        *("paid_message_price_changed", "giveaway_created", "giveaway_completed"),
+        *("suggested_post_approved", "suggested_post_approval_failed", "suggested_post_declined"),
+        *("suggested_post_paid", "suggested_post_refunded", "gift_upgrade_sent"),
+        *("chat_owner_left", "chat_owner_changed"),
+    )
+)
 _COMMAND = re.compile(r"/(\w{1,64})(?:@(\w+))?(?=\s|\Z)")
 
 
 class Undecodable(Exception):
-    """The update is not what the Bot API describes; the text says where."""
+    """The update is not what the Bot API describes; the text says where, and quotes no value."""
+
+
+# What reading a value of the wrong type can raise.
+MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+
+
+def undecodable(error: Exception) -> Undecodable:
+    """A `ValueError` quotes the value, which a person may have written."""
+    told = "a value has the wrong form" if isinstance(error, ValueError) else str(error)
+    return Undecodable(f"{type(error).__name__}: {told}")
 
 
 @frozen
@@ -72,8 +101,8 @@ def decode(update: Mapping[str, Any], here: Here, received_at: float) -> Inbound
         if message is None:
             return None
         return _Reading(message, here).inbound(received_at, edited)
-    except (LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise Undecodable(f"{type(exc).__name__} while reading it: {exc}") from exc
+    except MALFORMED as exc:
+        raise undecodable(exc) from exc
 
 
 def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage:
@@ -128,7 +157,8 @@ class _Reading:
         follows = text is None and album is not None and not edited
         overheard = text is None and self._listens()
         content = self._shown(self._text if overheard or follows else text, edited)
-        if content is None or sender is None:
+        unknown = content is None and not edited and self._is_unknown()
+        if sender is None or (content is None and not unknown):
             return None
         event_id = f"{self._chat_id}:{self._message_id}"
         if edited:
@@ -139,7 +169,7 @@ class _Reading:
             chat_id=self._here.moves.first(str(self._chat_id)),
             sender=sender,
             event_id=event_id,
-            content=content,
+            content=content or "",
             received_at=received_at,
             thread_id=self._thread(),
             message_id=stored_id(str(self._chat_id), self._message_id, self._here.moves),
@@ -152,7 +182,13 @@ class _Reading:
             album=album,
             follows=follows,
             overheard=overheard,
+            unknown=unknown,
         )
+
+    def _is_unknown(self) -> bool:
+        """Whether somebody wrote to us alone, and what they sent has no kind that is known."""
+        text = self._text or kind_of(self._message)
+        return self._private and not text and _SERVICE.isdisjoint(self._message)
 
     def _sender(self) -> Sender | None:
         """Who is answerable; many people share the user id of an anonymous admin or a channel."""

@@ -12,7 +12,7 @@ from typing import Any
 from telegram.error import TelegramError
 
 from agent.errors import ConfigError, KoreError
-from gateway.channels.base import Accept, Batch, ChannelStatus
+from gateway.channels.base import Accept, Batch, ChannelStatus, Undecoded
 from gateway.channels.memo import Forgetful, Memo
 from gateway.channels.telegram.claim import claimed
 from gateway.channels.telegram.client import BATCH_LIMIT, TelegramClient
@@ -60,6 +60,13 @@ class Poller:
         self._troubles = Troubles()
         self._me: asyncio.Future[Bot] | None = None
         self._completed_at = self._news_at = time.monotonic()
+
+    @property
+    def here(self) -> Here | None:
+        """Where updates are read; None until the bot's name is known."""
+        if self._me is None or not self._me.done() or self._me.cancelled():
+            return None
+        return Here(self._me.result(), self._settings.account, self._places)
 
     async def run(self, accept: Accept) -> None:
         """Runs until cancelled. Raises `ConfigError` when the server refuses the token."""
@@ -173,8 +180,8 @@ class Poller:
             raise trouble
         self._garbled = 0
         update_id = int(found[1])
-        _log.error("telegram: update %d is left out: %s", update_id, trouble)
-        return Batch((), [(f"update:{update_id}", str(trouble))], update_id + 1)
+        raw = trouble.head.decode("utf-8", "replace")
+        return Batch((), [Undecoded(f"update:{update_id}", str(trouble), raw)], update_id + 1)
 
     async def _hand_over(self, accept: Accept, batch: Batch) -> bool:
         """Whether the batch is on disk; if not it is neither confirmed nor lost."""

@@ -12,10 +12,11 @@ import aiohttp
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
+from gateway.channels.base import UNDECODED_LIMIT_CHARS
 from gateway.channels.telegram.settings import TelegramSettings
 
 _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
-_HEAD_BYTES = 4096
+_HEAD_BYTES = UNDECODED_LIMIT_CHARS
 _CHUNK_BYTES = 256 * 1024
 _DOWNLOAD_S = 1800.0
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.channels.base import Standing
-from gateway.channels.telegram.decode import Here, Undecodable, person
+from gateway.channels.telegram.decode import MALFORMED, Here, person, undecodable
 from gateway.messages import Route
 
 
@@ -33,8 +33,8 @@ def standing_in(update: Mapping[str, Any], here: Here) -> Standing | None:
             was_present=_is_in(change["old_chat_member"]),
             private=private,
         )
-    except (LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise Undecodable(f"{type(exc).__name__} while reading it: {exc}") from exc
+    except MALFORMED as exc:
+        raise undecodable(exc) from exc
 
 
 def _is_in(member: Mapping[str, Any]) -> bool:

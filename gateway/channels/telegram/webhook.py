@@ -53,6 +53,13 @@ class Webhook:
         self._group: asyncio.TaskGroup | None = None
         self._under_way: dict[int, asyncio.Task[bool]] = {}
 
+    @property
+    def here(self) -> Here | None:
+        """Where updates are read; None until the bot's name is known."""
+        if self._bot is None:
+            return None
+        return Here(self._bot, self._settings.account, self._places)
+
     async def run(self, accept: Accept) -> None:
         """Until cancelled. Raises `ConfigError` when Telegram refuses the token or the address."""
         try:
@@ -74,14 +81,14 @@ class Webhook:
         update = _update(body)
         if update is None:
             return WRONG
-        if self._accept is None or self._group is None or self._bot is None:
+        here = self.here
+        if self._accept is None or self._group is None or here is None:
             return BUSY
         number: int = update["update_id"]
         task = self._under_way.get(number)
         if task is None:
             if len(self._under_way) >= UNDER_WAY:
                 return BUSY
-            here = Here(self._bot, self._settings.account, self._places)
             batch = replace(batch_of([update], here, time.time()), next_offset=None)
             # Not a part of the call: one that is given up must not leave it half done.
             task = self._group.create_task(self._store(self._accept, batch))

@@ -1,6 +1,7 @@
 """Nonsense from Telegram and from the model: one sentence where it belongs, and on it goes."""
 
 import json
+import re
 
 import pytest
 
@@ -37,6 +38,42 @@ async def test_a_broken_update_among_good_ones_is_left_out(
     assert await gateway.told(chat, "two") == ["echo: one", "echo: two"]
 
 
+async def test_nulls_of_another_bot_api_server_lose_nothing(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    nulls = dict.fromkeys(("callback_query", "edited_message", "my_chat_member"))
+    said = json.loads(update(chat, "hello").replace("UPDATE_ID", "0"))["message"]
+    absent = dict.fromkeys(("caption", "entities", "reply_to_message", "sender_chat", "photo"))
+    await gateway.api.user_says(0, "", raw={**nulls, "message": {**absent, **said}})
+    await gateway.idle()
+    assert gateway.api.answers(chat) == ["echo: hello"]
+
+
+async def test_what_cannot_be_decoded_is_counted_and_named(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    before = (await gateway.status())["updates_undecoded"] or 0
+    broken = {"message_id": "?", "chat": {"id": chat, "type": "private"}, "text": "my words"}
+    await gateway.api.user_says(0, "", raw={"message": broken})
+    assert await gateway.told(chat, "after") == ["echo: after"]
+    assert (await gateway.status())["updates_undecoded"] == before + 1
+    ran = await gateway.kore("logs", "-n", "200")
+    (line,) = [one for one in ran.out.splitlines() if "could not be decoded" in one][-1:]
+    assert "my words" not in ran.out
+    (seq,) = re.findall(r"kore replay (\d+)", line)
+    again = await gateway.kore("replay", seq)
+    assert again.code == 1
+    assert "still cannot be decoded: ValueError" in again.err
+
+
+async def test_a_message_of_an_unknown_kind_is_answered(gateway: GatewayProcess, chat: int) -> None:
+    said = json.loads(update(chat, "").replace("UPDATE_ID", "0"))["message"]
+    await gateway.api.user_says(0, "", raw={"message": {**said, "hologram": {"x": 1}}})
+    await gateway.idle()
+    (answer,) = gateway.api.answers(chat)
+    assert "can't read this kind of message" in answer
+
+
 async def test_an_update_that_is_no_json_does_not_block_the_rest(
     gateway: GatewayProcess, chat: int
 ) -> None:
@@ -67,7 +104,7 @@ async def test_a_huge_update_is_left_out_and_the_rest_goes_on(
     await gateway.api.user_says(chat, "before")
     await gateway.api.user_says(0, "", raw=update(chat, "x" * 30_000_000))
     assert await gateway.told(chat, "after") == ["echo: before", "echo: after"]
-    assert "is left out" in gateway.written()
+    assert "could not be decoded and is kept: the answer is longer" in gateway.written()
 
 
 @pytest.mark.parametrize(

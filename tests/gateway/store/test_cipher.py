@@ -11,8 +11,9 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.types import ToolCall, ToolResult, assistant, user
+from gateway.channels.base import Undecoded
 from gateway.messages import OutboundPart
-from gateway.store import claims, inbox, outbox, sessions, turns
+from gateway.store import claims, inbox, outbox, sessions, turns, undecoded
 from gateway.store.cipher import SEALED, Cipher, cipher_of
 from gateway.store.claims import Claim
 from gateway.store.database import Database, StoreError, connect
@@ -33,7 +34,8 @@ def _fill(connection: sqlite3.Connection) -> tuple[Claim, str]:
     """A turn with a call, its result and an answer in the outbox, every text with the canary."""
     asked = said(f"ask {CANARY}", event_id="1:1", message_id="1")
     arrival = Arrival(asked.channel, asked.account, 1.0, 5)
-    inbox.accept(connection, arrival, [Entry(asked)], [("9", "cannot be read")])
+    inbox.accept(connection, arrival, [Entry(asked)])
+    undecoded.keep(connection, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
     claim = claims.claim(
         connection, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content)
     )

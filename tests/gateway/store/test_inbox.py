@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from agent.types import Message, user
+from gateway.channels.base import Undecoded
 from gateway.commands import is_command
 from gateway.compose import compose
 from gateway.messages import InboundMessage, Sender
-from gateway.store import claims, inbox, sessions, turns
+from gateway.store import claims, inbox, sessions, turns, undecoded
 from gateway.store.backlog import LANE_LIMIT
 from gateway.store.claims import Busy, Claim, CommandClaim
 from gateway.store.database import connect
@@ -77,7 +78,10 @@ def test_only_lanes_with_new_work_are_named(db: Connection) -> None:
 
 def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Connection) -> None:
     arrival = Arrival("chat", "bot", 5.0, next_offset=9)
-    assert inbox.accept(db, arrival, [Entry(said("a"))], [("update:8", "not JSON")]) == {LANE}
+    assert inbox.accept(db, arrival, [Entry(said("a"))]) == {LANE}
+    ((seq, _),) = undecoded.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")])
+    assert undecoded.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")]) == []
+    assert undecoded.at(db, seq - 1) is None
     assert inbox.waiting_count(db) == 1
     assert texts(claimed(db)) == ["a"]
 

@@ -25,10 +25,11 @@ from hypothesis.stateful import (
 from agent.history import is_valid, repair
 from agent.security.policy import Answered
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
+from gateway.channels.base import Undecoded
 from gateway.commands import is_command
 from gateway.messages import InboundMessage, OutboundPart, Route, Sender
 from gateway.question import Question, State
-from gateway.store import approvals, claims, inbox, outbox, sessions, turns, windows
+from gateway.store import approvals, claims, inbox, outbox, sessions, turns, undecoded, windows
 from gateway.store.approvals import Wish
 from gateway.store.claims import ATTEMPTS, Busy, Claim, CommandClaim
 from gateway.store.database import connect
@@ -119,11 +120,12 @@ class JournalMachine(RuleBasedStateMachine):
             "chat", "bot", chat, Sender("7"), content=text, received_at=self.now, **fields
         )
 
-    def accept(self, entries: Sequence[Entry], dead: Sequence[tuple[str, str]] = ()) -> None:
-        self.offset += len(entries) + len(dead)
+    def accept(self, entries: Sequence[Entry], lost: Sequence[Undecoded] = ()) -> None:
+        self.offset += len(entries) + len(lost)
         arrival = Arrival("chat", "bot", self.now, self.offset)
         new = [e for e in entries if not inbox.is_known(self.connection, e.message)]
-        lanes = self.do(inbox.accept, arrival, entries, dead)
+        lanes = self.do(inbox.accept, arrival, entries)
+        self.do(undecoded.keep, arrival, lost)
         assert lanes <= {e.message.session_key for e in new}
         self.seen += [entry.message for entry in new]
 
@@ -137,7 +139,7 @@ class JournalMachine(RuleBasedStateMachine):
                 Entry(self.message(chat, f"text {self.number}"), "denied" if denied else None)
                 for chat, denied in batch
             ],
-            dead=[(f"update:{self.number}", "unreadable")],
+            [Undecoded(f"update:{self.number}", "unreadable", "{")],
         )
 
     @precondition(lambda self: self.seen)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.channels.base import Batch
+from gateway.channels.base import Batch, Undecoded
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.gate import Gate
@@ -44,8 +44,8 @@ class Store:
         return [message.content for message in self.messages]
 
     @property
-    def dead(self) -> list[tuple[str, str]]:
-        return [entry for batch in self.batches for entry in batch.dead]
+    def undecoded(self) -> list[Undecoded]:
+        return [one for batch in self.batches for one in batch.undecoded]
 
 
 Running = Callable[..., AbstractAsyncContextManager[TelegramChannel]]

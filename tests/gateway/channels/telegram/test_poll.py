@@ -73,7 +73,7 @@ async def test_one_bad_update_does_not_block_the_rest(
     async with running():
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["before", "after"]
-    assert [event for event, _ in store.dead] == [f"update:{bad.update_id}"]
+    assert [one.event_id for one in store.undecoded] == [f"update:{bad.update_id}"]
 
 
 async def test_an_update_that_is_no_json_is_isolated_and_buried(
@@ -85,7 +85,9 @@ async def test_an_update_that_is_no_json_is_isolated_and_buried(
     async with running():
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["before", "after"]
-    assert store.dead == [(f"update:{bad.update_id}", "the answer is not JSON")]
+    (lost,) = store.undecoded
+    assert (lost.event_id, lost.reason) == (f"update:{bad.update_id}", "the answer is not JSON")
+    assert f'"update_id":{bad.update_id},' in lost.raw
 
 
 async def test_an_update_beyond_the_size_limit_is_buried_and_the_rest_arrives(
@@ -97,7 +99,7 @@ async def test_an_update_beyond_the_size_limit_is_buried_and_the_rest_arrives(
     async with running(body_limit_bytes=1_000_000):
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["before", "after"]
-    assert [event for event, _ in store.dead] == [f"update:{huge.update_id}"]
+    assert [one.event_id for one in store.undecoded] == [f"update:{huge.update_id}"]
 
 
 async def test_many_updates_over_the_limit_together_all_arrive(
@@ -108,7 +110,7 @@ async def test_many_updates_over_the_limit_together_all_arrive(
     async with running(body_limit_bytes=1_000_000):
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert [content[0] for content in store.contents] == list("01234567")
-    assert not store.dead
+    assert not store.undecoded
 
 
 async def test_bytes_that_are_no_utf8_and_lone_surrogates_are_mended(

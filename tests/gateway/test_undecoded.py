@@ -1,0 +1,108 @@
+"""An update that cannot be decoded: kept, counted, logged without its words, decoded later."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.errors import KoreError
+from gateway.channels.base import Batch, Undecoded
+from gateway.messages import Sender
+from gateway.store import undecoded
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, opened, said
+
+LOST = Undecoded("update:5", "KeyError: 'chat' (fields: message)", '{"text": "private"}', "chat:7")
+
+
+class Later(Platform):
+    """A channel that learns to decode what it could not decode before."""
+
+    batch = Batch((), [LOST])
+
+    def decode_again(self, raw: str) -> Batch:
+        assert raw == LOST.raw
+        return self.batch
+
+
+async def lose(parts: Parts) -> int:
+    for _ in range(2):
+        await parts.bus.accept("chat", "bot", Batch((), [LOST], next_offset=6))
+    ((seq,),) = await parts.rows("SELECT seq FROM inbox")
+    return int(seq)
+
+
+async def test_it_is_kept_once_counted_and_logged_without_its_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path, Gated()) as parts:
+        seq = await lose(parts)
+        kept = await parts.database.run(undecoded.at, seq)
+        assert kept is not None
+        assert kept.raw == LOST.raw
+        assert (await parts.desk.status())["updates_undecoded"] == 1
+        assert caplog.text.count(f"`kore replay {seq}`") == 1
+        assert "'chat'" in caplog.text
+        assert "private" not in caplog.text
+
+
+async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path) -> None:
+    platform = Later()
+    async with opened(tmp_path, Gated(), platform=platform) as parts:
+        seq = await lose(parts)
+        with pytest.raises(KoreError, match="still cannot be decoded: KeyError"):
+            await parts.desk.replay(seq)
+        platform.batch = Batch([said("hi")])
+        assert "waits on chat:bot:1" in await parts.desk.replay(seq)
+        assert (await parts.desk.status())["updates_undecoded"] is None
+        assert await parts.rows("SELECT count(*) FROM inbox WHERE lane = 'chat:bot:1'") == [(1,)]
+        with pytest.raises(KoreError, match=f"no message {seq}"):
+            await parts.desk.replay(seq)
+
+
+async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: Path) -> None:
+    platform = Later()
+    platform.batch = Batch([said("hi")])
+    async with opened(tmp_path, Gated(), platform=platform) as parts:
+        seq = await lose(parts)
+        await parts.bus.accept("chat", "bot", platform.batch)
+        await parts.desk.replay(seq)
+        assert await parts.rows("SELECT count(*) FROM inbox WHERE lane = 'chat:bot:1'") == [(1,)]
+
+
+async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts:
+        seq = await lose(parts)
+        with pytest.raises(KoreError, match="does not run here") as refused:
+            await parts.desk.replay(seq)
+        assert "kore gateway" in str(refused.value.hint)
+
+
+async def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undecoded, "KEPT", 3)
+    async with opened(tmp_path, Gated()) as parts:
+        for number in range(5):
+            one = replace(LOST, event_id=f"update:{number}")
+            await parts.bus.accept("chat", "bot", Batch((), [one]))
+        rows = await parts.rows("SELECT event_id FROM inbox ORDER BY seq")
+        assert rows == [("update:2",), ("update:3",), ("update:4",)]
+
+
+async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, Gated()) as parts:
+        message = said("", unknown=True)
+        for _ in range(2):
+            await parts.bus.accept("chat", "bot", Batch([message]))
+        ((text,),) = await parts.rows("SELECT body FROM outbox")
+        assert "can't read this kind of message" in text
+        assert (await parts.desk.status())["messages_waiting"] == 0
+
+
+async def test_a_stranger_s_message_of_an_unknown_kind_is_a_stranger_s(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated(), allow=()) as parts:
+        await parts.bus.accept("chat", "bot", Batch([said("", sender=Sender("8"), unknown=True)]))
+        rows = await parts.rows("SELECT body FROM outbox")
+        assert all("kind of message" not in body for (body,) in rows)
