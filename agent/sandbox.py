@@ -39,7 +39,8 @@ class Job:
     `closed` are those that it must not see, so that a sandbox that cannot hide them refuses;
     `masked` are hidden and `frozen` made read-only where a sandbox can. Without a `way_out` it
     reaches nobody. `stdin` is the descriptor that it reads from, which stays the caller's; without
-    one there is nothing to read.
+    one there is nothing to read. With `read_only` it may not change the workspace either, only
+    the private /tmp.
     """
 
     command: str
@@ -50,6 +51,7 @@ class Job:
     frozen: tuple[Path, ...] = ()
     way_out: WayOut | None = None
     stdin: int | None = None
+    read_only: bool = False
 
 
 @frozen

@@ -15,7 +15,7 @@ from agent.security.place import place_of
 from agent.security.script import Script
 from agent.security.shell import parse
 
-__all__ = ["CommandClass", "blocked_word", "classify"]
+__all__ = ["CommandClass", "blocked_word", "classify", "only_reads"]
 
 
 def blocked_word(command: str | Script, blocked: Collection[str]) -> str | None:
@@ -47,6 +47,11 @@ def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
     if any(is_risky(name) for name in script.sets):
         return "unknown"
     return widest(kinds)
+
+
+def only_reads(command: str, folder: Path, workspace: Path) -> bool:
+    """Whether a line counts as looking at the workspace, so that it may run read-only."""
+    return classify(parse(command), folder, workspace) == "reads"
 
 
 @lru_cache(maxsize=16)

@@ -42,7 +42,7 @@ def _plan(reach: Reach, confined: bool) -> Decision:
     if reach.is_command:
         if reach.kind != "reads" or reach.unclear or reach.writes:
             return Decision("deny", load("policy/plan_command"), "plan-command")
-        return _CONFINED if confined else _ask("exec")
+        return _CONFINED if confined and reach.only_reads else _ask("exec")
     if (reach.request.effect == "read" or reach.request.tool in _HANDING) and not reach.writes:
         return _ALLOWED
     return Decision("deny", load("policy/plan_change"), "plan-change")
@@ -55,7 +55,8 @@ def _command(mode: Mode, reach: Reach, confined: bool) -> Decision:
         return _AUTO
     if reach.leaves_workspace:
         return _ask("outside")
-    if not confined or reach.kind not in _FREE[mode]:
+    kind = "works" if reach.kind == "reads" and not reach.only_reads else reach.kind
+    if not confined or kind not in _FREE[mode]:
         return _ask("exec")
     return _ask("change") if reach.writes and mode == "ask" else _CONFINED
 

@@ -18,7 +18,8 @@ class ToolRequest:
 
     Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` says that it
     stands like this in what the person wrote or in the untrusted source itself. `taint` is what
-    the session has taken in so far.
+    the session has taken in so far. `read_only` says that a command would run with the workspace
+    read-only to it, so that it cannot change it, whatever it is.
     """
 
     tool: str
@@ -33,6 +34,7 @@ class ToolRequest:
     hosts: tuple[str, ...] = ()
     sends: str | None = None
     quoted: bool = False
+    read_only: bool = False
     taint: frozenset[Taint] = frozenset()
 
 

@@ -41,6 +41,11 @@ class Reach:
         return self.script is not None
 
     @property
+    def only_reads(self) -> bool:
+        """Whether it is a command that looks, and runs where it can do nothing else."""
+        return self.kind == "reads" and self.request.read_only
+
+    @property
     def leaves_workspace(self) -> bool:
         """Whether something outside of the workspace would be written, or read by a command."""
         touched = self.writes + self.reads if self.is_command else self.writes
@@ -67,7 +72,7 @@ def reach_of(request: ToolRequest) -> Reach:
     reads = tuple(_targets(script, folders, _READING))
     writes += tuple(_targets(script, folders, _WRITING))
     steering = _any_steers(writes, root)
-    if kind != "reads" and not steering:
+    if not (kind == "reads" and request.read_only) and not steering:
         names = [str(each) for each in folders]
         steering = any(may_steer(word, names, str(root)) for word in _arguments(script))
     return Reach(

@@ -30,7 +30,8 @@ Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
 class Origin:
     """What was started where: whom it can reach, and what its output brings into a session.
 
-    `heard` says that it knew strangers' words from the start.
+    `heard` says that it knew strangers' words from the start, `read_only` that it can write
+    nothing down.
     """
 
     command: str
@@ -39,6 +40,7 @@ class Origin:
     hosts: tuple[str, ...]
     taint: frozenset[Taint]
     heard: bool
+    read_only: bool = False
 
 
 class Background:

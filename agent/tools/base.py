@@ -100,7 +100,7 @@ class CallContext:
     `spawn` sends out sub-agents, None where none may be sent; `tell` shows an event to whoever
     watches, who may miss it. `recall` searches what whoever is speaking said before; None where
     nobody keeps it. `send` hands files to the person; None where nobody carries any. `schedule`
-    keeps their jobs; None where nobody does.
+    keeps their jobs; None where nobody does. `read_only` is what the call's plan said.
     """
 
     call: ToolCall
@@ -120,6 +120,7 @@ class CallContext:
     recall: Recall | None = None
     send: Send | None = None
     schedule: Schedule | None = None
+    read_only: bool = False
 
 
 @frozen
@@ -129,7 +130,8 @@ class Plan:
     `reads` lists files and folders that would be shown, `changes` files that exist and would be
     changed, `creates` those that would be new; `command` is the exact shell command and `folder`
     where it would run; `hosts` are the machines that would be reached and `sends` the exact text
-    that would leave for them; `diff` has 3 lines of context.
+    that would leave for them; `diff` has 3 lines of context. `read_only` says that the command
+    counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
     """
 
     reads: tuple[Path, ...] = ()
@@ -140,6 +142,7 @@ class Plan:
     hosts: tuple[str, ...] = ()
     sends: str | None = None
     diff: str | None = None
+    read_only: bool = False
 
 
 class Tool(Protocol):

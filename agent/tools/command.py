@@ -32,7 +32,8 @@ _CLOCK_S = 1
 class Line:
     """A shell command, the real folder where it runs, and the call that wants it.
 
-    One in the background reaches no host, and reads what is written to `stdin`.
+    One in the background reaches no host, and reads what is written to `stdin`. One that is
+    `read_only` was judged to look, and gets a workspace that it cannot change.
     """
 
     command: str
@@ -40,16 +41,17 @@ class Line:
     call: CallContext
     background: bool = False
     stdin: int | None = None
+    read_only: bool = False
 
     def heard(self) -> bool:
         """Whether it may know strangers' words: from the model, or from a file."""
         return "untrusted" in self.call.taint or is_marked(self.call.workspace)
 
     def only_looks(self) -> bool:
-        from agent.security.commands import classify
-        from agent.security.shell import parse
+        """Whether it counts as looking: a judgement, which may be wrong."""
+        from agent.security.commands import only_reads
 
-        return classify(parse(self.command), self.folder, self.call.workspace.resolve()) == "reads"
+        return only_reads(self.command, self.folder, self.call.workspace.resolve())
 
 
 @frozen
@@ -74,6 +76,10 @@ class Commands:
     def confines(self) -> bool:
         return self._sandbox.confines
 
+    def is_read_only(self, line: Line) -> bool:
+        """Whether it looks, and can be held to it: without a sandbox nothing can be."""
+        return self.confines and line.only_looks()
+
     async def run(
         self, line: Line, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> Ended:
@@ -87,7 +93,7 @@ class Commands:
             reason = (exc.strerror or type(exc).__name__).lower()
             raise ToolError(f"The command could not be started: {reason}.") from exc
         finally:
-            if (heard or line.heard()) and not line.only_looks():
+            if (heard or line.heard()) and not line.read_only:
                 # It may have written down what was heard, or copied a file that holds it.
                 await asyncio.to_thread(mark_changed, line.call.workspace, since)
         return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy))
@@ -98,7 +104,7 @@ class Commands:
         if not self.confines:
             return ("anywhere",)
         hosts = self._settings.exec_hosts
-        if not hosts or line.background or line.only_looks():
+        if not hosts or line.background or line.read_only:
             return ()
         from agent.security.hosts import shared_hosts
 
@@ -150,6 +156,7 @@ class Commands:
             covered.frozen,
             proxy,
             line.stdin,
+            line.read_only,
         )
 
 

@@ -90,6 +90,7 @@ class Consent:
             folder=plan.folder,
             hosts=plan.hosts,
             sends=plan.sends,
+            read_only=plan.read_only,
             taint=self.exposure.taint,
         )
         decision = self.policy.decide(request)

@@ -52,7 +52,12 @@ class Process:
         process, text = self._one(args, call), _text(args)
         origin = process.origin
         command = _feeding(origin.command, text)
-        return Plan(command=command, folder=origin.folder, hosts=origin.hosts)
+        return Plan(
+            command=command,
+            folder=origin.folder,
+            hosts=origin.hosts,
+            read_only=origin.read_only,
+        )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         action = args["action"]

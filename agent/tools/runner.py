@@ -101,6 +101,8 @@ class Runner:
                 plan = await self._within(tool, tool.plan(args, context))
             await self._permit(tool, args, plan, context)
             await on_start()
+            # As it was judged: what it finds on the disk now could be judged otherwise.
+            context = replace(context, read_only=plan.read_only)
             # Before as well as after: what works there may end meanwhile.
             brings |= self.toolbox.lingering(context.workspace)
             result = _checked(tool, await self._within(tool, tool.run(args, context)))

@@ -31,6 +31,10 @@ _UNREACHED = re.compile(
 )
 
 
+# And where the workspace is read-only.
+_UNWRITTEN = re.compile("Read-only file system|Permission denied", re.IGNORECASE)
+
+
 class Exec:
     """Runs `sh -c` with a deadline; the result ends with the exit code.
 
@@ -66,7 +70,13 @@ class Exec:
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
         """The exact command; what confines it decides whom it can reach."""
         line = self._line(args, call)
-        return Plan(command=line.command, folder=line.folder, hosts=self._commands.hosts(line))
+        line = replace(line, read_only=self._commands.is_read_only(line))
+        return Plan(
+            command=line.command,
+            folder=line.folder,
+            hosts=self._commands.hosts(line),
+            read_only=line.read_only,
+        )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         line, timeout_s = self._line(args, call), _timeout(args)
@@ -88,7 +98,7 @@ class Exec:
                 ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
-        remark = ended.refused or self._offline(line, ended.exit, text)
+        remark = ended.refused or self._remark(line, ended.exit, text)
         shown = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.reached else self._commands.taint(line)
         return output.noted(ToolResult(shown, ended.exit.code != 0, taint=taint))
@@ -117,15 +127,19 @@ class Exec:
     def lingering(self, workspace: Path) -> frozenset[Taint]:
         return self.processes.lingering(workspace)
 
-    def _offline(self, line: Line, end: Exit, text: str) -> str:
-        """Why a host was not found, when that is the sandbox's doing."""
-        if end.code == 0 or self._commands.hosts(line) or not _UNREACHED.search(text):
+    def _remark(self, line: Line, end: Exit, text: str) -> str:
+        """Why a host was not found, or a file not written, when that is the sandbox's doing."""
+        if end.code == 0:
+            return ""
+        if line.read_only and _UNWRITTEN.search(text):
+            return load("sandbox/read_only") + "\n"
+        if self._commands.hosts(line) or not _UNREACHED.search(text):
             return ""
         return load("sandbox/offline") + "\n"
 
     def _recorded(self, line: Line) -> AbstractAsyncContextManager[None]:
-        """What only looks need not be looked after."""
-        if line.only_looks():
+        """What cannot write need not be looked after."""
+        if line.read_only:
             return nullcontext()
         closed = [Path(os.path.realpath(path)) for path in self._settings.off_limits]
         blocked = [line.call.workspace.resolve() / name for name in self._settings.blocked_paths]
@@ -153,8 +167,9 @@ class Exec:
             self._commands.hosts(line),
             self._commands.taint(line),
             line.heard(),
+            line.read_only,
         )
-        if not line.only_looks():
+        if not line.read_only:
             call.changes.notes.append("what this changes in the background cannot be undone")
         process = await self.processes.start(call.session, origin, work)
         if process.failure is not None:
@@ -169,7 +184,8 @@ class Exec:
         command, folder = _command(args), self._scope.find(asked, call)
         if not folder.is_dir():
             raise ToolError(f"workdir {asked!r} is not a folder.")
-        return Line(command, folder, call, background=args.get("background") is True)
+        background = args.get("background") is True
+        return Line(command, folder, call, background, read_only=call.read_only)
 
 
 def _timeout(args: Mapping[str, Any]) -> float | None:

@@ -58,11 +58,18 @@ class Case:
 
     def request(self, words: list[str]) -> "ToolRequest":
         """A command to run in this folder."""
+        from agent.security.commands import only_reads
         from agent.security.policy import ToolRequest
 
-        command = " ".join(words)
+        command, folder = " ".join(words), self.folder
         return ToolRequest(
-            "exec", "unsafe", {"command": command}, self.folder, command=command, folder=self.folder
+            "exec",
+            "unsafe",
+            {"command": command},
+            folder,
+            command=command,
+            folder=folder,
+            read_only=self.policy.standing.confined and only_reads(command, folder, folder),
         )
 
 

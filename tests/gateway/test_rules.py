@@ -37,7 +37,7 @@ def rules(
 
 def request(tool: str = EXEC, command: str = "git status") -> ToolRequest:
     if tool == EXEC:
-        return ToolRequest(EXEC, "unsafe", {}, HERE, command=command, folder=HERE)
+        return ToolRequest(EXEC, "unsafe", {}, HERE, command=command, folder=HERE, read_only=True)
     return ToolRequest(tool, "idempotent", {}, HERE, changes=(HERE / "a",))
 
 

@@ -58,11 +58,12 @@ class Bubblewrap:
                 setup.words.append("--disable-userns")
             setup.words += ["--seccomp", str(setup.given(program(NAMESPACED)))]
             self._base(setup)
-            setup.words += ["--bind", str(workspace), str(workspace)]
+            bind = "--ro-bind" if job.read_only else "--bind"
+            setup.words += [bind, str(workspace), str(workspace)]
             self._cover(setup, job, workspace)
             setup.words += ["--remount-ro", "/", "--chdir", str(job.folder)]
             seen = view.programs(self.further)
-            env = view.environment(os.environ, _HOME, seen)
+            env = view.environment(os.environ, _HOME, seen) | view.of_job(job)
             start = ["/bin/sh", "-c", job.command]
             if job.way_out is not None:
                 env |= view.proxied(_PORT)

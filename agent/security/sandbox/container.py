@@ -63,7 +63,8 @@ class Container:
             "--ulimit", f"fsize={self.limits.file_bytes}", "--ulimit", "core=0",
             "--ulimit", f"nofile={self.limits.open_files}",
             "--tmpfs", f"{view.TEMPORARY}:size={self.limits.file_bytes},mode=1777",
-            "--volume", f"{workspace}:{workspace}", "--workdir", str(job.folder),
+            "--volume", f"{workspace}:{workspace}{':ro' if job.read_only else ''}",
+            "--workdir", str(job.folder),
             "--env", f"HOME={view.TEMPORARY}", "--env", "LANG=C.UTF-8",
         ]  # fmt: skip
         # Frozen folders are hidden like the others: a source that is named by its path could be
@@ -73,4 +74,6 @@ class Container:
                 words += ["--tmpfs", f"{path}:ro,size=4k"]
             else:
                 words += ["--volume", f"/dev/null:{path}:ro"]
+        for name, value in view.of_job(job).items():
+            words += ["--env", f"{name}={value}"]
         return [*words, self.image, "/bin/sh", "-c", job.command]

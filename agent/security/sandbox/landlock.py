@@ -100,6 +100,8 @@ class Landlock:
         if workspace == "/":
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
         env = view.environment(os.environ, private, view.programs(self.further))
+        env |= view.of_job(job)
+        writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.way_out is None else job.way_out.listener()
         if proxy is not None:
             env |= view.proxied(proxy[0])
@@ -108,11 +110,13 @@ class Landlock:
             "folder": str(job.folder),
             "stdin": job.stdin,
             "environment": {**env, "TMPDIR": private},
-            "writable": [workspace, private],
+            "writable": writable,
             "proxy": proxy,
-            "rules": self._rules(workspace, private),
+            "rules": self._rules(workspace, writable),
             "handled": (self._all, _TCP if self.abi >= _TCP_SINCE else 0, self._scopes),
-            "filter": program(beside_landlock(self.abi, connects=proxy is not None)),
+            "filter": program(
+                beside_landlock(self.abi, connects=proxy is not None, reads=job.read_only)
+            ),
             "processes": self.limits.processes,
             "limits": [
                 ("RLIMIT_CORE", 0),
@@ -131,10 +135,9 @@ class Landlock:
     def _scopes(self) -> int:
         return _SCOPES if self.abi >= _SCOPES_SINCE else 0
 
-    def _rules(self, workspace: str, private: str) -> list[tuple[str, int]]:
-        writable = self._all & ~_MAKE_DEVICES
-        rules = [(path, writable) for path in (workspace, private)]
-        rules += [(str(path), _READ) for path in view.programs(self.further)]
+    def _rules(self, workspace: str, writable: list[str]) -> list[tuple[str, int]]:
+        rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
+        rules += [(str(path), _READ) for path in (workspace, *view.programs(self.further))]
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*view.CONFIGURATION, *_FACTS)]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()

@@ -16,7 +16,6 @@ from typing import Protocol
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _NOTICE = struct.Struct("<QIIiIQ6Q")
 _ANSWER = struct.Struct("<QqiI")
-_CONTINUE = 1
 _PATH_BYTES = 4096
 _HERE, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
 _NOW, _OMIT = (1 << 30) - 1, (1 << 30) - 2
@@ -59,23 +58,20 @@ class Warden:
             # Whoever asked has been killed.
             return exc.errno in (errno.ENOENT, errno.EINTR)
         number, pid, _, call, _, _, *arguments = _NOTICE.unpack(notice)
-        code, flags = 0, 0
+        code = 0
         if self._usher is not None and self._calls[call] == "connect":
             caller = Caller(self._listener, number, pid)
-            self._usher.lead(caller, arguments, lambda error: self._send(number, -error, 0))
+            self._usher.lead(caller, arguments, lambda error: self._send(number, -error))
             return True
         try:
-            if self._calls[call] == "utimensat" and arguments[1] == 0:
-                flags = _CONTINUE  # of an open file: Landlock judged how it was opened
-            else:
-                self._change(self._calls[call], Caller(self._listener, number, pid), arguments)
+            self._change(self._calls[call], Caller(self._listener, number, pid), arguments)
         except OSError as exc:
             code = -(exc.errno or errno.EPERM)
-        return self._send(number, code, flags)
+        return self._send(number, code)
 
-    def _send(self, number: int, code: int, flags: int) -> bool:
+    def _send(self, number: int, code: int) -> bool:
         try:
-            fcntl.ioctl(self._listener, _SEND, _ANSWER.pack(number, 0, code, flags))
+            fcntl.ioctl(self._listener, _SEND, _ANSWER.pack(number, 0, code, 0))
         except OSError as exc:
             return exc.errno in (errno.ENOENT, errno.EINTR)
         return True
@@ -85,7 +81,11 @@ class Warden:
             arguments = (_HERE, *arguments)
         folder, path_at, what = arguments[:3]
         flags = arguments[3] & 0xFFFFFFFF if call in ("fchmodat2", "utimensat") else 0
-        path = caller.text(path_at)
+        if call == "utimensat" and path_at == 0:
+            # Of an open file, however it was opened.
+            path, flags = b"", _EMPTY_PATH
+        else:
+            path = caller.text(path_at)
         if call == "utimensat":
             change = _times(caller.memory(what, 32) if what else None)
         else:

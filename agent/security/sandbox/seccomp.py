@@ -57,6 +57,11 @@ _ATTRIBUTES = (
     "file_setattr", "lremovexattr", "lsetxattr", "removexattr", "removexattrat", "setxattr",
     "setxattrat",
 )  # fmt: skip
+# By a descriptor that was opened to read. A flag of a file, its version and its project count too.
+_OPENED = ("fchmod", "fchown", "fremovexattr", "fsetxattr")
+_SET_FLAGS = (0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820)
+# O_ACCMODE and O_TRUNC.
+_ACCESS_AND_TRUNCATE, _READ_AND_TRUNCATE = 0x203, 0x200
 _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill", "tkill")
 
 
@@ -107,10 +112,11 @@ _CONNECTING = (
 )
 
 
-def beside_landlock(abi: int, *, connects: bool = False) -> Rules:
+def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) -> Rules:
     """What Landlock of this version leaves open: sockets, shared memory, other processes.
 
-    With `connects` a command may make connections of TCP, each of which is asked about.
+    With `connects` a command may make connections of TCP, each of which is asked about. One that
+    `reads` changes nothing by a descriptor that it could open to read.
     """
     # A pair of stream sockets is a pipe; one of datagrams could be turned to another address.
     pipes = (
@@ -127,7 +133,15 @@ def beside_landlock(abi: int, *, connects: bool = False) -> Rules:
     tests: tuple[Test, ...] = (*pipes, *own, *(_CONNECTING if connects else ()))
     asked = (*_ASKED, "connect") if connects else _ASKED
     if abi < 3:
-        forbidden += ("truncate",)
+        # Opening a file to read can cut it off.
+        forbidden += ("truncate", "openat2")
+        tests += tuple(
+            Test(call, argument, "never", (_READ_AND_TRUNCATE,), _ACCESS_AND_TRUNCATE)
+            for call, argument in (("open", 1), ("openat", 2))
+        )
+    if reads:
+        forbidden += _OPENED
+        tests += (Test("ioctl", 1, "never", _SET_FLAGS),)
     if abi < 6:
         # Before signals could be scoped: to the own group only.
         signals = (

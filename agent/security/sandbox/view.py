@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from agent.sandbox import Job
+
 # On a machine with a merged /usr the others are links into it.
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 CONFIGURATION = (
@@ -56,6 +58,11 @@ def environment(environ: Mapping[str, str], home: str, seen: Iterable[Path]) -> 
     own = {"PATH": path, "HOME": home, "TMPDIR": TEMPORARY, "LANG": "C.UTF-8"}
     # git gives up when a file is there that it may not read.
     return {**own, "GIT_CONFIG_NOSYSTEM": "1", **passed}
+
+
+def of_job(job: Job) -> dict[str, str]:
+    """Further variables: in a read-only workspace git does not try to refresh its index."""
+    return {"GIT_OPTIONAL_LOCKS": "0"} if job.read_only else {}
 
 
 def proxied(port: int) -> dict[str, str]:

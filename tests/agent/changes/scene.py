@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from agent.changes.recorder import Recording
 from agent.changes.reversal import Done, Reversal, Wish
 from agent.errors import ToolError
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, Plan, Plans
 from agent.tools.scope import Scope
 from agent.tools.toolbox import Toolbox, default_tools
 from agent.tools.undo import checked
@@ -64,7 +64,9 @@ class Scene:
         context = self.context(name, session)
 
         async def run() -> ToolResult:
-            return context.changes.told(await tool.run(args, context))
+            plan = await tool.plan(args, context) if isinstance(tool, Plans) else Plan()
+            given = replace(context, read_only=plan.read_only)
+            return context.changes.told(await tool.run(args, given))
 
         return asyncio.run(run())
 

@@ -1,15 +1,19 @@
 """Undoing what commands did in the workspace, within the caps."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.changes.command import Command
 from agent.changes.tree import Limits
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.settings import ToolSettings
 from tests.agent.changes.scene import Scene
 
 Seen = dict[str, tuple[str, int, bytes]]
@@ -83,10 +87,18 @@ def test_what_a_command_did_is_undone_and_redone(scene: Scene, line: str) -> Non
     assert seen(scene.root) == before
 
 
-def test_a_command_that_only_looks_costs_no_snapshot(scene: Scene) -> None:
-    fill(scene.root)
-    scene.call("exec", command="cat run.sh")
-    assert not (scene.store / "blobs").exists()
+def test_a_command_that_only_looks_costs_no_snapshot_where_it_cannot_write(tmp_path: Path) -> None:
+    program = shutil.which("bwrap")
+    if program is None:
+        pytest.skip("bubblewrap is not installed")
+    for sandbox in (Bubblewrap(program, frozenset()), None):
+        folder = tmp_path / str(sandbox is None)
+        folder.mkdir()
+        settings = replace(ToolSettings(), sandbox=sandbox)
+        scene = Scene(folder / "workspace", folder / "undo", settings=settings)
+        fill(scene.root)
+        assert "echo" in scene.call("exec", command="cat run.sh").for_model
+        assert (scene.store / "blobs").exists() is (sandbox is None)
 
 
 def test_a_command_that_is_cut_off_is_undone_as_far_as_it_got(scene: Scene) -> None:

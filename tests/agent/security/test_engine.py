@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.security.commands import only_reads
 from agent.security.engine import DefaultPolicy, RolePolicy, Standing
 from agent.security.modes import MODES, Mode, is_mode, tightest
 from agent.security.policy import ToolRequest, Trust
@@ -19,7 +20,8 @@ def request(tool: str, effect: Any = "unsafe", **plan: Any) -> ToolRequest:
 
 
 def run(command: str) -> ToolRequest:
-    return request("exec", command=command, folder=WORKSPACE)
+    looks = only_reads(command, WORKSPACE, WORKSPACE)
+    return request("exec", command=command, folder=WORKSPACE, read_only=looks)
 
 
 def file(name: str) -> tuple[Path]:
@@ -102,6 +104,12 @@ def test_a_sandbox_lets_harmless_commands_run_unasked(
 ) -> None:
     found = [policy(mode, trust, confined=True).decide(asked).verdict for mode in MODES]
     assert found == [plan, ask, accept, auto]
+
+
+@pytest.mark.parametrize("mode", ["plan", "ask"])
+def test_a_look_that_could_write_asks(mode: Mode) -> None:
+    loose = request("exec", command="git status", folder=WORKSPACE)
+    assert policy(mode, confined=True).decide(loose).verdict == "ask"
 
 
 @pytest.mark.parametrize(

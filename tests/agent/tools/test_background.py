@@ -49,7 +49,9 @@ class Shell:
         self.call = call
 
     async def start(self, command: str, **args: Any) -> ToolResult:
-        return await self.exec.run({"command": command, "background": True, **args}, self.call)
+        given = {"command": command, "background": True, **args}
+        plan = await self.exec.plan(given, self.call)
+        return await self.exec.run(given, replace(self.call, read_only=plan.read_only))
 
     async def __call__(self, action: str, **args: Any) -> ToolResult:
         return await self.process.run({"action": action, **args}, self.call)
@@ -316,16 +318,18 @@ def _knows_marks(folder: Path) -> bool:
      ("cat", "it's INPUT\nINPUT\n", "allow")],
 )  # fmt: skip
 async def test_input_is_judged_like_the_command_that_reads_it(
-    shell: Shell, workspace: Path, command: str, text: str, verdict: Verdict
+    call: CallContext, workspace: Path, command: str, text: str, verdict: Verdict
 ) -> None:
+    shell = Shell(call, bubblewrap())
     await shell.start(command)
     plan = await shell.process.plan({"action": "input", "id": 1, "text": text}, shell.call)
     assert plan.command is not None
     assert text.rstrip("\n") in plan.command
     standing = Standing(built_in_roles()["build"], "ask", confined=True)
     request = ToolRequest(
-        "process", "idempotent", {}, workspace, command=plan.command, folder=plan.folder
-    )
+        "process", "idempotent", {}, workspace,
+        command=plan.command, folder=plan.folder, read_only=plan.read_only,
+    )  # fmt: skip
     assert RolePolicy(standing).decide(request).verdict == verdict
 
 

@@ -3,12 +3,14 @@
     python driver.py '{"name": "bwrap", "lines": [...], "folder": "/srv/test"}'
 
 With {"proxy": [PORT, TOKEN]} the lines may connect to Kore's proxy there, the token in hexadecimal.
+With {"read_only": true}, or false, the workspace holds a few files and what changes them is told.
 With {"listen": true} one line runs alone and its exit code and output are printed instead.
 A line may hold {outside}, {port} and {pid}; see evasions.toml. Printed is a JSON list of pairs:
 a line and what gave it away. It needs nothing but the package `agent`.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import secrets
@@ -87,6 +89,21 @@ class Bait:
             found.append("the process outside is dead")
         return found
 
+    def fill(self, workspace: Path) -> None:
+        """A few files, of which every change shows."""
+        (workspace / "folder").mkdir()
+        for name in ("file", "folder/file", "true", "rm"):
+            (workspace / name).write_text("content\n")
+            os.utime(workspace / name, (1_000_000_000, 1_000_000_000))
+
+    def files(self, workspace: Path) -> list[Any]:
+        return sorted(
+            (str(path), info.st_mode, info.st_mtime_ns, info.st_uid, info.st_nlink, info.st_size,
+             path.read_bytes() if path.is_file() else b"", os.listxattr(path), flags(path))
+            for path in (workspace, *workspace.rglob("*"))
+            for info in [path.lstat()]
+        )  # fmt: skip
+
     def _lives(self) -> bool:
         """Whether the process still answers: one that is killed does not, before it is gone."""
         assert self.process.stdin is not None
@@ -104,6 +121,17 @@ class Bait:
             for path in (self.outside, *self.outside.iterdir())
             for info in [path.lstat()]
         )
+
+
+def flags(path: Path) -> bytes:
+    """What `lsattr` shows, where the file system knows it."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return fcntl.ioctl(opened, 0x80086601, bytes(8))  # FS_IOC_GETFLAGS
+    except OSError:
+        return b""
+    finally:
+        os.close(opened)
 
 
 def sandbox(name: str, abi: int | None) -> Sandbox:
@@ -142,18 +170,26 @@ def way_out(order: dict[str, Any]) -> Way | None:
     return Way(*order["proxy"]) if "proxy" in order else None
 
 
-async def attempt(box: Sandbox, bait: Bait, lines: list[str], way: Way | None) -> list[str]:
+async def attempt(
+    box: Sandbox, bait: Bait, lines: list[str], way: Way | None, *, read_only: bool | None = None
+) -> list[str]:
     """The traces of some lines that ran one after the other; "unfinished" when not all did."""
     workspace = Path(tempfile.mkdtemp(prefix="workspace-", dir=bait.base))
+    if read_only is not None:
+        bait.fill(workspace)
+    before = [] if read_only is None else bait.files(workspace)
     mark = secrets.token_hex(8)
     shells = [f"timeout -s KILL {LINE_S} sh -c {shlex.quote(bait.filled(line))}" for line in lines]
     script = "\n".join(
         [f"export MARK={mark}", *(f"{shell} </dev/null" for shell in shells), "echo all-done"]
     )
     output = bytearray()
-    with box.prepare(Job(script, workspace, workspace, way_out=way)) as spawn:
+    job = Job(script, workspace, workspace, way_out=way, read_only=bool(read_only))
+    with box.prepare(job) as spawn:
         await run(spawn, BATCH_S, output.extend)
     found = bait.traces(workspace, bytes(output))
+    if read_only is not None and bait.files(workspace) != before:
+        found.append("the workspace was changed")
     if not output.endswith(b"all-done\n"):
         found.append("unfinished")
     if left := await _left(mark):
@@ -190,19 +226,22 @@ async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
     box = sandbox(order["name"], order.get("abi"))
     folder, lines = Path(order["folder"]), order["lines"]
     batches = [lines[n : n + BATCH] for n in range(0, len(lines), BATCH)]
+    reads = order.get("read_only")
     gate, suspects = asyncio.Semaphore(AT_ONCE), []
 
     async def one(batch: list[str]) -> None:
         async with gate:
             with ExitStack() as stack:
-                if await attempt(box, Bait(folder, stack), batch, way_out(order)):
+                bait = Bait(folder, stack)
+                if await attempt(box, bait, batch, way_out(order), read_only=reads):
                     suspects.extend(batch)
 
     await asyncio.gather(*map(one, batches))
     guilty = []
     for line in suspects:
         with ExitStack() as stack:
-            found = await attempt(box, Bait(folder, stack), [line], way_out(order))
+            bait = Bait(folder, stack)
+            found = await attempt(box, bait, [line], way_out(order), read_only=reads)
             # Alone, a line may end its own shell as it likes.
             if found := [trace for trace in found if trace != "unfinished"]:
                 guilty.append((line, found))

@@ -108,6 +108,59 @@ def test_nothing_gets_out_of_an_older_landlock(place: Path, abi: int) -> None:
     assert escapes(place, USERS[-1], name="landlock", abi=abi, lines=lines) == []
 
 
+# Each changes something in a workspace that is not read-only to it.
+PYTHON = "python3 -c 'import fcntl,mmap,os,sys; f=os.open(\"file\",os.O_RDONLY); {}'"
+WRITES = [
+    "echo true | xargs --max-lines rm true -f",
+    "echo x >file", "echo x >>new", "touch file", "touch new", "chmod 600 file", "rm file",
+    "mv file other", "mv file $TMPDIR/", "mkdir new", "rmdir folder || rm -r folder",
+    "ln file other", "ln -s file other", "truncate -s 0 file", "mkfifo new",
+    "cp -p /bin/sh file", "sed -i s/c/d/ file", "dd if=/dev/zero of=file count=1",
+    "cd folder; echo x >../new", "env -S 'sh -c \"echo x >new\"'",
+    *map(PYTHON.format, (
+        "os.fchmod(f,0o600)", "os.utime(f)", "os.utime(f,(5,5))", "os.utime(\"file\",(5,5))",
+        "os.chmod(f\"/proc/self/fd/{f}\",0o600)", "os.open(\"file\",os.O_RDONLY|os.O_TRUNC)",
+        "os.open(f\"/proc/self/fd/{f}\",os.O_RDWR|os.O_TRUNC)", "os.truncate(\"file\",0)",
+        "os.rename(\"file\",\"other\")", "os.open(\".\",os.O_TMPFILE|os.O_RDWR); "
+        "os.mkdir(\"new\")",
+        "mmap.mmap(os.open(\"file\",os.O_RDWR),0)[0]=1",
+    )),
+]  # fmt: skip
+# These take a file system that knows them, or another wall that does not stand.
+ODD_WRITES = [
+    "ln file $TMPDIR/f && echo x >$TMPDIR/f",
+    "mount -o remount,rw,bind . ; touch -d 2001-01-01 .",
+    PYTHON.format('os.setxattr(f,"user.x",b"x")'),
+    PYTHON.format('os.setxattr("file","user.x",b"x")'),
+    PYTHON.format('fcntl.ioctl(f,0x40086602,(64).to_bytes(8,"little"))'),
+]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_nothing_writes_in_a_read_only_workspace_of_bubblewrap(place: Path, user: str) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    lines = [*WRITES, *ODD_WRITES, *core(), *corpus()]
+    assert escapes(place, user, name="bwrap", lines=lines, read_only=True) == []
+
+
+@pytest.mark.parametrize("abi", [99, 5, 3, 2, 1])
+def test_nothing_writes_in_a_read_only_workspace_of_landlock(place: Path, abi: int) -> None:
+    if kernel_abi() < min(abi, 6) or USERS[-1] == "root":
+        pytest.skip("this kernel has no such Landlock")
+    lines = [*WRITES, *ODD_WRITES, *(core() + corpus() if abi == 99 else ())]
+    order = {"name": "landlock", "abi": abi, "lines": lines, "read_only": True}
+    assert escapes(place, USERS[-1], **order) == []
+
+
+def test_in_a_workspace_that_is_not_read_only_the_same_lines_write(place: Path) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    found = escapes(place, USERS[-1], name="bwrap", lines=WRITES, read_only=False)
+    missed = set(WRITES) - {line for line, traces in found if "the workspace was changed" in traces}
+    assert not missed
+
+
 WORK = """
 set -e
 echo one >f; chmod 751 f; touch -d 2001-01-01T00:00:00Z f; stat -c '%a %Y' f

@@ -1,0 +1,104 @@
+"""Lines that count as reading run where they cannot write, whatever they are."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.security.engine import RolePolicy, Standing
+from agent.security.roles import built_in_roles
+from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.none import Unconfined
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.process import Process
+from agent.tools.runner import Permissions, Runner
+from agent.tools.shell import Exec
+from agent.tools.toolbox import Toolbox
+from agent.types import ToolCall
+
+
+@pytest.fixture(scope="module")
+def box() -> Bubblewrap:
+    program = shutil.which("bwrap")
+    if program is None:
+        pytest.skip("bubblewrap is not installed")
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    return Bubblewrap(program, version_words(told))
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> CallContext:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    memory = workspace / "memory" / "MEMORY.md"
+    nothing = ToolCall("c1", "exec", {}, "{}")
+    return CallContext(nothing, "s1", workspace, memory, lambda text, stream: None, owner=True)
+
+
+def tool(box: Bubblewrap) -> Exec:
+    return Exec(replace(ToolSettings(), sandbox=box))
+
+
+async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
+    """What comes of it in mode `ask`, where nobody can be asked."""
+    standing = Standing(built_in_roles()["build"], "ask", confined=True)
+    runner = Runner(Toolbox([tool(box)]), Permissions(RolePolicy(standing)), timeout_s=60)
+    asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
+    return (await runner.run(asked, _start)).for_model
+
+
+async def test_a_line_that_was_wrongly_judged_to_look_cannot_write(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    (call.workspace / "file").write_text("old")
+    wrong = replace(call, read_only=True)
+    said = await tool(box).run({"command": "echo x >$TMPDIR/y; cat $TMPDIR/y; echo x >file"}, wrong)
+    assert said.for_model.startswith("x\n")
+    assert "counts as one that only reads" in said.for_model
+    assert (call.workspace / "file").read_text() == "old"
+
+
+async def test_in_the_background_it_cannot_either(box: Bubblewrap, call: CallContext) -> None:
+    exec_ = tool(box)
+    line = "{ cat; echo x >file; }"
+    wrong = replace(call, read_only=True)
+    said = await exec_.run({"command": line, "background": True}, wrong)
+    assert "process 1" in said.for_model
+    process = Process(ToolSettings(), exec_.processes)
+    given = {"action": "input", "text": "hello\n\x04", "id": 1}
+    assert (await process.plan(given, call)).read_only
+    assert "hello" in (await process.run(given, call)).for_model
+    await exec_.aclose()
+    assert list(call.workspace.iterdir()) == []
+
+
+async def test_git_looks_without_refreshing_its_index(box: Bubblewrap, call: CallContext) -> None:
+    folder = call.workspace
+    for words in (("init", "-q"), ("add", "a"), ("-c", "user.name=n", "-c", "user.email=e",
+                                                 "commit", "-qm", "first")):  # fmt: skip
+        (folder / "a").write_text("a\n")
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    os.utime(folder / "a", (1, 1))
+    before = (folder / ".git" / "index").stat().st_mtime_ns
+    said = await outcome(box, call, "git status --short; git diff; git log --oneline")
+    assert "first\n" in said
+    assert said.endswith("[exit code 0]")
+    assert (folder / ".git" / "index").stat().st_mtime_ns == before
+
+
+async def test_what_looks_is_told_so_in_the_plan(box: Bubblewrap, call: CallContext) -> None:
+    for command, looks in (("ls -l", True), ("touch x", False), ("curl example.org", False)):
+        assert (await tool(box).plan({"command": command}, call)).read_only is looks
+
+
+async def test_without_a_sandbox_nothing_counts_as_read_only(call: CallContext) -> None:
+    exec_ = Exec(replace(ToolSettings(), sandbox=Unconfined()))
+    assert not (await exec_.plan({"command": "ls -l"}, call)).read_only
+
+
+async def _start() -> None:
+    """The call begins."""
