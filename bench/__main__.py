@@ -24,6 +24,7 @@ PARTS = (
     "calls",
     "history",
     "long",
+    "large",
     "burst",
     "gate",
     "sessions",

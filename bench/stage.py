@@ -125,14 +125,15 @@ async def until(is_true: Callable[[], Any]) -> None:
 
 @asynccontextmanager
 async def open_stage(
-    command: Sequence[str], *, latency_ms: int = 0, limits: bool = False
+    command: Sequence[str], *, latency_ms: int = 0, limits: bool = False, keep: int | None = None
 ) -> AsyncIterator[Stage]:
     """Both stand-ins and a fresh home; the model answers after `latency_ms`, by echo. With `limits`
-    the Bot API enforces Telegram's, and Kore keeps them."""
+    the Bot API enforces Telegram's, and Kore keeps them. The model remembers `keep` requests."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kore-bench-")))
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        model = _start(stack, "model", "--latency-ms", str(latency_ms))
+        kept = () if keep is None else ("--keep", str(keep))
+        model = _start(stack, "model", "--latency-ms", str(latency_ms), *kept)
         bot = _start(stack, "telegram", *(["--limits"] if limits else []))
         home = folder / "home"
         _configure(home, bot, model, limits)

@@ -107,6 +107,7 @@ class Turns:
             found = await (self._watch(task, claim) if first is None else self._look(task, first))
             found.undone = self.timetable.left_undone(claim, task.permissions)
         await self._commit(claim, window, journal, found, task.exposure, errands)
+        self.histories.count(claim.session)
         if first is None:
             self.compactions.consider(claim, window, task.model)
 

@@ -12,6 +12,7 @@ from agent.security.policy import Answer, Answered
 from gateway.messages import Route
 from gateway.question import Question, State, account, standing
 from gateway.store import grants, notes
+from gateway.store.inbox import AWAITING
 from gateway.store.notes import Note
 
 _ROUTE = ("channel", "account", "chat", "thread")
@@ -180,7 +181,7 @@ def next_expiry(connection: Connection) -> float | None:
 def is_awaited(connection: Connection, lane: str) -> bool:
     """Whether the lane's turn waits for an answer."""
     (found,) = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND state = 'waiting')", (lane,)
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {AWAITING})", (lane,)
     ).fetchone()
     return bool(found)
 

@@ -154,9 +154,9 @@ def named(connection: Connection, wanted: str, scope: Scope) -> list[str]:
     """The sessions of these that `wanted` names, or begins; at most two."""
     where, values = scope.where()
     rows = connection.execute(
-        f"SELECT s.id FROM session s WHERE {where} AND substr(s.id, 1, length(?)) = ?"
-        " ORDER BY s.id = ? DESC, s.id LIMIT 2",
-        (*values, wanted, wanted, wanted),
+        f"SELECT s.id FROM session s WHERE {where} AND s.id >= ? AND s.id < ? || char(1114111)"
+        " ORDER BY s.id LIMIT 2",
+        (*values, wanted, wanted),
     ).fetchall()
     found = [id_ for (id_,) in rows]
     return found[:1] if wanted in found else found

@@ -9,7 +9,7 @@ from agent.frozen import frozen
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
 from gateway.store import approvals, archive, backlog, overheard, sessions, tasks, thinking
-from gateway.store.inbox import LIVE, PAYLOAD
+from gateway.store.inbox import LIVE, PAYLOAD, RUNNING
 from gateway.store.thinking import Thinking
 
 # A turn that was started this often without a new step is given up.
@@ -150,7 +150,7 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         " (SELECT count(*) FROM message WHERE turn_id = turn.id) +"
         " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
         ", (SELECT count(*) FROM message WHERE turn_id = turn.id)"
-        " FROM turn WHERE lane = ? AND state = 'running'",
+        f" FROM turn WHERE lane = ? AND {RUNNING}",
         (lane,),
     ).fetchone()
     if row is None:

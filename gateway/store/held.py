@@ -172,8 +172,8 @@ def release(connection: Connection, seen: Held) -> str | None:
 def begin_again(connection: Connection, ready_at: float) -> None:
     """After a start: the rest of an album may still come, so it is given time once more."""
     connection.execute(
-        f"UPDATE inbox SET ready_at = ? WHERE album IS NOT NULL AND ({_HELD} OR {_EARLY})"
-        f" AND {_OWN}",
+        "UPDATE inbox SET ready_at = ? WHERE seq IN (SELECT seq FROM inbox WHERE album IS NOT NULL"
+        f" AND {_HELD} UNION SELECT seq FROM inbox WHERE {_EARLY}) AND {_OWN}",
         (ready_at,),
     )
 

@@ -13,6 +13,9 @@ from gateway.store.channels import TURN_RUN_HERE
 DENIED = "not on the allow-list"
 WAITING = "turn_id IS NULL AND dead_reason IS NULL"
 LIVE = "state IN ('running', 'waiting')"
+# The index of live turns is used only where its own condition stands.
+RUNNING = f"({LIVE} AND state = 'running')"
+AWAITING = f"({LIVE} AND state = 'waiting')"
 PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
@@ -143,7 +146,7 @@ def has_work(connection: Connection, lane: str) -> bool:
 def lanes_with_work(connection: Connection) -> list[str]:
     """Lanes of channels that are run here with a turn to go on with, or with messages that wait."""
     rows = connection.execute(
-        f"SELECT lane FROM turn WHERE state = 'running' AND {TURN_RUN_HERE} UNION"
+        f"SELECT lane FROM turn WHERE {RUNNING} AND {TURN_RUN_HERE} UNION"
         f" SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND is_run_here(channel, account)"
     )
     return [lane for (lane,) in rows]

@@ -93,7 +93,9 @@ def remove_member(connection: Connection, channel: str, sender: str, until: floa
 def refuse_waiting(connection: Connection, principal: str) -> None:
     """What they wrote and nobody has begun to answer counts as a stranger's."""
     connection.execute(
-        f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE principal = ? AND {WAITING}", (principal,)
+        # With the plus it goes through what waits, and not through all that they ever wrote.
+        f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE +principal = ? AND {WAITING}",
+        (principal,),
     )
 
 

@@ -43,6 +43,8 @@ _COLUMNS = (
     f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, created_at,"
     " next_at"
 )
+# The index of what waits is used only where its own condition stands.
+UNSENT = "state IN ('pending', 'inflight')"
 _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
 # What an edit takes the place of stood in front of it: by now it was sent, or never will be.
 _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
@@ -134,8 +136,7 @@ def set_preview(connection: Connection, delivery_id: str, provider_msg: str | No
 def head(connection: Connection, lane: str, now: float) -> Due | float | None:
     """The first row of a route; or the time at which it is due; or None."""
     row = connection.execute(
-        f"SELECT {_OPENED}, {_EDITED} FROM outbox WHERE lane = ?"
-        " AND state IN ('pending', 'inflight') ORDER BY seq LIMIT 1",
+        f"SELECT {_OPENED}, {_EDITED} FROM outbox WHERE lane = ? AND {UNSENT} ORDER BY seq LIMIT 1",
         (lane,),
     ).fetchone()
     if row is None:
@@ -211,7 +212,7 @@ def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = Fa
     return connection.execute(
         "UPDATE outbox SET state = 'dead', dead_reason = :reason WHERE seq = :seq OR"
         " (:whole_lane AND lane = (SELECT lane FROM outbox WHERE seq = :seq)"
-        " AND state IN ('pending', 'inflight'))",
+        f" AND {UNSENT})",
         {"reason": reason, "seq": seq, "whole_lane": whole_lane},
     ).rowcount
 
@@ -242,13 +243,13 @@ def route_of(connection: Connection, delivery_id: str) -> Route | None:
 def due_now(connection: Connection, lane: str) -> None:
     """Somebody listens again: what was postponed on this lane is due at once."""
     connection.execute(
-        "UPDATE outbox SET next_at = 0 WHERE lane = ? AND state = 'pending'", (lane,)
+        f"UPDATE outbox SET next_at = 0 WHERE lane = ? AND {UNSENT} AND state = 'pending'", (lane,)
     )
 
 
 def has_mail(connection: Connection, lane: str) -> bool:
     (found,) = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight'))",
+        f"SELECT EXISTS (SELECT 1 FROM outbox WHERE lane = ? AND {UNSENT})",
         (lane,),
     ).fetchone()
     return bool(found)
@@ -257,8 +258,7 @@ def has_mail(connection: Connection, lane: str) -> bool:
 def lanes_with_mail(connection: Connection) -> list[str]:
     """Routes of channels that are run here."""
     rows = connection.execute(
-        "SELECT DISTINCT lane FROM outbox WHERE state IN ('pending', 'inflight')"
-        " AND is_run_here(channel, account)"
+        f"SELECT DISTINCT lane FROM outbox WHERE {UNSENT} AND is_run_here(channel, account)"
     )
     return [lane for (lane,) in rows]
 
@@ -270,12 +270,12 @@ def recover(connection: Connection) -> int:
     """
     own = "is_run_here(channel, account)"
     connection.execute(
-        "UPDATE outbox SET state = 'pending', next_at = 0 WHERE state = 'inflight'"
+        f"UPDATE outbox SET state = 'pending', next_at = 0 WHERE {UNSENT} AND state = 'inflight'"
         f" AND provider_msg IS NOT NULL AND {own}"
     )
     return connection.execute(
         "UPDATE outbox SET state = 'pending', next_at = 0, maybe_dup = 1,"
-        f" ambiguous = ambiguous + 1 WHERE state = 'inflight' AND {own}"
+        f" ambiguous = ambiguous + 1 WHERE {UNSENT} AND state = 'inflight' AND {own}"
     ).rowcount
 
 

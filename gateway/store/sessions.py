@@ -222,8 +222,9 @@ def load_all(connection: Connection, session: str) -> list[Message]:
 def find(connection: Connection, session: str) -> str:
     """The id that `session` is, or begins. Raises `KoreError`."""
     rows = connection.execute(
-        "SELECT id FROM session WHERE substr(id, 1, length(:name)) = :name"
-        " ORDER BY id = :name DESC, id LIMIT 2",
+        # All that begin with it follow it, and end before it with the last of all letters.
+        "SELECT id FROM session WHERE id >= :name AND id < :name || char(1114111)"
+        " ORDER BY id LIMIT 2",
         {"name": session},
     ).fetchall()
     if not rows or not session:
@@ -243,6 +244,9 @@ def recent(
 ) -> list[SessionInfo]:
     """The sessions used last, newest first, or one; without a name it is called as it began."""
     where, values = (scope or Scope()).where()
+    # Those of sub-agents are shown to whoever asks for one.
+    which = "s.principal NOT GLOB 'agent:*'" if session is None else "s.id = ?"
+    one = () if session is None else (session,)
     rows = connection.execute(
         "SELECT s.id, coalesce(nullif(unseal(s.name, 'session.name', s.id), ''),"
         f" (SELECT substr({CONTENT} ->>"
@@ -254,11 +258,9 @@ def recent(
         " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
         " (SELECT coalesce(max(m.n), 0) FROM message m WHERE m.session = s.id), s.created_at,"
         " s.last_active_at, s.taint, s.parent, s.status"
-        f" FROM session s WHERE {where} AND s.id = coalesce(?, s.id)"
-        # Those of sub-agents are shown to whoever asks for one.
-        " AND (s.principal NOT GLOB 'agent:*' OR ? IS NOT NULL)"
+        f" FROM session s WHERE {where} AND {which}"
         " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
-        (*values, session, session, limit),
+        (*values, *one, limit),
     )
     return [
         SessionInfo(id_, _title(name), _state(status, running=bool(running)), *rest)

@@ -103,7 +103,7 @@ def of_turn(connection: Connection, turn: int) -> Spent:
 
 def of_errand(connection: Connection, turn: int) -> Spent:
     """What one sub-agent's turn has spent, as a part of what it was sent out for."""
-    return _sum(connection, "by_turn = ?", turn)
+    return _sum(connection, "by_turn = ? AND by_turn <> turn_id", turn)
 
 
 def of_last_turn(connection: Connection, session: str) -> Spent:

@@ -16,7 +16,7 @@ from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.messages import ONCE
 from gateway.store import outbox, sessions, windows
 from gateway.store.channels import TURN_RUN_HERE
-from gateway.store.inbox import DENIED, WAITING
+from gateway.store.inbox import DENIED, RUNNING, WAITING
 from gateway.store.outbox import Letter
 
 # What a /stop has stopped: the running turn, or messages that had not been begun.
@@ -147,8 +147,9 @@ def request_stop(connection: Connection, lane: str, before: str) -> Stopping | N
         return "running"
     withdrawn = connection.execute(
         f"UPDATE inbox SET dead_reason = 'withdrawn by /stop' WHERE lane = ? AND {WAITING}"
-        " AND seq < (SELECT seq FROM inbox WHERE lane = ? AND event_id = ?)",
-        (lane, lane, before),
+        " AND seq < (SELECT stop.seq FROM inbox stop WHERE stop.channel = inbox.channel"
+        " AND stop.account = inbox.account AND stop.event_id = ? AND stop.lane = inbox.lane)",
+        (lane, before),
     ).rowcount
     return "withdrawn" if withdrawn else None
 
@@ -166,7 +167,7 @@ def last_of(connection: Connection, session: str) -> int | None:
 def suspend_all(connection: Connection) -> None:
     """Put running turns down for a clean stop: the next start goes on and costs no attempt. What
     a killed gateway left is not this process's to put down."""
-    connection.execute(f"UPDATE turn SET suspended = 1 WHERE state = 'running' AND {TURN_RUN_HERE}")
+    connection.execute(f"UPDATE turn SET suspended = 1 WHERE {RUNNING} AND {TURN_RUN_HERE}")
 
 
 def finish_command(connection: Connection, seq: int, letter: Letter, now: float) -> None:
@@ -212,11 +213,11 @@ def abandon(connection: Connection, lanes: str, now: float) -> int:
         " AND lane GLOB ?",
         (reason, f"{lanes}*"),
     )
-    connection.execute(
-        "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE lane GLOB ?"
-        " AND state IN ('streaming', 'pending', 'inflight')",
-        (reason, f"{lanes}*"),
-    )
+    for state in ("state = 'streaming'", outbox.UNSENT):
+        connection.execute(
+            f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE lane GLOB ? AND {state}",
+            (reason, f"{lanes}*"),
+        )
     return len(rows)
 
 
@@ -259,8 +260,8 @@ def _refuse_errand(connection: Connection, seq: int) -> None:
     what it came to, and would not be told again."""
     row = connection.execute(
         "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn), t.root_lane"
-        " FROM task t JOIN inbox i ON i.lane = t.lane AND i.event_id = 'task:' || t.id"
-        " WHERE i.seq = ?",
+        " FROM inbox i JOIN task t ON t.id = CAST(substr(i.event_id, 6) AS INTEGER)"
+        " AND t.lane = i.lane AND i.event_id = 'task:' || t.id WHERE i.seq = ?",
         (seq,),
     ).fetchone()
     if row is not None:

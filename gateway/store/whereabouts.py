@@ -41,8 +41,8 @@ def enter(connection: Connection, route: Route, reason: str, now: float) -> None
 def told_since(connection: Connection, prefix: str, since: float) -> int:
     """How many letters whose name begins so were written after `since`."""
     (found,) = connection.execute(
-        "SELECT count(*) FROM outbox WHERE delivery_id GLOB ? || '*' AND created_at > ?",
-        (prefix, since),
+        "SELECT count(*) FROM outbox WHERE delivery_id GLOB ? AND created_at > ?",
+        (f"{prefix}*", since),
     ).fetchone()
     return int(found)
 

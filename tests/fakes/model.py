@@ -71,6 +71,7 @@ class ModelServer(LoopbackServer):
         self.models = ["fake"]
         self.models_status = 200
         self.requests: list[Asked] = []
+        self.keep: int | None = None  # requests, for one that runs for hours; None for all
         self.abandoned = 0
         self.waiting = 0
         self._passes = 0
@@ -119,6 +120,8 @@ class ModelServer(LoopbackServer):
             )
         asked = Asked(raw, body, dict(request.headers), time.time())
         self.requests.append(asked)
+        if self.keep is not None:
+            del self.requests[: -self.keep]
         self.changed()
         reply = self._objection(asked, format_) or (
             self._queue.popleft() if self._queue else self.mind(format_.as_openai(body))
@@ -240,6 +243,7 @@ def main() -> None:
     parser.add_argument("--reply", help="always say this instead of echoing")
     parser.add_argument("--pieces", type=int, default=3, help="text deltas of a reply")
     parser.add_argument("--effects-file", type=Path, help="work mode: where jobs leave their mark")
+    parser.add_argument("--keep", type=int, help="requests to remember (all)")
     options = parser.parse_args()
 
     mind: Mind = echo if options.reply is None else always(ReplyScript(text=options.reply))
@@ -253,6 +257,7 @@ def main() -> None:
     async def run() -> None:
         server = ModelServer(paced, port=options.port)
         server.latency_s = options.latency_ms / 1000
+        server.keep = options.keep
         await serve(server)
 
     asyncio.run(run())

@@ -1,0 +1,182 @@
+"""Every SQL statement of the program, read from its syntax trees: none is missed that no test runs.
+
+A statement's text must be found where it is executed: literals, constants, and names that the
+function, or a caller in the same module, gives a value. Whatever comes from elsewhere has its
+values in the table that `collect` is given.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import product
+from typing import Any
+
+from tests.house.tree import ROOT, parse, python_files
+
+_EXECUTE = ("execute", "executemany")
+# The agent has no database (pyproject.toml: layers); migrations are scripts of their own.
+_PACKAGES = ("gateway", "kore")
+_SCRIPTS = {"gateway/store/upgrade.py"}
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+# Values of expressions, by the file that has them.
+Given = Mapping[str, Mapping[str, Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One text that may be executed at `place`; `site` names the file and the function."""
+
+    place: str
+    site: str
+    sql: str
+
+
+class Unreadable(Exception):
+    """The text of a statement cannot be told from the tree."""
+
+
+def collect(given: Given) -> Iterator[Statement]:
+    """All of them. Raises `Unreadable` for one whose text cannot be told."""
+    for path in python_files(*_PACKAGES):
+        file = str(path.relative_to(ROOT))
+        name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        tree = parse(path)
+        calls = list(_calls(tree, scripts=file in _SCRIPTS))
+        if not calls:
+            continue
+        reader = _Reader(vars(import_module(name)), tree, given.get(file, {}))
+        for call, around in calls:
+            site = f"{file}:{around[-1].name if around else ''}"
+            for sql in sorted(reader.statement(call, around)):
+                yield Statement(f"{file}:{call.lineno}", site, sql)
+
+
+def texts_of(source: str, given: Mapping[str, Sequence[str]]) -> set[str]:
+    """The statements of a module that imports nothing."""
+    tree = ast.parse(source)
+    reader = _Reader({}, tree, given)
+    return {
+        sql
+        for call, around in _calls(tree, scripts=False)
+        for sql in reader.statement(call, around)
+    }
+
+
+def _calls(tree: ast.Module, *, scripts: bool) -> Iterator[tuple[ast.Call, list[_Function]]]:
+    """Calls that execute SQL, with the functions around each, the innermost last."""
+    refused = set(_EXECUTE) if scripts else {"executescript", *_EXECUTE}
+
+    def walk(node: ast.AST, around: list[_Function]) -> Iterator[tuple[ast.Call, list[_Function]]]:
+        called = None
+        for child in ast.iter_child_nodes(node):
+            inner = [*around, child] if isinstance(child, _Function) else around
+            if isinstance(child, ast.Call) and _name(child.func) in _EXECUTE and child.args:
+                yield child, inner
+            if isinstance(node, ast.Call) and child is node.func and _name(child) in _EXECUTE:
+                called = child
+            makes_cursor = isinstance(child, ast.Call) and _name(child.func) == "cursor"
+            is_bare = makes_cursor and not child.args
+            if is_bare or (child is not called and _name(child) in refused):
+                raise Unreadable(f"line {child.lineno}: {ast.unparse(child)} is not simply called")
+            yield from walk(child, inner)
+
+    return walk(tree, [])
+
+
+def _name(node: ast.AST) -> str | None:
+    return node.attr if isinstance(node, ast.Attribute) else None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    names: dict[str, Any]
+    tree: ast.Module
+    given: Mapping[str, Sequence[str]]
+
+    def statement(self, call: ast.Call, around: Sequence[_Function]) -> set[str]:
+        """What the call may execute."""
+        try:
+            return self.read(call.args[0], around)
+        except Unreadable as exc:
+            text = ast.unparse(call.args[0])
+            raise Unreadable(f"line {call.lineno} executes {text}: {exc}") from None
+
+    def read(self, node: ast.expr, around: Sequence[_Function]) -> set[str]:
+        """All texts that the expression may be."""
+        if (known := self.given.get(ast.unparse(node))) is not None:
+            return set(known)
+        match node:
+            case ast.Constant(value=str(text)):
+                return {text}
+            case ast.JoinedStr(values=values):
+                return self._joined(values, around)
+            case ast.FormattedValue(value=value):
+                return self.read(value, around)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._joined([left, right], around)
+            case ast.IfExp(body=body, orelse=orelse):
+                return self.read(body, around) | self.read(orelse, around)
+            case ast.Name(id=name) if around and (found := self._local(name, around)):
+                return found
+        return {str(self._value(node))}
+
+    def _joined(self, parts: Sequence[ast.expr], around: Sequence[_Function]) -> set[str]:
+        return {"".join(texts) for texts in product(*(self.read(part, around) for part in parts))}
+
+    def _value(self, node: ast.expr) -> object:
+        """What a constant expression of the module is."""
+        try:
+            value = eval(ast.unparse(node), self.names)
+        except Exception as exc:  # noqa: BLE001 - told as what it is
+            raise Unreadable(f"{ast.unparse(node)}: {exc}") from None
+        if not isinstance(value, str | int):
+            raise Unreadable(f"{ast.unparse(node)} is no text")
+        return value
+
+    def _local(self, name: str, around: Sequence[_Function]) -> set[str]:
+        """What a name of the function may be; nothing when it is the module's."""
+        function, outer = around[-1], around[:-1]
+        found: set[str] = set()
+        for node in ast.walk(function):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                    found |= self.read(value, around)
+                case ast.For(target=ast.Name(id=target), iter=ast.Tuple(elts=items)) if (
+                    target == name
+                ):
+                    found |= {text for item in items for text in self._item(item, around)}
+                case ast.For(target=ast.Tuple(elts=targets), iter=ast.Tuple(elts=rows)):
+                    names = [ast.unparse(target) for target in targets]
+                    for row in rows if name in names else ():
+                        assert isinstance(row, ast.Tuple)
+                        found |= self.read(row.elts[names.index(name)], around)
+        parameters = [arg.arg for arg in function.args.args]
+        if name in parameters:
+            found |= self._passed(function.name, name, parameters.index(name))
+        return found or (self._local(name, outer) if outer else set())
+
+    def _item(self, item: ast.expr, around: Sequence[_Function]) -> set[str]:
+        """An item of a tuple; `*(f"…{x}" for x in (…))` is several."""
+        match item:
+            case ast.Starred(
+                value=ast.GeneratorExp(
+                    elt=elt, generators=[ast.comprehension(target=target, iter=ast.Tuple(elts=of))]
+                )
+            ):
+                values = [text for one in of for text in self.read(one, around)]
+                inner = _Reader(self.names, self.tree, {**self.given, ast.unparse(target): values})
+                return inner.read(elt, around)
+        return self.read(item, around)
+
+    def _passed(self, function: str, name: str, position: int) -> set[str]:
+        """What the module's own calls give for a parameter."""
+        found: set[str] = set()
+        callers = [node for node in ast.walk(self.tree) if isinstance(node, _Function)]
+        for caller in callers:
+            for node in ast.walk(caller):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
+                    named = [one.value for one in node.keywords if one.arg == name]
+                    args = named or node.args[position : position + 1]
+                    found |= {text for arg in args for text in self.read(arg, [caller])}
+        return found

@@ -1,0 +1,189 @@
+"""No statement of the program goes through a table that grows: EXPLAIN QUERY PLAN of every one."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.store import person
+from gateway.store.cipher import SEALED
+from gateway.store.copy import _COUNTED
+from gateway.store.database import connect
+from gateway.store.search import Scope
+from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
+
+# Tables that stay small, however long Kore runs; every other one grows.
+SMALL = {
+    "chat_clock": "a row for a chat that has chosen a zone or quiet hours",
+    "cursor": "a row for a bot",
+    "guess": "a row for somebody who guesses codes",
+    "job": "jobs of a person are limited; what is over goes after a week",
+    "language": "a row for a person",
+    "member": "a row for a person",
+    "meta": "facts about the database",
+    "migration": "a row for a migration",
+    "move": "a row for a group that has become a supergroup",
+    "note": "emptied into the audit log at once",
+    "pairing": "requests, which expire",
+    "standing": "a row for what a person has allowed for good",
+    "whereabouts": "a row for a group or a person who blocks the bot",
+}
+# Indexes of the few rows that are live, and of what is cut to a number.
+SMALL_INDEXES = {
+    "approval_open",
+    "inbox_denied",
+    "inbox_early",
+    "inbox_held",
+    "inbox_undecoded",
+    "inbox_waiting",
+    "outbox_streaming",
+    "outbox_waiting",
+    "task_running",
+    "turn_live_lane",
+    "turn_live_session",
+}
+# A search by nothing but these goes through as many rows as a scan.
+UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
+
+BY_HAND = "asked for at the machine, seldom, and about everything that there is"
+MAY_SCAN = {
+    "gateway/custodian.py:_needed": BY_HAND,
+    "gateway/store/person.py": BY_HAND,
+    "gateway/store/portrait.py": BY_HAND,
+    "gateway/store/copy.py:read_back": BY_HAND,
+    "gateway/store/rekey.py": BY_HAND,
+    "gateway/store/sessions.py:recent": "the newest, along their index, up to the limit",
+    "gateway/store/sessions.py:last_of": "one person's, newest first, up to an open one",
+    "gateway/store/archive.py:_name_of_copy": "a fork: the names of one person's conversations",
+    "gateway/store/archive.py:named": "/resume NAME: one person's conversations",
+    "gateway/store/search.py:_named": "a search: the names of conversations",
+    "gateway/store/approvals.py:private_route": "one person's, newest first, up to a private one",
+    "gateway/store/spending.py:last_private_route": "the same",
+    "gateway/scheduler.py:_known": "once, at the start; a job keeps a hundred slots",
+    "gateway/store/cipher.py:_is_empty": "whether there is any row",
+}
+
+# What a statement is put together of, where the tree alone does not tell.
+_SCOPES = sorted(
+    {
+        Scope(principal, chat, console).where()[0]
+        for principal in (None, "telegram:1")
+        for chat in (None, "telegram:9:1")
+        for console in (False, True)
+    }
+)
+_COLUMNS = "principal = ?", "channel = ? AND account = ? AND chat = ?"
+GIVEN: Given = {
+    "gateway/store/archive.py": {"where": _SCOPES},
+    "gateway/store/search.py": {"where": _SCOPES},
+    "gateway/store/sessions.py": {"where": _SCOPES},
+    "gateway/store/cipher.py": {"one.table": [one.table for one in SEALED]},
+    "gateway/store/copy.py": {"table": list(_COUNTED.values())},
+    "gateway/store/database.py": {"pragma": []},
+    "gateway/store/jobs.py": {
+        "' AND '.join(where)": ["1", *_COLUMNS, " AND ".join(_COLUMNS)],
+        "column": ["zone", "quiet"],
+    },
+    "gateway/store/person.py": {
+        "tasks": [
+            " OR ".join(
+                f"{name} IN (SELECT id FROM temp.gone_session)"
+                for name in ("caller", "root_session", "session")
+            )
+        ]
+    },
+    "gateway/store/rekey.py": {
+        "f\"UPDATE {one.table} SET {one.calls('reseal')}\"": [
+            f"UPDATE {one.table} SET {one.calls('unseal')}" for one in SEALED
+        ]
+    },
+    "gateway/store/tasks.py": {"', '.join(columns)": ["turn_id"], "values": ["1"]},
+}
+
+_PLANNED = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE|REPLACE)\b")
+_STEP = re.compile(r"(SCAN|SEARCH) (\S+)(?:.* INDEX (\w+))?")
+_BOUND = re.compile(r"(\w+)\)?(?:=|>|<)")
+_ALIAS = re.compile(r"\b(?:FROM|JOIN|,|INTO|UPDATE)\s+(\w+)(?:\s+AS)?\s+(\w+)\b", re.I)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(connect(tmp_path / "kore.db")) as connection:
+        person.mark(connection, "telegram:1")  # its tables of the connection
+        yield connection
+
+
+def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
+    """Steps of the statement's plan that go through a table that grows."""
+    names = set(re.findall(r":(\w+)", sql))
+    # A text, as GLOB makes use of an index only for one.
+    values = dict.fromkeys(names, "a") if names else ["a"] * sql.count("?")
+    tables = _tables(connection)
+    aliases = {alias: table for table, alias in _ALIAS.findall(sql) if table in tables}
+    found = []
+    for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values):
+        match = _STEP.match(step)
+        if match is None or "VIRTUAL TABLE" in step:
+            continue
+        way, name, index = match.groups()
+        table = aliases.get(name, name)
+        if table not in tables - SMALL.keys() or index in SMALL_INDEXES:
+            continue
+        bound = set(_BOUND.findall(step.partition(" (")[2]))
+        ordered = way == "SEARCH" and not bound and re.search(r"\b(max|min)\((n|step)\)", sql)
+        if not ordered and bound <= UNSELECTIVE:
+            found.append(step)
+    return found
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    return {name for (name,) in rows}
+
+
+def _is_allowed(statement: Statement) -> bool:
+    return bool({statement.site, statement.site.partition(":")[0]} & MAY_SCAN.keys())
+
+
+def test_no_statement_goes_through_a_table_that_grows(database: sqlite3.Connection) -> None:
+    found = [
+        f"{statement.place}: {step}: {statement.sql}"
+        for statement in collect(GIVEN)
+        if _PLANNED.match(statement.sql) and not _is_allowed(statement)
+        for step in scans(database, statement.sql)
+    ]
+    assert found == []
+
+
+def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:
+    scanning = {
+        name
+        for statement in collect(GIVEN)
+        if _PLANNED.match(statement.sql) and scans(database, statement.sql)
+        for name in (statement.site, statement.site.partition(":")[0])
+    }
+    assert MAY_SCAN.keys() - scanning == set()
+    assert SMALL.keys() - _tables(database) == set()
+
+
+def test_the_rule_notices_what_it_forbids(database: sqlite3.Connection) -> None:
+    assert scans(database, "SELECT id FROM turn WHERE lane = ? AND state = 'waiting'")
+    assert scans(database, "SELECT 1 FROM inbox i WHERE i.channel = ? AND i.account = ?")
+    assert scans(database, "UPDATE outbox SET state = 'dead' WHERE state = 'streaming' OR attempts")
+    assert scans(database, "SELECT max(fired_at) FROM slot")
+    assert not scans(database, "SELECT max(n) FROM message WHERE session = ?")
+    assert not scans(database, "SELECT sender FROM member")
+
+
+def test_a_statement_that_cannot_be_read_is_refused() -> None:
+    def read(body: str) -> set[str]:
+        return texts_of(f"def f(c, given=None):\n {body}", {})
+
+    assert read("c.execute('SELECT 1')") == {"SELECT 1"}
+    assert read("x = '1' if given else '2'; c.execute(f'SELECT {x}')") == {"SELECT 1", "SELECT 2"}
+    for body in ("c.execute(given)", "c.execute(given.sql)", "run = c.execute", "c.cursor()"):
+        with pytest.raises(Unreadable):
+            read(body)
