@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from agent.security.place import Place, loop_values
 from agent.security.script import Command, Script
+from agent.security.table import options
 from agent.security.words import is_pattern
 
 CommandClass = Literal["reads", "works", "unknown"]
@@ -56,18 +57,43 @@ class _Arguments:
             return 1
         if (forbidden := spec.get("forbid")) and _named(word, forbidden):
             self._kind = "unknown"
-        if (working := spec.get("works")) and _named(word, working):
-            self._lift()
         if "options" in spec:
+            if (working := spec.get("works")) and _named(word, working):
+                self._lift()
             return self._listed(word, at)
+        if not self._is_known(word):
+            # It may write: an option that nobody has looked at is no reading.
+            self._lift()
         for option in spec.get("text_options", ()):
-            if word == option or (len(option) == 2 and _bundles(word, option[1])):
+            if option[-1] == "=":
+                # Its value is optional, so it never takes the next word.
+                if word.startswith(option):
+                    return 1
+            elif word == option or (len(option) == 2 and _bundles(word, option[1])):
                 return 2
-            if word.startswith(option + "=" if option[1] == "-" else option):
+            elif word.startswith(option + "=" if option[1] == "-" else option):
                 return 1
         if not self._place.holds(word):
             self._kind = "unknown"
         return 1
+
+    def _is_known(self, word: str) -> bool:
+        """Whether the table knows that this option, or each of a bundle, changes nothing."""
+        spec, known = self._spec, options(self._spec.get("known", ""))
+        texts = spec.get("text_options", ())
+        if known.every or self._kind != "reads":
+            return True
+        if word[:2] == "--":
+            name, glued, _ = word.partition("=")
+            return name in known.words or name in texts or bool(glued and f"{name}=" in texts)
+        if word in known.words or word in texts:
+            return True
+        for letter in word[1:]:
+            if f"-{letter}" in texts or letter in known.valued:
+                return True
+            if letter not in known.letters and not letter.isdigit():
+                return False
+        return True
 
     def _listed(self, word: str, at: int) -> int:
         """An option of a program that may be given no others than the listed ones."""

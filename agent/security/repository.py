@@ -8,7 +8,8 @@ LIMIT_BYTES = 65_536
 # Keys whose values git runs or obeys when it only looks, and files that bring more of them.
 RUNS = re.compile(
     rb"^\s*(?:\[[^\]]*\]\s*)?(?:fsmonitor|textconv|command|external|smudge|clean|process|program"
-    rb"|pager|editor|sshcommand|hookspath|worktree|attributesfile|excludesfile|path)\s*(?:=|$)"
+    rb"|pager|editor|sshcommand|hookspath|worktree|attributesfile|excludesfile|path|cmd|helper"
+    rb"|uploadpack|receivepack|partialclone|promisor|vcs|gitproxy|askpass)\s*(?:=|$)"
     rb"|^\s*\[\s*include",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -5,6 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agent.frozen import frozen
+
 
 @cache
 def _read() -> dict[str, Any]:
@@ -27,6 +29,34 @@ def wrappers() -> Mapping[str, Mapping[str, Any]]:
 def programs() -> Mapping[str, Mapping[str, Any]]:
     """Programs that look or work, by name, with what would make them do more."""
     return {name: spec for key, spec in _read()["programs"].items() for name in key.split()}
+
+
+@frozen
+class Options:
+    """Options that leave a program what it is: one-letter ones, those of them that take a value,
+    and longer ones with their dashes. `every` knows all."""
+
+    letters: frozenset[str]
+    valued: frozenset[str]
+    words: frozenset[str]
+    every: bool = False
+
+
+@cache
+def options(text: str) -> Options:
+    """What an entry's `known` says; `@name` stands for a list of the section `options`."""
+    letters, words = "", set[str]()
+    for part in text.split():
+        if part[0] == "@":
+            more = options(_read()["options"][part[1:]])
+            letters += "".join(f"{one}:" if one in more.valued else one for one in more.letters)
+            words |= more.words
+        elif part[0] == "-":
+            words.add(part)
+        else:
+            letters += part
+    valued = {letters[n - 1] for n, one in enumerate(letters) if one == ":"}
+    return Options(frozenset(letters) - {":"}, frozenset(valued), frozenset(words), text == "*")
 
 
 @cache

@@ -23,6 +23,10 @@ class Nested:
     scripts: list[str] = field(default_factory=list)
 
 
+# What `env -S` takes apart as a shell would.
+PLAIN_STRING = re.compile(r"[\w ./,:=@%+-]*")
+
+
 class Unclear(Exception):
     """What a wrapper runs cannot be told; the argument is the reason."""
 
@@ -77,6 +81,12 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: Nested) -> list[C
             break
         if word in spec.get("stops", ()):
             return []
+        if "splits" in spec and (found := _split(word, argv[at + 1 :])):
+            split, used = found
+            # The string stands for more words of the same wrapper, in front of the others.
+            inner = (argv[0], *split, *argv[at + used :])
+            words = (command.words[0], *split, *command.words[at + used :])
+            return [Command(inner, words, tuple(assignments), (), command.text)]
         if word[:1] in ("-", "+") and len(word) > 1:
             at += _option(word, argv[at + 1 :], spec, nested)
         elif spec.get("assigns") and (match := ASSIGNMENT.fullmatch(word)):
@@ -118,12 +128,29 @@ def _option(
         else:
             return 1
     elif name in spec.get("long_flags", ()):
+        # Their values are optional, so that they never take the next word.
         return 1
     elif name in spec.get("long_values", ()):
         if name in spec.get("long_scripts", ()):
             _script(value if glued else following[0] if following else "", nested)
         return 1 if glued else 2
     raise Unclear(f"{spec['name']} has an option that is not known")
+
+
+def _split(word: str, following: Sequence[str | None]) -> tuple[list[str], int] | None:
+    """The words in the string of `env -S`, and how many words the option takes; else None."""
+    name, glued, value = word.partition("=")
+    if name != "--split-string":
+        if word[:2] == "--" or word[:1] != "-" or "S" not in word:
+            return None
+        name, _, value = word.partition("S")
+        glued = value
+        if not set(name[1:]) <= set("i0v"):
+            raise Unclear("env has an option that is not known")
+    text = value if glued else following[0] if following else None
+    if text is None or not PLAIN_STRING.fullmatch(text):
+        raise Unclear("what env runs cannot be told")
+    return text.split(), 1 if glued else 2
 
 
 def _shell(command: Command, nested: Nested) -> list[Command]:

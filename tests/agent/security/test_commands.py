@@ -103,6 +103,8 @@ def kind_of(command: str, workspace: Path, folder: str = ".") -> str:
         "x=1; echo $((x+1))", "timeout 5 ls", "cd src && ls", "[ -z \"$(ls)\" ] && echo empty",
         "diff <(ls) <(ls src)", "/usr/bin/wc -l src/a.py", "env A=1 ls",
         "for f in src/a.py README; do wc -l \"$f\"; done", "if test -f a; then cat a; fi",
+        "env -S 'A=1 ls' src", "git stash list", "git stash show -p", "head -20 src/a.py",
+        "git log -5 --format='%h %s' --since=yesterday", "tail -n +5 src/a.py", "date +%s",
         "cat <<E\nhello\nE", "git branch -a", "git remote -v", "command -v python3",
     ],
 )  # fmt: skip
@@ -123,6 +125,25 @@ def test_commands_that_only_look_are_reads(command: str, workspace: Path) -> Non
 )  # fmt: skip
 def test_commands_that_build_test_or_edit_are_works(command: str, workspace: Path) -> None:
     assert kind_of(command, workspace) == "works"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo a | xargs --max-lines rm true -f", "echo a | xargs --replace rm true",
+        "echo a | xargs --max-lines sed true -e '1e touch b' src/a.py",
+        "git log --output=F", "git show --output=F", "git blame --output=F src/a.py",
+        "git reflog --output=F", "git rev-list --output=F HEAD", "git log --pretty --output=F",
+        "git log --outp=F", "git shortlog --out=F", "git describe --dirt", "git log --help",
+        "git stash", "git stash -u", "git stash --include-untracked", "git stash drop",
+        "env -S 'uniq a b' echo", "env -S 'uniq a' b", "env -vS'uniq a' b",
+        "env --split-string='uniq a' b", "env --split-string 'tee a' b",
+        "date 010203042005", "ls --never-heard-of", "cat -Z src/a.py", "sort --outp=b a",
+        "sort -ubob a", "tree --output a", "grep -Q x src", "find . -fprin x", "ls --al",
+    ],
+)  # fmt: skip
+def test_an_option_that_nobody_has_looked_at_is_no_reading(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) != "reads"
 
 
 @pytest.mark.parametrize(
