@@ -26,7 +26,7 @@ from gateway.policies import Policies
 from gateway.roster import open_channels, places_of, say_who_is_let_in
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
-from gateway.store import outbox, tasks, turns
+from gateway.store import claims, outbox, tasks, turns
 from gateway.store.channels import limit
 from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
@@ -196,6 +196,7 @@ def _recover(connection: Connection) -> None:
     """Sort out what the last process left, before anything runs."""
     given_up = turns.abandon(connection, ONCE, time.time())
     given_up += tasks.abandon(connection, ONCE, time.time())
+    claims.recover(connection)
     marked = outbox.recover(connection)
     if given_up or marked:
         log.info("recovered: %d marked as possible repeats, %d given up", marked, given_up)

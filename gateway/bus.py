@@ -110,6 +110,7 @@ class MessageBus:
             self._group = group
             self._turns.errands.wake = self.wake
             try:
+                self._turns.isolation.begin(await self._suspects())
                 for lane in await self._database.run(inbox.lanes_with_work):
                     self.wake(lane)
                     self.wake(lane, aside=True)
@@ -132,6 +133,7 @@ class MessageBus:
     async def drain(self) -> None:
         """No new turns; returns when those that run have ended or rest at a journaled step."""
         self._turns.draining = True
+        self._turns.isolation.end()
         await self._idle.wait()
 
     @property
@@ -143,6 +145,14 @@ class MessageBus:
     def lanes(self) -> int:
         """How many lanes have something to do."""
         return len(self._lanes)
+
+    async def _suspects(self) -> list[str]:
+        lanes = await self._database.run(claims.suspect_lanes)
+        if lanes:
+            log.warning(
+                "%d turns were cut off again and again: they go on one at a time first", len(lanes)
+            )
+        return lanes
 
     def _store_stop(self, connection: Connection, lane: str) -> Halted:
         return halt(connection, self._approvals.clerk, lane, "", time.time())
@@ -192,11 +202,15 @@ class MessageBus:
             return lane.broken is not None
         finally:
             lane.stop = None
+            if not lane.aside:
+                self._turns.isolation.leave(lane.name)
             for other in () if lane.aside else self._waits_for.pop(lane.name, ()):
                 self.wake(other)
 
     async def _step(self, lane: Lane) -> bool:
         """Handle what is next on the lane; False when there is nothing."""
+        if not lane.aside:
+            await self._turns.isolation.enter(lane.name)
         if self._turns.draining:
             raise Suspended
         lane.claim = None

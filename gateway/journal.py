@@ -31,7 +31,8 @@ class Journal:
     """Implements `agent.progress.Progress` and `Hears` for one turn.
 
     `history` is the session's window; it grows with what is stored. `saved` counts the turn's new
-    messages that are stored already: the final commit adds the rest.
+    messages that are stored already: the final commit adds the rest. `stepped` is called after each
+    step.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Journal:
         history: list[Message],
         toolbox: Toolbox,
         is_draining: Callable[[], bool],
+        stepped: Callable[[], None] = lambda: None,
     ) -> None:
         self.saved = 0
         self.steering: Steering | None = None
@@ -49,6 +51,7 @@ class Journal:
         self._history = history
         self._toolbox = toolbox
         self._is_draining = is_draining
+        self._stepped = stepped
         self._results: dict[str, Message] = {}
 
     def recall(self, known: Mapping[str, ToolResult]) -> None:
@@ -79,6 +82,7 @@ class Journal:
     async def finish(self, call: ToolCall, result: ToolResult) -> None:
         self._results[call.id] = result_message(call.id, result)
         await self._database.run(turns.finish_call, self._claim.turn, call, result)
+        self._stepped()
 
     async def heard(self) -> Sequence[Message]:
         """What somebody said meanwhile, to steer the turn."""
@@ -105,6 +109,7 @@ class Journal:
         self._history.extend(rows)
         self.saved += len(rows)
         self._results.clear()
+        self._stepped()
 
     def _effect(self, call: ToolCall) -> Effect:
         tool = self._toolbox.find(call.name)

@@ -25,6 +25,7 @@ from gateway.delivery import Delivery
 from gateway.ending import FROM_AGENT, Ending
 from gateway.errands import Errands
 from gateway.histories import Histories
+from gateway.isolation import Isolation
 from gateway.journal import Journal, Waiting
 from gateway.messages import ONCE, InboundMessage
 from gateway.preview import Preview
@@ -57,6 +58,7 @@ class Turns:
         spending: Spending,
     ) -> None:
         self.histories = Histories(database)
+        self.isolation = Isolation()
         self.draining = False
         self._database = database
         self._agent = agent
@@ -84,7 +86,12 @@ class Turns:
             asked = await self.background.told(claim, asked)
         window = await self.histories.open(claim.session, asked)
         journal = Journal(
-            self._database, claim, window.messages, self._agent.toolbox, lambda: self.draining
+            self._database,
+            claim,
+            window.messages,
+            self._agent.toolbox,
+            lambda: self.draining,
+            lambda: self.isolation.leave(claim.messages[-1].session_key),
         )
         errands = await self.errands.of(claim)
         first = errands[0] if errands else None

@@ -9,11 +9,18 @@ from agent.frozen import frozen
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
 from gateway.store import approvals, archive, backlog, overheard, sessions, tasks, thinking
+from gateway.store.channels import TURN_RUN_HERE
 from gateway.store.inbox import LIVE, PAYLOAD, RUNNING
 from gateway.store.thinking import Thinking
 
-# A turn that was started this often without a new step is given up.
+# A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3
+# One that was cut off this often without a new step, alone or with others, goes on alone.
+_ALONE_AFTER = 2
+_STEPS = (
+    "(SELECT count(*) FROM message WHERE turn_id = turn.id) +"
+    " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
+)
 
 
 @frozen
@@ -22,7 +29,8 @@ class Claim:
 
     `messages` grows when somebody steers the turn. `stored` counts the turn's messages in the
     history: the first is what was asked.
-    `resumed`: it goes on. `exhausted`: it was started `ATTEMPTS` times without getting any further.
+    `resumed`: it goes on. `exhausted`: it ended the process `ATTEMPTS` times without getting any
+    further.
     `asked` is the user message that was stored for a new one; `begins` is what the session is
     called when it is the first turn there.
     `model` is the one that its session has chosen, `taint` what it has taken in.
@@ -113,8 +121,8 @@ def claim(
     joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
     turn = connection.execute(
-        "INSERT INTO turn (session, lane, state, progress, created_at)"
-        " VALUES (?, ?, 'running', 1, ?)",
+        "INSERT INTO turn (session, lane, state, progress, at_work, created_at)"
+        " VALUES (?, ?, 'running', 1, 1, ?)",
         (session, lane, now),
     ).lastrowid
     assert turn is not None, "an INSERT has a row id"
@@ -143,25 +151,42 @@ def claim(
     )
 
 
+def recover(connection: Connection) -> None:
+    """Note which turns the last process was at work on when it was cut off. One that was alone is
+    charged an attempt; of several, nobody knows which it was. A new step makes both counts void."""
+    cut_off = connection.execute(
+        f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND at_work AND NOT suspended"
+    ).fetchall()
+    counted = "attempts = attempts + 1" if len(cut_off) == 1 else "cut_off = cut_off + 1"
+    for turn, progress, steps in cut_off:
+        change = counted if steps == progress else "attempts = 1, cut_off = 0"
+        connection.execute(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
+    connection.execute(f"UPDATE turn SET at_work = 0 WHERE {LIVE}")
+
+
+def suspect_lanes(connection: Connection) -> list[str]:
+    """Lanes of turns that were cut off again and again: any of them may have ended the process.
+    Those that were charged least come first."""
+    rows = connection.execute(
+        f"SELECT lane FROM turn WHERE {RUNNING} AND NOT suspended"
+        f" AND attempts - 1 + cut_off >= ? AND {TURN_RUN_HERE} ORDER BY attempts, id",
+        (_ALONE_AFTER,),
+    )
+    return [lane for (lane,) in rows]
+
+
 def _resume(connection: Connection, lane: str) -> Claim | None:
-    """The lane's unfinished turn. Starting it again without a new step costs an attempt."""
+    """The lane's unfinished turn."""
     row = connection.execute(
-        "SELECT id, session, stop_requested, attempts, progress, suspended,"
-        " (SELECT count(*) FROM message WHERE turn_id = turn.id) +"
-        " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
-        ", (SELECT count(*) FROM message WHERE turn_id = turn.id)"
+        "SELECT id, session, stop_requested, attempts,"
+        " (SELECT count(*) FROM message WHERE turn_id = turn.id)"
         f" FROM turn WHERE lane = ? AND {RUNNING}",
         (lane,),
     ).fetchone()
     if row is None:
         return None
-    turn, session, stop, attempts, progress, suspended, steps, stored = row
-    if not suspended:
-        attempts = attempts + 1 if steps == progress else 1
-    connection.execute(
-        "UPDATE turn SET attempts = ?, progress = ?, suspended = 0 WHERE id = ?",
-        (attempts, steps, turn),
-    )
+    turn, session, stop, attempts, stored = row
+    connection.execute("UPDATE turn SET at_work = 1, suspended = 0 WHERE id = ?", (turn,))
     # A call that had started when the turn was cut off may have had its effect. What may run again
     # stays started: only what never began is planned.
     connection.execute(

@@ -12,7 +12,7 @@ from agent.frozen import frozen
 from agent.history import answer_open_calls, result_message
 from agent.language import t
 from agent.prompts import load
-from agent.types import Effect, Message, ToolCall, ToolResult
+from agent.types import Effect, Message, ToolCall, ToolResult, assistant
 from gateway.messages import ONCE
 from gateway.store import outbox, sessions, windows
 from gateway.store.channels import TURN_RUN_HERE
@@ -188,14 +188,16 @@ def finish_command(connection: Connection, seq: int, letter: Letter, now: float)
 def give_up(
     connection: Connection, turn: int, letters: Sequence[Letter], reason: str, now: float
 ) -> None:
-    """The turn is dead: its open calls get results, so that the session stays usable."""
+    """The turn is dead. Its open calls get results, so that the session stays usable, and what was
+    asked an answer: left open, it would be taken up again with the next message."""
     (session,) = connection.execute("SELECT session FROM turn WHERE id = ?", (turn,)).fetchone()
     known = {
         call_id: result_message(call_id, result)
         for call_id, result in known_results(connection, turn).items()
     }
     history = windows.load(connection, session).messages
-    outcome = Outcome(answer_open_calls(history, known), letters, state="dead")
+    closing = [*answer_open_calls(history, known), assistant(load("given_up"))]
+    outcome = Outcome(closing, letters, state="dead")
     finish(connection, turn, session, outcome, now)
     connection.execute("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
 

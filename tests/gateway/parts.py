@@ -34,7 +34,7 @@ from gateway.messages import InboundMessage, Sender
 from gateway.policies import Policies, PolicySettings
 from gateway.rules import Rules
 from gateway.spending import Spending
-from gateway.store import outbox
+from gateway.store import claims, outbox
 from gateway.store.database import Database
 from gateway.turn import Turns
 from gateway.watchers import Watchers
@@ -121,6 +121,7 @@ async def opened(
     agents = Catalogue(Places(folder / "nobody", folder / "kore"))
     agent = Agent(models, workspace=workspace, subagents=agents)
     try:
+        await database.run(claims.recover)
         await database.run(outbox.recover)
         agent.changes = changes_in(database, folder / "undo", None)
         access = Access(owner, dict.fromkeys(ways, allow), {platform.name: "general"})

@@ -278,7 +278,7 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "refused"),
     [
-        ("one", "INSERT ON message WHEN NEW.role = 'assistant'"),
+        ("one", "INSERT ON message WHEN instr(NEW.content, 're: one')"),
         ("/queue join", "UPDATE ON session"),
     ],
     ids=["turn", "command"],

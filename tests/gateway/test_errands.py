@@ -278,7 +278,7 @@ async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> Non
 async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
     tmp_path: Path,
 ) -> None:
-    begun = "SELECT 1 FROM turn WHERE lane GLOB 'task:*' AND attempts = ?"
+    begun = "SELECT 1 FROM turn WHERE lane GLOB 'task:*' AND attempts = ? AND at_work"
     for attempt in (1, 2, 3):
         async with running(tmp_path, Meeting()) as parts:
             if not await parts.rows("SELECT 1 FROM inbox"):

@@ -1,6 +1,7 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -158,13 +159,51 @@ def test_a_command_is_never_joined(db: Connection) -> None:
     assert isinstance(claim(db), CommandClaim)
 
 
+def cut_off(db: Connection, *lanes: str) -> list[Claim]:
+    """What goes on in the next process after a kill."""
+    claims.recover(db)
+    return [claimed(db, lane) for lane in lanes]
+
+
 def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Connection) -> None:
     take(db, said("a"), said("b"))
     first = claimed(db)
-    attempts = [claimed(db) for _ in range(3)]
-    assert {again.turn for again in attempts} == {first.turn}
-    assert [again.resumed for again in attempts] == [True] * 3
-    assert [again.exhausted for again in attempts] == [False, False, True]
+    again = [cut_off(db, LANE)[0] for _ in range(3)]
+    assert {claim.turn for claim in again} == {first.turn}
+    assert [claim.resumed for claim in again] == [True] * 3
+    assert [claim.exhausted for claim in again] == [False, False, True]
+
+
+def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_attempt(
+    db: Connection,
+) -> None:
+    lanes = [LANE, "chat:bot:2"]
+    take(db, said("a"), said("b", "2"))
+    first, second = (claimed(db, lane) for lane in lanes)
+    assert not any(claim.exhausted for _ in range(1) for claim in cut_off(db, *lanes))
+    assert claims.suspect_lanes(db) == []
+    claims.recover(db)
+    assert claims.suspect_lanes(db) == lanes
+    for _ in range(2):
+        assert not claimed(db).exhausted
+        claims.recover(db)
+        # Who was charged least is next.
+        assert claims.suspect_lanes(db) == lanes[::-1]
+    assert claimed(db).turn == first.turn
+    claims.recover(db)
+    assert claimed(db).exhausted
+    assert claimed(db, lanes[1]) == replace(second, resumed=True, asked=None, begins=None)
+
+
+def test_what_had_not_been_taken_up_again_is_not_suspected(db: Connection) -> None:
+    take(db, said("a"), said("b", "2"))
+    claimed(db), claimed(db, "chat:bot:2")
+    claims.recover(db)
+    for _ in range(3):
+        assert not claimed(db).exhausted
+        claims.recover(db)
+    assert claimed(db).exhausted
+    assert not claimed(db, "chat:bot:2").exhausted
 
 
 def test_a_lane_waits_for_another_one_in_its_session(db: Connection) -> None:

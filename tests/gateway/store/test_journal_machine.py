@@ -504,6 +504,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.connection.close()
         self.connection = connect(self.path, check=True)
         self.running, self.sending = {}, {}
+        self.do(claims.recover)
         self.do(outbox.recover)
         assert not self.ask("SELECT 1 FROM outbox WHERE state = 'inflight'")
         for seq in edits:
@@ -521,6 +522,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.connection.close()
         self.connection = connect(self.path)
         self.running = {}
+        self.do(claims.recover)
         self.do(outbox.recover)
         for lane in LANES:
             if self.ask("SELECT 1 FROM turn WHERE lane = ? AND state = 'running'", lane):

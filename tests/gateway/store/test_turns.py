@@ -7,7 +7,7 @@ from agent.history import is_valid
 from agent.prompts import load
 from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.messages import InboundMessage, OutboundPart, Sender
-from gateway.store import inbox, outbox, sessions, turns
+from gateway.store import claims, inbox, outbox, sessions, turns
 from gateway.store.claims import CommandClaim
 from gateway.store.inbox import Arrival, Entry
 from gateway.store.outbox import Letter
@@ -74,6 +74,7 @@ def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Connection) -> 
     stored = sessions.load_all(db, session)
     assert is_valid(stored)
     assert stored[2].text == "found"
+    assert stored[-1] == assistant(load("given_up"))
     assert claim(db) is None
 
 
@@ -105,6 +106,7 @@ def test_a_clean_stop_costs_no_attempt(db: Connection) -> None:
     claimed(db)
     for _ in range(9):
         turns.suspend_all(db)
+        claims.recover(db)
         assert not claimed(db).exhausted
     assert db.execute("SELECT attempts FROM turn").fetchone() == (1,)
 
@@ -113,6 +115,7 @@ def test_progress_gives_new_attempts(db: Connection) -> None:
     turn = planned(db)
     for call in CALLS:
         for _ in range(2):
+            claims.recover(db)
             assert not claimed(db).exhausted
         turns.finish_call(db, turn, call, ToolResult("x"))
 
