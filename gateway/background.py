@@ -8,10 +8,10 @@ from agent.events import Notice
 from agent.language import t
 from agent.tools.base import Running
 from agent.types import Context, Message
+from agent.visible import visible
 from gateway.store import sessions
 from gateway.store.claims import Claim
 from gateway.store.database import Database
-from gateway.visible import visible
 from gateway.watchers import Watchers
 
 

@@ -10,8 +10,8 @@ from agent.changes.reversal import Done
 from agent.changes.state import State, Step, same
 from agent.errors import ToolError
 from agent.language import later, t
-from agent.security.names import printable
 from agent.tools.text import decode, diff
+from agent.visible import visible_line
 
 _SHOWN = 10
 _DONE = {"restored": later("Restored {files}."), "removed": later("Removed {files}.")}
@@ -153,4 +153,4 @@ def listed(paths: Iterable[Path], root: Path) -> str:
 def shown(path: Path, root: Path) -> str:
     """A path as the person knows it: from the workspace on, and printable."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
-    return printable(str(inside))
+    return visible_line(str(inside))

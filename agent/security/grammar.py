@@ -5,6 +5,8 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING
 
+from agent.visible import visible
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -14,13 +16,8 @@ SHORT_BYTES = 300
 # Characters that may begin something; the work of the parser grows with them.
 MARKS = str.maketrans(dict.fromkeys('|&;()[]{}<>$`"\n'))
 MAX_MARKS = 2_000
-# What no honest line needs: controls, and characters that a person cannot see in an approval.
+# What no honest line needs.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0"
-    "\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 # A subscript is computed as an expression, also where it stands in quoted text.
 SUBSCRIPT = re.compile(r"(?<=[^\s;&|(\[!])\[[^\[\]]*(?:\$\(|`|\$\{)")
 
@@ -74,7 +71,7 @@ def unreadable(text: str) -> str | None:
     """Why `text` cannot be shown and parsed at all, or None."""
     if len(text) > MAX_MARKS and len(text) - len(text.translate(MARKS)) > MAX_MARKS:
         return "it is too long or too deep"
-    if (CONTROL if text.isascii() else UNSEEN).search(text):
+    if CONTROL.search(text) or (not text.isascii() and visible(text) != text):
         return "it holds control or invisible characters"
     if "[" in text and SUBSCRIPT.search(text):
         return "a subscript may run a command"

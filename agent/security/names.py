@@ -1,4 +1,4 @@
-"""What file names can pretend: other spellings of one name, and characters that hide."""
+"""What file names can pretend: other spellings of one name."""
 
 import re
 import unicodedata
@@ -6,25 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-# Joiners belong to words of several scripts and to emoji; everything else of their kind (Cf)
-# turns the reading direction or shows nothing at all.
-_JOINERS = frozenset("\u200c\u200d")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _SHORT = re.compile(r"([^~]{1,6})~\d+(\.[^.]{0,3})?")
-
-
-def hidden_character(text: str) -> str | None:
-    """The first character that no screen shows, as in "U+202E": controls, marks of direction."""
-    if text.isascii() and text.isprintable():
-        return None
-    return next((f"U+{ord(char):04X}" for char in text if _hides(char)), None)
-
-
-def printable(text: str) -> str:
-    """The text with hidden characters, line ends too, written as escapes such as `\\u202e`."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escape(char) if _hides(char) else char for char in text)
 
 
 @lru_cache(maxsize=4096)
@@ -58,11 +40,3 @@ def _is_short(name: str, wanted: str) -> bool:
     if "~" not in name or (found := _SHORT.fullmatch(folded(name))) is None:
         return False
     return found[1] == folded(wanted).replace(".", "")[:6]
-
-
-def _hides(char: str) -> bool:
-    return unicodedata.category(char) in _HIDDEN and char not in _JOINERS
-
-
-def _escape(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.security.names import hidden_character, same_names
+from agent.security.names import same_names
+from agent.visible import hidden_character
 
 # What the kernel shows as files: secrets of processes, endless or blocking streams.
 KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))

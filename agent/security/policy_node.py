@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent.errors import ConfigError
 from agent.frozen import frozen
 from agent.language import later, t
+from agent.visible import visible_line
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -164,5 +165,5 @@ def _found(node: "Node") -> str:
 
 
 def _printable(value: str) -> str:
-    clean = "".join(c if c.isprintable() else "?" for c in value[:41])
+    clean = visible_line(value[:41])
     return clean if len(clean) <= 40 else clean[:40] + "…"

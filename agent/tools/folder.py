@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load
 from agent.security.beneath import LISTED, inner_folder, opened_folder
-from agent.security.names import printable
 from agent.security.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.tools import disk
@@ -16,6 +15,7 @@ from agent.tools.arguments import parameters
 from agent.tools.base import CallContext
 from agent.tools.scope import Scope
 from agent.types import Effect, JsonSchema, Taint, ToolResult
+from agent.visible import visible_line
 
 ENTRIES_PER_FOLDER = 50
 ENTRIES_IN_ALL = 1_000
@@ -78,7 +78,7 @@ class _Walk:
             entries = [entry for entry in found if not self._hidden(folder, entry)]
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
-            name = printable(entry.name)
+            name = visible_line(entry.name)
             if not _is_folder(entry):
                 yield f"{indent}{name}{_size(entry, fd)}"
                 continue
@@ -107,7 +107,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 def _size(entry: "os.DirEntry[str]", folder: int) -> str:
     try:
         if entry.is_symlink():
-            return " -> " + printable(os.readlink(entry.name, dir_fd=folder))
+            return " -> " + visible_line(os.readlink(entry.name, dir_fd=folder))
         size = float(entry.stat(follow_symlinks=False).st_size)
     except OSError:
         # Removed or exchanged between the listing of its folder and this look at it.

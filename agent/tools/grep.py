@@ -12,7 +12,6 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import load
 from agent.security.marks import is_marked
-from agent.security.names import printable
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools import disk
@@ -24,6 +23,7 @@ from agent.tools.scope import Scope
 from agent.tools.seeker import Broken, Line, Query, Seeker, ripgrep, sought
 from agent.tools.sight import Sight, lines
 from agent.types import Effect, JsonSchema, Taint, ToolResult
+from agent.visible import visible_line
 
 LINES_SHOWN = 100
 MOST = 1_000
@@ -146,7 +146,7 @@ class Grep:
             found.files += 1
             found.matches += len(hits)
             found.marked |= is_marked(path)
-            block = [f"{printable(sight.told(path))}", *_excerpt(text, hits, wanted.context)]
+            block = [f"{visible_line(sight.told(path))}", *_excerpt(text, hits, wanted.context)]
             for line in [*([""] if found.shown else []), *block]:
                 room -= len(line.encode("utf-8", "replace")) + 1
                 if room < 0:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.security.names import folded_path, hidden_character
+from agent.security.names import folded_path
 from agent.security.roles import in_paths
 from agent.tools import disk
 from agent.tools.base import CallContext
@@ -13,6 +13,7 @@ from agent.tools.ignores import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.tools.ignores import Ignores
 from agent.tools.scope import OWN_FOLDER, Scope
 from agent.tools.text import LIMIT_BYTES, searchable
+from agent.visible import hidden_character
 
 
 class Sight:

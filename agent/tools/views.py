@@ -132,9 +132,9 @@ def stamp(path: Path) -> Stamp:
 def in_words(paths: Sequence[Path]) -> str:
     """For the model."""
     from agent.prompts import fill
-    from agent.security.names import printable
+    from agent.visible import visible_line
 
-    return fill("stale", files=", ".join(printable(str(path)) for path in paths))
+    return fill("stale", files=", ".join(visible_line(str(path)) for path in paths))
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:

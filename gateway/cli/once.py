@@ -13,8 +13,9 @@ from agent.frozen import frozen
 from agent.language import later, t
 from agent.security.policy import Answer
 from agent.types import Result
+from agent.visible import visible
 from gateway.cli.pulse import Pulse
-from gateway.console.lines import call_line, outcome, side_line, visible
+from gateway.console.lines import call_line, outcome, side_line
 from gateway.console.speaker import Speaker, principal
 from gateway.service import Delivered, Service, WatchEvent
 from gateway.wire import OwnerLost, watch_event_to_json

@@ -11,13 +11,13 @@ from typing import Literal
 from agent.codec import message_to_json
 from agent.language import later, t
 from agent.types import Message
+from agent.visible import visible
 from gateway.cli.basis import home_of, settings_of, whole
 from gateway.cli.link import open_service
 from gateway.cli.table import clean, clean_lines, moment, print_json, print_table
 from gateway.messages import ONCE
 from gateway.service import Found, Service, SessionInfo
 from gateway.transcript import readable
-from gateway.visible import visible
 
 _STATES = {
     "pause": later("let what is said there wait"),

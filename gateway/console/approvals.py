@@ -10,9 +10,9 @@ from typing import TextIO
 from agent.events import ApprovalAsked
 from agent.language import later, t
 from agent.security.policy import Answer
+from agent.visible import exact
 from gateway.console.choice import Choice
-from gateway.console.lines import seconds, visible
-from gateway.visible import exact
+from gateway.console.lines import seconds
 
 CHOICES = later("[y] once  [s] for this session  [a] always  [n] no")
 _CTRL_C = "\x03"
@@ -52,8 +52,8 @@ def ask_at_terminal(
     """Ask on a bare terminal, outside of a conversation. Ctrl-C denies and interrupts."""
 
     async def ask(asked: ApprovalAsked) -> Answer:
-        diff = f"\n{visible(asked.diff)}" if asked.diff else ""
-        print(f"? {subject(asked)}{diff}\n  {visible(t(asked.reason))}", file=screen)
+        diff = f"\n{exact(asked.diff)}" if asked.diff else ""
+        print(f"? {subject(asked)}{diff}\n  {exact(t(asked.reason))}", file=screen)
         left = t("{time} left", time=seconds(asked.expires_s))
         print(f"  {t(CHOICES)}  ({left}) ", end="", file=screen, flush=True)
         answer = await _one_answer(keys.fileno(), asked.expires_s, interrupted)

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from agent.errors import KoreError
 from agent.language import later, plural, t
+from agent.visible import visible
 from gateway.commands.table import COMMANDS
 from gateway.console import shapes
-from gateway.console.lines import visible
 from gateway.console.screen import Screen
 from gateway.service import Said, Service, SessionInfo
 

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from agent.errors import ConfigError, KoreError
 from agent.language import speak, spoken, t
+from agent.visible import visible
 from gateway.console.commands import CHAT_COMMANDS, CONSOLE_COMMANDS
 from gateway.console.completion import Completions
 from gateway.console.letters import speaks_utf8
-from gateway.console.lines import visible
 from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt
 from gateway.console.repl import Repl, Start

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from agent.events import FromAgent
-from gateway.console.lines import call_line, cut, seconds, visible
+from agent.visible import visible
+from gateway.console.lines import call_line, cut, seconds
 
 
 @dataclass(slots=True)

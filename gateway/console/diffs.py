@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from agent.language import t
-from gateway.console.lines import visible
+from agent.visible import exact
 
 LIMIT_LINES = 60
 _STYLES = (
@@ -27,7 +27,7 @@ _Spans = Sequence[tuple[int, int]]
 
 def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
     """A unified diff in colours; `limit_lines` None shows all of it."""
-    lines = visible(text).rstrip("\n").split("\n")
+    lines = exact(text).rstrip("\n").split("\n")
     shown = Text()
     marked = _marked(lines[: _COMPARED if limit_lines is None else limit_lines])
     for n, line in enumerate(lines[:limit_lines]):

@@ -8,8 +8,9 @@ from rich.text import Text
 
 from agent.events import ApprovalAsked
 from agent.language import t
+from agent.visible import visible
 from gateway.console.approvals import CHOICES
-from gateway.console.lines import seconds, visible
+from gateway.console.lines import seconds
 from gateway.console.screen import Screen
 from gateway.console.status import Status
 from gateway.service import WatchEvent

@@ -8,7 +8,7 @@ from typing import Any
 from agent import events
 from agent.errors import KoreError
 from agent.language import t
-from gateway.visible import visible as visible  # every screen needs it
+from agent.visible import visible
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")

@@ -16,8 +16,8 @@ from prompt_toolkit.output import Output
 
 from agent.frozen import frozen
 from agent.language import t
+from agent.visible import visible
 from agent.width import shortened
-from gateway.visible import visible
 
 _PREVIEW_ROWS = 8
 _MOVES = (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("pageup", -10), ("pagedown", 10))

@@ -12,9 +12,10 @@ from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.language import t
 from agent.version import VERSION
+from agent.visible import visible
 from gateway.console.commands import Sessions, by_hand, help_table
 from gateway.console.letters import plain, speaks_utf8
-from gateway.console.lines import complaint, visible
+from gateway.console.lines import complaint
 from gateway.console.place import Place
 from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt

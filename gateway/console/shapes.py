@@ -7,10 +7,11 @@ from rich.text import Text
 
 from agent import events
 from agent.language import t
+from agent.visible import exact, visible
 from gateway.console.approvals import subject
 from gateway.console.diffs import diff
 from gateway.console.folded import THOUGHT_LINES
-from gateway.console.lines import call_line, outcome, visible
+from gateway.console.lines import call_line, outcome
 
 
 class _Outcome:
@@ -57,7 +58,7 @@ def tool_outcome(
 def question(asked: events.ApprovalAsked) -> RenderableType:
     """All of what would happen: nothing that a person approves may be hidden."""
     head = Text.assemble(("? ", "bold yellow"), (subject(asked), "bold"))
-    reason = Text(f"  {visible(t(asked.reason))}", "dim")
+    reason = Text(f"  {exact(t(asked.reason))}", "dim")
     return Group(head, diff(asked.diff, None), reason) if asked.diff else Group(head, reason)
 
 

@@ -13,12 +13,13 @@ from agent import events
 from agent.errors import KoreError
 from agent.language import t
 from agent.security.policy import Answer
+from agent.visible import visible
 from gateway.commands.near import command_in
 from gateway.console.awaited import Awaited
 from gateway.console.commands import CONSOLE_WORDS, by_hand, misspelt
 from gateway.console.held import Held
 from gateway.console.keys import TypeAhead
-from gateway.console.lines import complaint, visible
+from gateway.console.lines import complaint
 from gateway.console.place import remarks
 from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt

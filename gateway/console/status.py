@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from agent import events
 from agent.language import plural, t
 from agent.types import Usage
-from gateway.console.lines import cut, visible
+from agent.visible import visible
+from gateway.console.lines import cut
 from gateway.service import Service, WatchEvent
 
 _BAR = 8

@@ -16,7 +16,7 @@ from rich.markdown import (
 from rich.syntax import Syntax
 from rich.table import Table
 
-from gateway.console.lines import visible
+from agent.visible import visible
 from gateway.console.screen import broken
 
 _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
@@ -78,7 +78,10 @@ class _Markdown(Markdown):
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
         self.parsed = parser.parse(text)
         for block in self.parsed:
+            # An entity such as `&#x202e;` is one plain word until it is parsed.
+            block.content = visible(block.content)
             for token in block.children or ():
+                token.content = visible(token.content)
                 if token.type == "softbreak":
                     token.type = "hardbreak"
                 elif token.type == "image":

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from agent import events
 from agent.language import later, t
+from agent.visible import visible
 from gateway.console import shapes
 from gateway.console.approvals import CHOICES, verdict
 from gateway.console.blocks import Blocks
@@ -17,7 +18,7 @@ from gateway.console.crew import Crew
 from gateway.console.feed import Feed
 from gateway.console.folded import HINT, Folded
 from gateway.console.foot import Foot, spinner
-from gateway.console.lines import call_line, seconds, side_line, visible
+from gateway.console.lines import call_line, seconds, side_line
 from gateway.console.screen import Screen
 from gateway.service import Delivered, WatchEvent
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from agent.frozen import frozen
 from agent.language import t
+from agent.visible import visible_line
 
 Kind = Literal["file", "project", "environment", "command line", "default"]
 # ("agent", "model"), or ("model_list",) for a section that is one value.
@@ -64,6 +65,6 @@ def dotted(loc: Loc) -> str:
 
 
 def printable(text: str, limit: int = 60) -> str:
-    """One short line without control characters, whatever was in a file."""
-    clean = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
+    """One short line in which nothing is hidden, whatever was in a file."""
+    clean = visible_line(text[: limit + 1])
     return clean if len(clean) <= limit else clean[:limit] + "…"

@@ -7,8 +7,9 @@ from dataclasses import field
 
 from agent.errors import ArchiveRefused
 from agent.frozen import frozen
-from agent.security.names import folded, hidden_character
+from agent.security.names import folded
 from agent.security.paths import shown
+from agent.visible import hidden_character
 
 CHUNK_BYTES = 65_536
 # A megabyte of zeros packs into a thousand bytes and harms nobody.

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.frozen import frozen
 from agent.language import language_of
+from agent.visible import visible
 from gateway.channels.telegram.address import stored_id
 from gateway.channels.telegram.media import kind_of, media_of
 from gateway.channels.telegram.utf16 import mend
@@ -149,7 +150,8 @@ class _Reading:
         text = message.get("text", message.get("caption", ""))
         if not isinstance(text, str):
             raise TypeError("the text is not a string")
-        self._text = mend(text)
+        # What nobody sees in a message, often one that is passed on, the model is not told unseen.
+        self._text = visible(mend(text))
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
         text, sender, album = self._addressed(self._text), self._sender(), self._album()
@@ -262,7 +264,7 @@ class _Reading:
     def _quoted(self) -> str | None:
         chosen = self._message.get("quote") or self._reply() or {}
         text = chosen.get("text") or chosen.get("caption")
-        return mend(str(text)) if text else None
+        return visible(mend(str(text))) if text else None
 
     def _quoted_media(self) -> tuple[Media, ...]:
         """Files of the message replied to, also when that stands in another chat."""

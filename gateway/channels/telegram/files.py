@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from agent.visible import visible_line
 from gateway.channels.base import Refused
 from gateway.channels.telegram.request import AiohttpRequest, Refusal, Unreadable
 from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
@@ -110,7 +111,7 @@ def _method(file: OutboundFile) -> str:
 
 
 def _name(file: OutboundFile) -> str:
-    return mend(file.name.replace('"', "'").replace("\r", " ").replace("\n", " "))
+    return visible_line(mend(file.name.replace('"', "'").replace("\r", " ").replace("\n", " ")))
 
 
 def _caption(part: OutboundPart) -> Mapping[str, Any]:

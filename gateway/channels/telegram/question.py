@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from agent.frozen import frozen
 from agent.language import t
+from agent.visible import exact
 from gateway.channels.telegram.render import REPEAT_NOTE
 from gateway.channels.telegram.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import mend, units
 from gateway.messages import Entity, OutboundPart
 from gateway.question import Question, choices
-from gateway.visible import exact
 
 # The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
 _CODE_UNITS = LIMIT_UNITS - 1300 - units(REPEAT_NOTE)

@@ -4,14 +4,17 @@ https://core.telegram.org/bots/api#messageentity
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from agent.language import later, plural, t
 from agent.signals import in_words
+from agent.visible import visible
 from gateway.channels.telegram.markup import clean, parsed
 from gateway.channels.telegram.split import LIMIT_ENTITIES, LIMIT_UNITS, first_part, split
-from gateway.channels.telegram.utf16 import units
+from gateway.channels.telegram.utf16 import offsets, units
 from gateway.messages import Entity, OutboundFile, OutboundPart
 
 # Its translations are shorter, and so are the other notes.
@@ -57,7 +60,7 @@ def shortened(
     """An answer of more than `most` messages (0: of any number) as its beginning and a file."""
     if not 0 < most < len(parts):
         return parts
-    text = clean(in_words(markdown))
+    text = visible(clean(in_words(markdown)))
     whole = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
     caption = plural(
         len(parts) - 1,
@@ -142,13 +145,31 @@ def _noted(part: OutboundPart, note: str) -> OutboundPart:
 
 def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:
     if _PLAIN.fullmatch(markdown):
-        return markdown, ()
+        return _with_nothing_hidden(markdown, ())
     from gateway.channels.telegram.walk import Walk
 
     try:
         source, events = parsed(markdown)
         walk = Walk(source)
         walk.events(events)
-        return walk.finish()
+        return _with_nothing_hidden(*walk.finish())
     except _PARSER_FAILURES:
-        return markdown, ()
+        return _with_nothing_hidden(markdown, ())
+
+
+def _with_nothing_hidden(text: str, entities: Sequence[Entity]) -> tuple[str, Sequence[Entity]]:
+    """Only what was parsed shows all that hides in it: `&#x200b;` is one plain word before."""
+    if visible(text) == text:
+        return text, entities
+    at = offsets(text)
+    bounds = sorted({0, at[-1], *(n for e in entities for n in (e.offset, e.offset + e.length))})
+    pieces, moved, done = [], {0: 0}, 0
+    for start, end in pairwise(bounds):
+        piece = visible(text[bisect_left(at, start) : bisect_left(at, end)])
+        pieces.append(piece)
+        done += units(piece)
+        moved[end] = done
+    return "".join(pieces), [
+        replace(e, offset=moved[e.offset], length=moved[e.offset + e.length] - moved[e.offset])
+        for e in entities
+    ]

@@ -2,7 +2,9 @@
 
 import re
 from typing import Any
+from urllib.parse import quote
 
+from agent.visible import visible_line
 from gateway.channels.telegram.formula import readable
 from gateway.channels.telegram.links import opens
 from gateway.channels.telegram.marks import Marks
@@ -19,6 +21,12 @@ _SENTINELS = re.compile(f"([{SPOILER}{END_SPOILER}{FORMULA}])")
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 # As much of the source before a block as is looked at for an empty line.
 _LOOK_BACK = 200
+
+
+def _spelled(url: str) -> str:
+    """The address with blanks and all that nobody would see in it as `%20`."""
+    hides = [char for char in set(url) if char == " " or visible_line(char) != char]
+    return url.translate({ord(char): quote(char) for char in hides})
 
 
 class Walk:
@@ -190,7 +198,7 @@ class Walk:
             self.marks.write("🖼 ")
         self._links.append((url, "text_link" if opens(url) else "", self.marks.length))
         if opens(url):
-            self.marks.open("text_link", url=url.replace(" ", "%20"))
+            self.marks.open("text_link", url=_spelled(url))
 
     def _end_link(self) -> None:
         """An address that Telegram would not open stands behind the words that it was under."""

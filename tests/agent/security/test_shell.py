@@ -139,7 +139,7 @@ def test_any_bytes_get_an_answer(data: bytes) -> None:
     assert parse(data.decode("utf-8", "surrogateescape")).text is not None
 
 
-@given(st.text(st.sampled_from("aé×中🙂\U0010ffff\u3000"), min_size=1), st.booleans())
+@given(st.text(st.sampled_from("aé×中🙂\U0002fa1d\u3000"), min_size=1), st.booleans())
 def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None:
     behind = " x" * 200 if long else ""
     script = parse(f"echo '{word}' {word}{behind}")

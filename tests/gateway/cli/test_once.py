@@ -43,7 +43,7 @@ async def test_a_notice_goes_to_stderr(service: MemoryService) -> None:
 
 async def test_control_characters_never_reach_stderr(service: MemoryService) -> None:
     _, _, err = await turn(service, Order("notice \x1b[2Jgone \u202e"))
-    assert err == "\\x1b[2Jgone \\u202e\n"
+    assert err == "\\u{1b}[2Jgone \\u{202e}\n"
 
 
 async def test_the_answer_of_a_command_is_an_answer(service: MemoryService) -> None:

@@ -314,7 +314,7 @@ async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_ter
     owner.sessions_by_id[session].messages += said
     async with kore_agent(home, "-r", session) as terminal:
         await terminal.see(f"Session {session}, 4 messages")
-        await terminal.see("› 東京\\x1b[2J\\u202e")
+        await terminal.see("› 東京\\u{1b}[2J\\u{202e}")
         await terminal.see("you")
         await terminal.see(PROMPT)
         assert "long ago" not in terminal.text

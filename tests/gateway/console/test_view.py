@@ -7,9 +7,10 @@ from rich.text import Text
 
 from agent import events
 from agent.types import Result
+from agent.visible import visible
 from gateway.console.approvals import subject
 from gateway.console.choice import answer_for
-from gateway.console.lines import call_line, outcome, seconds, visible, without_ansi
+from gateway.console.lines import call_line, outcome, seconds, without_ansi
 from gateway.console.screen import Screen
 from gateway.console.view import View
 from gateway.service import Delivered
@@ -156,9 +157,9 @@ def test_links_spell_out_where_they_lead() -> None:
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
-        ("a\x1b[31mb", "a\\x1b[31mb"),
-        ("a\u202eb", "a\\u202eb"),
-        ("a\tb\r\nc\rd", "a\tb\nc\\x0dd"),
+        ("a\x1b[31mb", "a\\u{1b}[31mb"),
+        ("a\u202eb", "a\\u{202e}b"),
+        ("a\tb\r\nc\rd", "a\tb\nc\\u{d}d"),
         ("字 👩‍👩‍👧", "字 👩‍👩‍👧"),
     ],
 )
@@ -167,7 +168,7 @@ def test_the_unseen_becomes_visible(text: str, plain: str) -> None:
 
 
 def test_a_programs_colours_are_dropped() -> None:
-    assert without_ansi("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x07") == "red link\\x07"
+    assert without_ansi("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x07") == "red link\\u{7}"
 
 
 def test_a_call_is_one_line_however_long() -> None:
@@ -198,7 +199,7 @@ def test_an_approval_shows_every_argument_and_every_character() -> None:
     asked = events.ApprovalAsked(
         "n", "exec", {"command": "ls\x1b[8m; rm x", "workdir": "/w"}, "why", None, 60.0
     )
-    assert subject(asked) == "exec: ls\\x1b[8m; rm x\n  workdir: /w"
+    assert subject(asked) == "exec: ls\\u{1b}[8m; rm x\n  workdir: /w"
 
 
 @pytest.mark.parametrize(

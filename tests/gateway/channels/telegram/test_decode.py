@@ -51,6 +51,13 @@ def test_private_text_is_read_whole() -> None:
     assert decoded.thread_id is None
 
 
+def test_what_nobody_sees_in_a_message_is_not_told_unseen() -> None:
+    quoted = {"message_id": 4, "chat": {"id": 7, "type": "private"}, "text": "b\u2062"}
+    decoded = read(message("a\U000e0072\U000e006d", reply_to_message=quoted))
+    assert decoded is not None
+    assert (decoded.content, decoded.quoted) == ("a\\u{e0072}\\u{e006d}", "b\\u{2062}")
+
+
 def test_an_edit_keeps_the_message_and_has_an_event_of_its_own() -> None:
     decoded = read(message("better", edit_date=1_700_000_099), "edited_message")
     assert decoded is not None

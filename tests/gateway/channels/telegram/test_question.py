@@ -78,7 +78,7 @@ def test_what_was_decided_takes_the_place_of_the_buttons() -> None:
 
 def test_hidden_characters_are_seen() -> None:
     part = show(replace(ASKED, command="ls \u202ecod.exe\u200b\r rm"))
-    assert "ls \\u202ecod.exe\\u200b\\x0d rm" in part.text
+    assert "ls \\u{202e}cod.exe\\u{200b}\\u{d} rm" in part.text
 
 
 def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:

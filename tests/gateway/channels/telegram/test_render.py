@@ -127,7 +127,7 @@ def test_relative_links_are_no_links() -> None:
 
 
 def test_an_empty_answer_is_a_sentence() -> None:
-    for nothing in ("", "  \n", "\u200b", "```\n```"):
+    for nothing in ("", "  \n", "```\n```"):
         assert render(nothing) == (OutboundPart(EMPTY_ANSWER),)
         assert render_preview(nothing) is None
 
