@@ -26,7 +26,7 @@ from gateway.policies import Policies
 from gateway.roster import open_channels, places_of, say_who_is_let_in
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
-from gateway.store import claims, outbox, tasks, turns
+from gateway.store import claims, memo, outbox, tasks, turns
 from gateway.store.channels import limit
 from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
@@ -81,6 +81,9 @@ async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIt
         await database.run(app.bus.door.pairing.load)
         await database.run(app.delivery.languages.load)
         await app.bus.notes.carry()
+        if await database.run(memo.get, memo.DELETION):
+            log.info("finishing the deletion of a person's data that was cut off")
+            await _custodian(settings, home, app).finish()
         say_who_is_let_in(ways, app.bus.door.access)
         async with _running(app, database, watchers), _reachable(app, home):
             if channels:

@@ -1,6 +1,7 @@
 """The custodian: gives out all that is kept of one person, and does away with it."""
 
 import asyncio
+import json
 import os
 import re
 import time
@@ -18,11 +19,13 @@ from gateway.access import Access, folder_name
 from gateway.home import Home
 from gateway.messages import OutboundFile
 from gateway.outgoing import drop, waiting
-from gateway.store import upgrade
+from gateway.store import memo, upgrade
 from gateway.store.database import Database
 
 # Folders that are no file of the owner's, but other people's.
 _CHANNELS = ("telegram",)
+# What is noted of a deletion once only its bytes are left.
+_REWRITE = "rewrite"
 _BLOB = re.compile(r"\b[0-9a-f]{40}\b")
 _ABOUT = """All that this Kore keeps of {who}.
 
@@ -36,6 +39,39 @@ memory/, inbox/                  what was remembered, files that were sent
 
 Times are Unix seconds. Not in here: the audit log, which tells who was allowed to do what.
 """
+
+
+@frozen
+class _Plan:
+    """A deletion as it is noted in the database until it is done. `owner`: theirs is what lies on
+    top of the folders; `copies`: those of upgrades go, too."""
+
+    principal: str
+    workspace: str
+    owner: bool
+    copies: bool = False
+
+    def folders(self) -> Sequence[Path]:
+        """Where their memory and what they sent lies."""
+        whole = [Path(self.workspace) / name for name in (MEMORY_FOLDER, INBOX_FOLDER)]
+        if self.owner:
+            return whole
+        channel = self.principal.partition(":")[0]
+        return [folder / channel / folder_name(_sender(self.principal)) for folder in whole]
+
+    def files(self) -> Iterator[tuple[Path, str]]:
+        """Each file of theirs, and its name in an export; no link is followed."""
+        for folder in self.folders():
+            if not folder.is_dir() or folder.is_symlink():
+                continue
+            top = folder.relative_to(self.workspace).parts[0]
+            for path in sorted(folder.rglob("*")):
+                inner = path.relative_to(folder)
+                # The owner's lie on top; folders of channels are other people's.
+                if self.owner and len(inner.parts) > 1 and inner.parts[0] in _CHANNELS:
+                    continue
+                if path.is_file() and not path.is_symlink():
+                    yield path, f"{top}/{inner}"
 
 
 @frozen
@@ -56,7 +92,7 @@ class Custodian:
 
         _check(principal)
         found = await self.database.run(person.traces, principal)
-        files = await asyncio.to_thread(lambda: list(self._files(principal)))
+        files = await asyncio.to_thread(lambda: list(self._plan(principal).files()))
         return {
             **asdict(found),
             "found": found.found,
@@ -83,19 +119,37 @@ class Custodian:
                 f"an answer to {principal} is under way",
                 hint="Wait for it, or end it: /stop in their chat; then ask again.",
             )
-        changed, unsent = await self.database.run(_erase, principal, time.time())
+        plan = self._plan(principal, copies=copies)
+        changed, unsent = await self.database.run(_erase, plan, time.time())
         for session in changed:
             self.forget(session)
         await self.database.run(self.reload_doors)
         await self.carry_notes()
-        await self.database.rewrite()
-        needed = await self.database.run(_needed)
-        await asyncio.to_thread(self._unlink, principal, needed)
         await asyncio.to_thread(drop, unsent)
-        if copies:
-            for path in upgrade.copies(self.database.file):
-                path.unlink(missing_ok=True)
+        await self.finish()
         return {**before, "copies": [str(path) for path in upgrade.copies(self.database.file)]}
+
+    async def finish(self) -> None:
+        """Do what is left of a deletion whose rows are gone: its files, and bytes of its rows. A
+        process that was killed in it left that to the next start."""
+        stored = await self.database.run(memo.get, memo.DELETION)
+        if stored is None:
+            return
+        if stored != _REWRITE:
+            plan = _Plan(**json.loads(stored))
+            needed = await self.database.run(_needed)
+            await asyncio.to_thread(_unlink, self.home, plan, needed)
+            if plan.copies:
+                for path in upgrade.copies(self.database.file):
+                    path.unlink(missing_ok=True)
+            # From here on the name is known no more.
+            await self.database.run(memo.put, memo.DELETION, _REWRITE)
+        await self.database.rewrite()
+        await self.database.run(memo.drop, memo.DELETION)
+
+    def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
+        owner = principal == self.access.chief or principal.startswith("cli:")
+        return _Plan(principal, str(self.workspace), owner, copies)
 
     def _pack(self, principal: str, texts: Mapping[str, str], target: Path) -> Mapping[str, Any]:
         import zipfile
@@ -116,7 +170,7 @@ class Custodian:
                 packed.writestr("README.txt", _ABOUT.format(who=principal))
                 for name, text in texts.items():
                     packed.writestr(name, text)
-                for path, name in self._files(principal):
+                for path, name in self._plan(principal).files():
                     packed.write(path, name)
         except OSError as exc:
             # A half one would look like all there is, and stand in the way of the next.
@@ -124,45 +178,23 @@ class Custodian:
             raise KoreError(f"{exc.filename or target}: {exc.strerror}: nothing was kept") from exc
         return {"file": str(target), "size_bytes": target.stat().st_size, "parts": len(texts)}
 
-    def _unlink(self, principal: str, needed: frozenset[str]) -> None:
-        for path, _ in self._files(principal):
-            path.unlink(missing_ok=True)
-        for folder in self._folders(principal):
-            for inner in sorted(folder.rglob("*"), reverse=True):
-                _remove_empty(inner)
-            # On top lie the folders of everybody else.
-            if folder.parent != self.workspace:
-                _remove_empty(folder)
-        from agent.changes.blobs import Blobs
 
-        blobs = Blobs(self.home.undo)
-        for name in blobs.names() - needed:
-            (self.home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)
-        for memo in self.home.undo.glob("memos/*"):
-            memo.unlink(missing_ok=True)
+def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> None:
+    for path, _ in plan.files():
+        path.unlink(missing_ok=True)
+    for folder in plan.folders():
+        for inner in sorted(folder.rglob("*"), reverse=True):
+            _remove_empty(inner)
+        # On top lie the folders of everybody else.
+        if folder.parent != Path(plan.workspace):
+            _remove_empty(folder)
+    from agent.changes.blobs import Blobs
 
-    def _folders(self, principal: str) -> Sequence[Path]:
-        """Where their memory and what they sent lies."""
-        whole = [self.workspace / name for name in (MEMORY_FOLDER, INBOX_FOLDER)]
-        if principal == self.access.chief or principal.startswith("cli:"):
-            return whole
-        channel = principal.partition(":")[0]
-        return [folder / channel / folder_name(_sender(principal)) for folder in whole]
-
-    def _files(self, principal: str) -> Iterator[tuple[Path, str]]:
-        """Each file of theirs, and its name in an export; no link is followed."""
-        owners = principal == self.access.chief or principal.startswith("cli:")
-        for folder in self._folders(principal):
-            if not folder.is_dir() or folder.is_symlink():
-                continue
-            top = folder.relative_to(self.workspace).parts[0]
-            for path in sorted(folder.rglob("*")):
-                inner = path.relative_to(folder)
-                # The owner's lie on top; folders of channels are other people's.
-                if owners and len(inner.parts) > 1 and inner.parts[0] in _CHANNELS:
-                    continue
-                if path.is_file() and not path.is_symlink():
-                    yield path, f"{top}/{inner}"
+    blobs = Blobs(home.undo)
+    for name in blobs.names() - needed:
+        (home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)
+    for note in home.undo.glob("memos/*"):
+        note.unlink(missing_ok=True)
 
 
 def _remove_empty(folder: Path) -> None:
@@ -171,15 +203,14 @@ def _remove_empty(folder: Path) -> None:
             folder.rmdir()
 
 
-def _erase(
-    connection: Connection, principal: str, now: float
-) -> tuple[list[str], set[OutboundFile]]:
+def _erase(connection: Connection, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
     """The sessions that have changed, and files that nobody waits for any more."""
     from gateway.store import person
 
     connection.execute("PRAGMA defer_foreign_keys=ON")
     before = waiting(connection)
-    changed = person.erase(connection, principal, now)
+    changed = person.erase(connection, plan.principal, now)
+    memo.put(connection, memo.DELETION, json.dumps(asdict(plan)))
     return changed, before - waiting(connection)
 
 

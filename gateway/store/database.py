@@ -211,8 +211,12 @@ class Database:
 
 
 def _rewrite(connection: sqlite3.Connection) -> None:
-    # Not on the disk, where the temporary file would keep what this is to do away with.
-    connection.execute("PRAGMA temp_store=MEMORY")
+    # The temporary file has no name, and what stays in it. In memory it would be as large as the
+    # database.
+    _, _, file = connection.execute("PRAGMA database_list").fetchone()
+    folder = str(Path(file).parent).replace("'", "''")
+    connection.execute(f"PRAGMA temp_store_directory='{folder}'")
+    connection.execute("PRAGMA temp_store=FILE")
     connection.execute("PRAGMA secure_delete=ON")
     try:
         connection.execute("VACUUM")
@@ -220,6 +224,7 @@ def _rewrite(connection: sqlite3.Connection) -> None:
     finally:
         connection.execute("PRAGMA secure_delete=OFF")
         connection.execute("PRAGMA temp_store=DEFAULT")
+        connection.execute("PRAGMA temp_store_directory=''")
     if busy:
         raise StoreError("the log beside the database could not be emptied")
 

@@ -2,10 +2,17 @@
 
 from sqlite3 import Connection
 
+# A deletion of a person's data that is not done yet (gateway/custodian.py).
+DELETION = "deletion"
+
 
 def get(connection: Connection, name: str) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return row[0] if row else None
+
+
+def drop(connection: Connection, name: str) -> None:
+    connection.execute("DELETE FROM meta WHERE name = ?", (name,))
 
 
 def put(connection: Connection, name: str, value: str) -> None:

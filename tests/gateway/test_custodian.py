@@ -1,6 +1,7 @@
 """What the custodian does away with besides rows and folders; the rest is proven end to end."""
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from gateway.custodian import Custodian
 from gateway.home import Home
 from gateway.messages import OutboundFile, OutboundPart, Route, Sender
 from gateway.outgoing import FOLDER
-from gateway.store import inbox, outbox
+from gateway.store import inbox, memo, outbox
 from gateway.store.inbox import Arrival, Entry
 from gateway.store.outbox import Letter
 from tests.gateway.parts import Parts, opened, said
@@ -66,6 +67,27 @@ async def test_the_folders_of_somebody_go_with_what_lies_in_them(tmp_path: Path)
         await custodian_of(parts, tmp_path).delete("chat:71", copies=False)
         assert [folder.exists() for folder in theirs] == [False, False]
         assert (other / "older" / "a.txt").exists()
+
+
+async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
+    async with opened(tmp_path, []) as parts:
+        await parcel(parts, "71")
+        theirs = parts.workspace / "memory" / "chat" / "71" / "MEMORY.md"
+        theirs.parent.mkdir(parents=True)
+        theirs.write_text("x")
+
+        async def cut_off() -> None:
+            raise KeyboardInterrupt
+
+        custodian = custodian_of(parts, tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            await replace(custodian, carry_notes=cut_off).delete("chat:71", copies=False)
+        assert theirs.exists()
+        await custodian.finish()
+        assert not theirs.parent.exists()
+        assert await parts.database.run(memo.get, memo.DELETION) is None
+        assert b"chat:71" not in parts.database.file.read_bytes()
+        await custodian.finish()
 
 
 async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) -> None:

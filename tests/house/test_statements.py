@@ -82,7 +82,7 @@ GIVEN: Given = {
     "gateway/store/sessions.py": {"where": _SCOPES},
     "gateway/store/cipher.py": {"one.table": [one.table for one in SEALED]},
     "gateway/store/copy.py": {"table": list(_COUNTED.values())},
-    "gateway/store/database.py": {"pragma": []},
+    "gateway/store/database.py": {"pragma": [], "folder": []},
     "gateway/store/jobs.py": {
         "' AND '.join(where)": ["1", *_COLUMNS, " AND ".join(_COLUMNS)],
         "column": ["zone", "quiet"],

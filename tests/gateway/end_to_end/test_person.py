@@ -3,8 +3,11 @@
 import json
 import os
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
+from gateway.store import memo, person
+from gateway.store.database import connect
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 PERSON, OTHER, GROUP = 71, 72, -100500
@@ -80,6 +83,29 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
         # They may come again, and begin anew.
         assert (await alone.told(PERSON, "hello"))[-1] == "echo: hello"
     assert holding(alone.home, WORDS[0]) == []
+
+
+async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProcess) -> None:
+    async with alone:
+        await talked(alone)
+    principal = f"telegram:{PERSON}"
+    plan = {"principal": principal, "workspace": str(alone.workspace), "owner": False}
+    with closing(connect(alone.home / "kore.db")) as connection:
+        connection.execute("BEGIN")
+        connection.execute("PRAGMA defer_foreign_keys=ON")
+        person.erase(connection, principal, 0.0)
+        memo.put(connection, memo.DELETION, json.dumps({**plan, "copies": False}))
+        connection.execute("COMMIT")
+    assert holding(alone.home, WORDS[2])
+    async with alone:
+        for word in (*WORDS, principal):
+            assert [name for name in holding(alone.home, word) if not is_record(name)] == []
+        assert holding(alone.home, "Marigold")
+
+
+def is_record(name: str) -> bool:
+    """The audit log and the gateway's log tell who did what; they stay."""
+    return name.startswith(("audit", "logs"))
 
 
 async def test_in_a_group_only_their_turns_become_empty(alone: GatewayProcess) -> None:

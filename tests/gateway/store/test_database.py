@@ -232,3 +232,37 @@ async def test_a_backup_overwrites_nothing(tmp_path: Path, database: Database) -
 async def test_a_backup_needs_a_folder(tmp_path: Path, database: Database) -> None:
     with pytest.raises(StoreError, match="does not exist"):
         await database.backup(tmp_path / "missing" / "copy.db")
+
+
+_REWRITING = """
+import asyncio, sys
+from pathlib import Path
+from gateway.store.database import Database
+
+def most_kb():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+async def main(path):
+    database = Database.open(path)
+    await database.run(lambda c: c.execute("SELECT count(*) FROM filling").fetchone())
+    before = most_kb()
+    await database.rewrite()
+    print(most_kb() - before)
+    await database.close()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what a process has taken")
+async def test_a_rewrite_takes_no_memory_by_the_size_of_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "large.db"
+    with closing(connect(path)) as connection:
+        connection.execute("CREATE TABLE filling (text BLOB)")
+        for _ in range(60):
+            connection.execute("INSERT INTO filling VALUES (randomblob(1000000))")
+    script = [sys.executable, "-c", _REWRITING, str(path)]
+    grown_kb = int(subprocess.run(script, capture_output=True, check=True, timeout=120).stdout)
+    assert grown_kb < 25_000
+    assert {file.name for file in tmp_path.iterdir()} <= {"large.db", "large.db-wal"}
