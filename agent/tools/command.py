@@ -87,7 +87,8 @@ class Commands:
         since, heard = time.time() - _CLOCK_S, line.heard()
         try:
             async with self._proxy(line) as proxy:
-                with self._sandbox.prepare(self._job(line, proxy)) as spawn:
+                job = await asyncio.to_thread(self._job, line, proxy)
+                with self._sandbox.prepare(job) as spawn:
                     end = await run(spawn, timeout_s, on_output)
         except OSError as exc:
             reason = (exc.strerror or type(exc).__name__).lower()

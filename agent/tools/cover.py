@@ -1,18 +1,24 @@
 """Which parts of the workspace a command does not get to see, or may not change."""
 
 import os
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.frozen import frozen
 from agent.security.names import folded
-from agent.security.steering import PROMPT_FILES, PROMPT_FOLDERS
+from agent.security.steering import CONFIGURATIONS, GIT, GIT_FILES, PROMPT_FILES, PROMPT_FOLDERS
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.scope import OWN_FOLDER, PRIVATE_NAMES
 
-# Blocked for file tools, but what would git be without it: commands may read it.
-READABLE = ".git"
+LIMIT_ENTRIES = 200_000
 _PRIVATE = frozenset(folded(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
+# Folders of others' packages: programs that install them rename what lies there, and nobody opens
+# one as a project. Only their own entries are looked at.
+_PACKAGES = frozenset({"node_modules", "site-packages"})
+# A folder with both is where git keeps its objects, whatever its name is.
+_STORE = frozenset({"HEAD", "objects"})
 
 
 @frozen
@@ -27,11 +33,14 @@ class Cover:
 def cover(settings: ToolSettings, call: CallContext) -> Cover:
     """Kore's own files are closed to everybody, what others told Kore to all but the owner.
 
-    What the system prompt is made of is frozen: file tools change it, and are judged for it.
-    Blocked paths are covered at the top of the workspace only.
+    Where anything is closed, git's stores are closed too: they keep older versions of it. What
+    the system prompt is made of and what other programs run by themselves is frozen: file tools
+    change it, and are judged for it. Blocked paths are covered at any depth; `.git` can be read.
+    May block: it walks through the first `LIMIT_ENTRIES` entries, those near the top first.
     """
     root = call.workspace.resolve()
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
+    closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
     frozen = []
     for entry in os.scandir(root):
         name = folded(entry.name)
@@ -39,11 +48,71 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
             closed.append(root / entry.name)
         elif name in PROMPT_FILES or name in PROMPT_FOLDERS:
             frozen.append(root / entry.name)
-    blocked = [root / entry for entry in settings.blocked_paths]
-    there = {path for path in blocked if os.path.lexists(path)}
-    readable = {path for path in there if path.name == READABLE}
-    return Cover(
-        closed=tuple(p for p in closed if p.is_relative_to(root) and os.path.lexists(p)),
-        masked=tuple(sorted(there - readable)),
-        frozen=(*frozen, *sorted(readable)),
-    )
+    walk = _Walk(root, settings.blocked_paths)
+    covered = {*closed, *frozen}
+    frozen += [path for path in walk.frozen if path not in covered]
+    if closed:
+        closed += walk.stores
+        frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
+    return Cover(tuple(closed), tuple(walk.masked), tuple(frozen))
+
+
+class _Walk:
+    """What is to be covered below a folder, the ways to it before what lies in it."""
+
+    def __init__(self, root: Path, blocked: Sequence[str]) -> None:
+        self.masked: list[Path] = []
+        self.frozen: list[Path] = []
+        self.stores: list[Path] = []
+        self._blocked = [tuple(folded(part) for part in entry.split("/")) for entry in blocked]
+        self._lasts = {parts[-1] for parts in self._blocked}
+        self._left = LIMIT_ENTRIES
+        pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
+        while pending and self._left > 0:
+            folder, above = pending.popleft()
+            pending += self._visit(folder, above)
+
+    def _visit(self, folder: str, above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Look at one folder; yields those in it that are to be looked at in turn."""
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            # A command cannot look into it either.
+            return
+        self._left -= len(entries)
+        if above and _STORE.issubset(entry.name for entry in entries):
+            self.stores.append(Path(folder))
+            return
+        for entry in entries:
+            name = _key(entry.name)
+            parts = (*above, name)
+            if above and above[-1] in _PACKAGES:
+                if name in self._lasts and self._is_blocked(parts):
+                    self.masked.append(Path(entry.path))
+            elif name == GIT:
+                self._git(Path(entry.path))
+            elif name in self._lasts and self._is_blocked(parts):
+                self.masked.append(Path(entry.path))
+            else:
+                if name in CONFIGURATIONS and not entry.is_symlink():
+                    self.frozen.append(Path(entry.path))
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.path, parts
+
+    def _git(self, path: Path) -> None:
+        self.stores.append(path)
+        if self._is_blocked((GIT,)):
+            self.frozen.append(path)
+        elif path.is_dir() and not path.is_symlink():
+            inside = (path / name for name in sorted(GIT_FILES))
+            self.frozen += [each for each in inside if os.path.lexists(each)]
+
+    def _is_blocked(self, parts: tuple[str, ...]) -> bool:
+        return any(parts[-len(entry) :] == entry for entry in self._blocked)
+
+
+def _key(name: str) -> str:
+    """`folded`, quickly for ordinary names."""
+    if name.isascii() and ":" not in name and name[-1] not in " .":
+        return name.lower()
+    return folded(name)

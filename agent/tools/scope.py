@@ -150,6 +150,9 @@ def _others(call: CallContext) -> Callable[[Path], bool]:
     def is_private(real: Path) -> bool:
         if real in (own, own.parent) or real.is_relative_to(sent):
             return False
+        # git keeps older versions of what is closed.
+        if ".git" in folded_path(real).parts:
+            return True
         # Some file systems find USER.md under the name user.md.
         return any(folded_path(real).is_relative_to(path) for path in private)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from agent.errors import ToolError
 from agent.frozen import frozen
-from agent.prompts import load
+from agent.prompts import fill, load
 from agent.sandbox import Job, Limits, Spawn
 from agent.security.sandbox import cgroup, view
 from agent.security.sandbox.seccomp import NAMESPACED, program
@@ -19,6 +19,9 @@ from agent.security.sandbox.watch import watched
 _HOME = f"{view.TEMPORARY}/home"
 # Of a network that has no other listener.
 _PORT = 3128
+# Each takes a descriptor, of which a process has 1,024 at first; bwrap takes 9,000 words.
+_MOST_MOUNTS = 200
+_MOST_HIDDEN = 1000
 # Options that not every version knows, of those that are used here.
 FEATURES = ("--disable-userns", "--ro-bind-fd", "--size")
 _NAMESPACES = (
@@ -107,17 +110,30 @@ class Bubblewrap:
     def _cover(self, setup: "_Setup", job: Job, workspace: Path) -> None:
         """Freeze and close parts of the workspace.
 
-        What covers a path holds as long as nobody renames a folder above it: so that one is
-        frozen as a whole.
+        What covers a path has an effect as long as nobody renames a folder above it: so each of
+        these is a mount of its own, which cannot be renamed. Where that takes too many, or cannot
+        be done, the uppermost of them is frozen as a whole.
         """
-        tops = {
-            workspace / path.relative_to(workspace).parts[0]
-            for path in (*job.closed, *job.masked, *job.frozen)
-            if len(path.relative_to(workspace).parts) > 1
-        }
-        for path in sorted({*tops, *job.frozen}):
-            setup.freeze(path, by_descriptor="--ro-bind-fd" in self.features)
-        for path in (*job.closed, *job.masked):
+        hidden = (*job.closed, *job.masked)
+        if len(hidden) > _MOST_HIDDEN:
+            raise ToolError(fill("sandbox/too_many", count=len(hidden), limit=_MOST_HIDDEN))
+        by_descriptor = "--ro-bind-fd" in self.features
+        frozen: set[Path] = set() if job.read_only else set(job.frozen)
+        pins: set[Path] = set()
+        for path in () if job.read_only else (*hidden, *job.frozen):
+            above = path.parents[: len(path.relative_to(workspace).parts) - 1]
+            if by_descriptor:
+                pins.update(above)
+            elif path not in job.frozen:
+                frozen.update(above[-1:])
+        if len(pins) + len(frozen) > _MOST_MOUNTS:
+            frozen = {workspace / path.relative_to(workspace).parts[0] for path in (*pins, *frozen)}
+            pins = set()
+        for path in sorted(pins):
+            setup.pin(path)
+        for path in sorted(frozen):
+            setup.freeze(path, by_descriptor=by_descriptor)
+        for path in sorted(hidden):
             if path.is_symlink() or path.is_file():
                 setup.words += ["--ro-bind", "/dev/null", str(path)]
             elif path.is_dir():
@@ -158,6 +174,14 @@ class _Setup:
         with os.fdopen(writer, "wb") as file:
             file.write(data)
         return reader
+
+    def pin(self, path: Path) -> None:
+        """Mount a folder on itself, so that nobody renames it."""
+        try:
+            found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return
+        self.words += ["--bind-fd", str(self.own(found)), str(path)]
 
     def freeze(self, path: Path, *, by_descriptor: bool) -> None:
         """Let it be read only; a link is left as it is, it leads nowhere else.

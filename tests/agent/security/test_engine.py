@@ -133,6 +133,37 @@ def test_a_command_that_writes_what_steers_later_turns_asks(command: str) -> Non
     assert decision.rule == "ask-prompt"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [".kode.json", ".mcp.json", "a/.vscode/tasks.json", ".idea/x", "a/b/.envrc", ".BASHRC",
+     ".zshrc", "a/.claude/agents/x.md", "a/.kore/x", ".git/hooks/post-checkout",
+     "a/.git/config", ".kode/x"],
+)  # fmt: skip
+def test_what_configures_other_programs_asks_at_any_depth(name: str) -> None:
+    new = request("write_file", "idempotent", creates=file(name))
+    for mode in ("ask", "accept-edits"):
+        decision = policy(mode, confined=True).decide(new)
+        assert (decision.verdict, decision.rule) == ("ask", "ask-prompt")
+    assert policy("auto", "remote", confined=True).decide(new).verdict == "ask"
+    assert policy("auto", "local").decide(new).verdict == "allow"
+    if ".git" not in name:
+        for line in (f"cp x {name}", f"sh -c 'echo x >{name}'", f"cp x {name[:-1]}?"):
+            assert policy("accept-edits", confined=True).decide(run(line)).verdict == "ask"
+
+
+def test_names_that_only_look_like_configurations_are_free() -> None:
+    for name in (
+        ".vscodex/a",
+        "a/vscode/b",
+        ".gitignore",
+        ".github/x",
+        "a/git/hooks/x",
+        "x.bashrc",
+    ):
+        new = request("write_file", "idempotent", creates=file(name))
+        assert policy("ask", confined=True).decide(new).verdict == "allow"
+
+
 def test_who_may_look_may_look_at_prompt_files_too() -> None:
     assert policy("ask", confined=True).decide(run("cat SOUL.md")).verdict == "allow"
 
