@@ -14,7 +14,8 @@
     │       ├── NoThinking     the model does not think, or not when it is asked to
     │       ├── BadImage       a picture is too large or broken
     │       ├── BadThoughts    earlier thoughts are not taken back as they are sent
-    │       └── NoImages       the model sees no pictures
+    │       ├── NoImages       the model sees no pictures
+    │       └── WrongLimitName the limit of a reply's tokens has another name there
     ├── LimitReached           the next model call would go beyond a limit that somebody set
     ├── ToolError              the model reads it as the tool's result
     ├── PolicyDenied           a rule or a person said no; the model reads it too
@@ -102,6 +103,10 @@ class NoTools(Rejected):
 
 class NoThinking(Rejected):
     """The model refuses to be asked for its thoughts; it can be asked without."""
+
+
+class WrongLimitName(Rejected):
+    """The server knows `max_tokens` or `max_completion_tokens`, and was sent the other."""
 
 
 class BadImage(Rejected):

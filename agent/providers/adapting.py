@@ -5,11 +5,20 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
-from agent.errors import BadImage, BadThoughts, NoImages, NoThinking, NoTools, Rejected
-from agent.events import ModelEvent, Notice
+from agent.errors import (
+    BadImage,
+    BadThoughts,
+    NoImages,
+    NoThinking,
+    NoTools,
+    Rejected,
+    WrongLimitName,
+)
+from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
 from agent.language import t
 from agent.prompts import load
 from agent.providers.base import ClosingProvider, ModelRequest
+from agent.providers.reply import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
 _REFUSED_KEPT = 50_000
@@ -21,6 +30,14 @@ class Replays(Protocol):
 
     def replay_reasoning(self, model: str) -> bool:
         """From now on; False when it does already."""
+
+
+@runtime_checkable
+class NamesLimit(Protocol):
+    """A provider that knows two names for the limit of a reply's tokens."""
+
+    def rename_limit(self, model: str) -> bool:
+        """Use the other one from now on; False when it does already."""
 
 
 class _Kind(NamedTuple):
@@ -51,7 +68,8 @@ class Adapting:
     once they were refused: the conversation goes on without them. So it does without a picture
     that is too large or broken. A refusal comes before anything was said, so that the same request
     can be made again at once. Once a model has answered a kind of request that holds neither
-    thoughts nor pictures, nothing stands between it and the caller.
+    thoughts nor pictures, it is asked directly. A model that was given tools and writes its calls
+    as text is told of them in words from then on, unless `tools` is "native".
     """
 
     def __init__(
@@ -62,6 +80,9 @@ class Adapting:
         self._tools = tools
         self._lacks: dict[str, _Lacks] = {}
         self._answered: set[_Kind] = set()
+        # Models that have called a tool natively, and those of which a person was told otherwise.
+        self._native: set[str] = set()
+        self._noticed: set[str] = set()
         # Hashes of thoughts and pictures that were refused.
         self._refused: set[int] = set()
 
@@ -106,6 +127,10 @@ class Adapting:
         match exc:
             case NoTools() if kind.tools and self._tools is None and not lacks.tools:
                 lacks.tools = True
+                return None
+            case WrongLimitName() if isinstance(
+                self._provider, NamesLimit
+            ) and self._provider.rename_limit(kind.model):
                 return None
             case NoThinking() if kind.thinking and not lacks.thinking:
                 lacks.thinking = True
@@ -159,13 +184,65 @@ class Adapting:
         if self._refused:
             messages = [self._without_refused(one) for one in request.messages]
             request = replace(request, messages=messages)
-        if not lacks.tools and self._tools != "xml":
-            return self._provider.stream(request)
-        if self._xml is None:
-            from agent.providers.xml_tools import XmlTools
+        provider: ClosingProvider = self._provider
+        if lacks.tools or self._tools == "xml":
+            if self._xml is None:
+                from agent.providers.xml_tools import XmlTools
 
-            self._xml = XmlTools(self._provider)
-        return self._xml.stream(request)
+                self._xml = XmlTools(self._provider)
+            provider = self._xml
+        elif request.model in self._native:
+            return provider.stream(request)
+        return self._listen(provider, request) if request.tools else provider.stream(request)
+
+    async def _listen(
+        self, provider: ClosingProvider, request: ModelRequest
+    ) -> AsyncIterator[ModelEvent]:
+        """The stream, with calls that stand in its text taken out of it."""
+        from agent.providers.written_calls import Held
+
+        held = Held()
+        stream = cast(AsyncGenerator[ModelEvent], provider.stream(request))
+        async with aclosing(stream):
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    if shown := held.add(event.text):
+                        yield TextDelta(shown)
+                    continue
+                if isinstance(event, Reply):
+                    for one in self._heard(request, event, held.release()):
+                        yield one
+                    continue
+                yield event
+
+    def _heard(self, request: ModelRequest, reply: Reply, held: str) -> Iterator[ModelEvent]:
+        from agent.providers.written_calls import calls_in
+
+        model, message = request.model, reply.message
+        in_words = self._tools == "xml" or self._lacks.get(model, _Lacks()).tools
+        tools = {tool.name: tool for tool in request.tools}
+        found = None
+        if message.tool_calls:
+            if not in_words:
+                self._native.add(model)
+        else:
+            found = calls_in(message.text, tools, next_call_number(request.messages))
+        if found is not None and not in_words and model not in self._noticed:
+            self._noticed.add(model)
+            yield Notice("warning", _written_as_text(model, chosen=self._tools == "native"))
+        if found is None or self._tools == "native":
+            if held:
+                yield TextDelta(held)
+            yield reply
+            return
+        self._lacks.setdefault(model, _Lacks()).tools = True
+        for call in found.calls:
+            yield ToolCallDelta(call.id, call.name, call.raw)
+        parts: list[Part] = [part for part in message.content if not isinstance(part, Text)]
+        parts += [Text(found.text)] if found.text else []
+        reason = "tool_calls" if reply.finish_reason == "stop" else reply.finish_reason
+        message = Message("assistant", tuple(parts), found.calls)
+        yield replace(reply, message=message, finish_reason=reason)
 
     def _without_refused(self, message: Message) -> Message:
         if not any(map(self._is_refused, message.content)):
@@ -180,6 +257,20 @@ class Adapting:
     def _is_refused(self, part: Part) -> bool:
         mark = _mark(part)
         return mark is not None and hash(mark) in self._refused
+
+
+def _written_as_text(model: str, *, chosen: bool) -> str:
+    if chosen:
+        return t(
+            "{model} writes tool calls as text, so they do not run. Its model_list entry says "
+            'tools: "native"; take that out, or set tools: "xml".',
+            model=model,
+        )
+    return t(
+        "{model} writes tool calls as text; from now on its prompt describes the tools. Set "
+        'tools: "xml" in its model_list entry to start that way.',
+        model=model,
+    )
 
 
 def _kind(request: ModelRequest) -> _Kind:

@@ -42,6 +42,10 @@ class OpenAI:
         """From now on this model gets its thoughts back; False when it does already."""
         return self._encoder.replay_reasoning(model)
 
+    def rename_limit(self, model: str) -> bool:
+        """From now on this model's limit has its other name; False when it has already."""
+        return self._encoder.rename_limit(model)
+
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""
         await self._exchange.aclose()

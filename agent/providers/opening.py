@@ -1,6 +1,7 @@
 """A provider for a vendor that Kore knows: its protocol, its headers, its client."""
 
 import re
+from dataclasses import replace
 
 from agent.errors import ConfigError
 from agent.providers.adapting import Adapting
@@ -8,6 +9,7 @@ from agent.providers.base import ClosingProvider
 from agent.providers.routing import ModelConfig
 from agent.providers.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.vendors import Vendor
+from agent.providers.wire import Dialect
 
 # Printable ASCII without a reference that was not filled in.
 _HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
@@ -41,7 +43,14 @@ def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Closin
         transport = SdkTransport(endpoint, deadlines)
     else:
         transport = AiohttpTransport(endpoint, deadlines)
-    return OpenAI(endpoint, transport, dialect=vendor.dialect, deadlines=deadlines)
+    return OpenAI(endpoint, transport, dialect=dialect_of(config, vendor), deadlines=deadlines)
+
+
+def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
+    """The vendor's; another server that takes its format knows only what all of them know."""
+    if (config.api_base or vendor.api_base).rstrip("/") == vendor.api_base:
+        return vendor.dialect
+    return replace(vendor.dialect, max_tokens_name="max_tokens", null_content=False)
 
 
 def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:

@@ -15,6 +15,7 @@ from agent.errors import (
     Rejected,
     TimedOut,
     Unavailable,
+    WrongLimitName,
 )
 from agent.frozen import frozen
 from agent.language import t
@@ -60,6 +61,13 @@ _MISSING_THOUGHTS = re.compile(
     r"|(reasoning_content|content\[\]\.thinking)[`'\"]? .*must be passed back"
     r"|missing [`'\"]?reasoning_content|reasoning_content[`'\"]? is missing"
     r"|missing a [`'\"]?thought_signature",
+    re.IGNORECASE,
+)
+# OpenAI, Azure, and servers that know only one of the two names.
+_WRONG_LIMIT = re.compile(
+    r"(unsupported|unrecognized|unknown|unexpected|extra|not permitted)[^.]*"
+    r"max_(completion_)?tokens|max_(completion_)?tokens[`'\"]?:? [^.]*"
+    r"(not supported|unsupported|not permitted|unknown|unrecognized|unexpected)",
     re.IGNORECASE,
 )
 # OpenRouter, Ollama, llama.cpp, vLLM, OpenAI, DeepSeek.
@@ -209,6 +217,8 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
 
 
 def _refused(said: str) -> type[Rejected]:
+    if _WRONG_LIMIT.search(said):
+        return WrongLimitName
     if _NO_TOOLS.search(said):
         return NoTools
     if _NO_IMAGES.search(said):

@@ -154,11 +154,12 @@ _TABLE = (
         "vllm",
         "http://localhost:8000/v1",
         dialect=Dialect(
+            null_content=False,
             thinking={"chat_template_kwargs": {"enable_thinking": True}},
             no_thinking={"chat_template_kwargs": {"enable_thinking": False}},
         ),
     ),
-    Vendor("lmstudio", "http://localhost:1234/v1"),
+    Vendor("lmstudio", "http://localhost:1234/v1", dialect=Dialect(null_content=False)),
 )
 
 VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.name: vendor for vendor in _TABLE})

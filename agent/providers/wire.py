@@ -24,6 +24,7 @@ _NO_REASONING = " "
 # What Gemini takes for a signature of a call that another model has made.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+_LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -37,10 +38,12 @@ class Dialect:
     `replay_details` sends back OpenRouter's `reasoning_details`, and
     `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
     thought signatures). `thinking` and `no_thinking` hold the body fields that switch reasoning on
-    and off.
+    and off. `null_content` allows null as the text of a reply that only calls tools; some servers'
+    chat templates fail on it.
     """
 
     max_tokens_name: str = "max_tokens"
+    null_content: bool = True
     stream_usage: bool = True
     replay_reasoning: bool = False
     replay_extra: bool = False
@@ -52,7 +55,8 @@ class Dialect:
     def key(self) -> str:
         """The name under which a message keeps its encoding in this dialect."""
         flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
-        return f"openai{flags}" + "+details" * self.replay_details
+        flags += "+details" * self.replay_details + "+empty" * (not self.null_content)
+        return f"openai{flags}"
 
 
 class Heads:
@@ -94,6 +98,7 @@ class Encoder:
         self._dialect = dialect
         self._replaying = replace(dialect, replay_reasoning=True)
         self._wanting: set[str] = set()
+        self._renamed: set[str] = set()
         self._heads = Heads(self._head)
 
     def replay_reasoning(self, model: str) -> bool:
@@ -101,6 +106,14 @@ class Encoder:
         if self._dialect.replay_reasoning or model in self._wanting:
             return False
         self._wanting.add(model)
+        return True
+
+    def rename_limit(self, model: str) -> bool:
+        """From now on this model's limit has its other name; False when it has already."""
+        if model in self._renamed:
+            return False
+        self._renamed.add(model)
+        self._heads = Heads(self._head)
         return True
 
     def body(self, request: ModelRequest) -> bytes:
@@ -120,6 +133,10 @@ class Encoder:
             head += encode_json({"role": "system", "content": request.system})
         return head
 
+    def _limit_name(self, model: str) -> str:
+        name = self._dialect.max_tokens_name
+        return _LIMIT_NAMES[name == _LIMIT_NAMES[0]] if model in self._renamed else name
+
     def _fields(self, request: ModelRequest) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": request.model, "stream": True}
         if self._dialect.stream_usage:
@@ -127,7 +144,7 @@ class Encoder:
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
-            fields[self._dialect.max_tokens_name] = request.max_tokens
+            fields[self._limit_name(request.model)] = request.max_tokens
         options = dict(request.options)
         if isinstance(options.get("thinking"), bool):
             wanted = options.pop("thinking")
@@ -208,7 +225,8 @@ def _picture(image: Image) -> dict[str, Any]:
 def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
     thoughts = [part for part in message.content if isinstance(part, Thinking)]
     # Some vendors refuse a whole conversation for one empty message in it.
-    silence = None if message.tool_calls else load("said_nothing")
+    empty = None if dialect.null_content else ""
+    silence = empty if message.tool_calls else load("said_nothing")
     data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else silence}
     if dialect.replay_reasoning:
         data["reasoning_content"] = "".join(part.text for part in thoughts) or _NO_REASONING

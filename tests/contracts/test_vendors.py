@@ -75,7 +75,8 @@ async def test_calls_and_thoughts_go_there_and_back(shop: Shop, thinking: bool |
     assert second.text == "Done."
     third = await shop.reply(*history, second, user("bye"), **asked)
     assert third.text == "echo: bye"
-    assert shop.refused == 0
+    # At another address than its own it is first sent the name that every server knows.
+    assert shop.refused == (shop.vendor == "openai")
 
 
 async def test_details_of_reasoning_go_back_to_openrouter_alone(shop: Shop) -> None:

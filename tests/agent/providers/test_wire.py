@@ -175,3 +175,24 @@ def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message])
         json.loads(raw.decode("utf-8"))
     for before, after in pairwise(bodies):
         assert after.startswith(before.removesuffix(b"]}"))
+
+
+def test_the_limit_has_its_other_name_once_the_server_said_so() -> None:
+    encoder = Encoder(Dialect(max_tokens_name="max_completion_tokens"))
+    wanted = asked(user("hi"), max_tokens=9)
+    assert json.loads(encoder.body(wanted))["max_completion_tokens"] == 9
+    assert encoder.rename_limit(wanted.model)
+    sent = json.loads(encoder.body(wanted))
+    assert (sent["max_tokens"], "max_completion_tokens" in sent) == (9, False)
+    assert not encoder.rename_limit(wanted.model)
+    other = json.loads(encoder.body(replace(wanted, model="other")))
+    assert other["max_completion_tokens"] == 9
+
+
+@pytest.mark.parametrize(("null", "content"), [(True, None), (False, "")])
+def test_a_reply_that_only_calls_has_the_content_that_its_server_takes(
+    null: bool, content: str | None
+) -> None:
+    message = assistant("", (ToolCall("c", "exec", {}, "{}"),))
+    sent = body(asked(message), Dialect(null_content=null))["messages"][-1]
+    assert sent["content"] == content
