@@ -9,7 +9,7 @@ from contextlib import aclosing
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from agent import events
 from agent.changes.recorder import OpenChanges, Recording
@@ -233,6 +233,12 @@ class Agent:
         from agent.turn import Turn
 
         return Turn(self, task).events()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """End what the tools left running, and close the connections to the models."""

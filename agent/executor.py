@@ -49,7 +49,7 @@ class Place:
 class Stopped(KoreError):
     """The turn ended before the model was done."""
 
-    def __init__(self, why: Literal["max_iterations", "loop"], message: str) -> None:
+    def __init__(self, why: Literal["max_iterations", "loop", "filtered"], message: str) -> None:
         super().__init__(message)
         self.why = why
 

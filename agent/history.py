@@ -22,7 +22,7 @@ _MARK = b'{"_type":"summary"'
 class History(Protocol):
     """Keeps sessions for library users; the gateway passes its history as data instead."""
 
-    async def load(self, session: str) -> list[Message]: ...
+    async def load(self, session: str) -> Sequence[Message]: ...
 
     async def append(self, session: str, messages: Sequence[Message]) -> None: ...
 
@@ -119,6 +119,22 @@ def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
             continue
         return tuple(call for call in message.tool_calls if call.id not in answered)
     return ()
+
+
+def distinct(message: Message) -> Message:
+    """The reply with an id of its own for each call: results are kept by it."""
+    taken: set[str] = set()
+    calls: list[ToolCall] = []
+    for call in message.tool_calls:
+        name, number = call.id, 1
+        while name in taken:
+            number += 1
+            name = f"{call.id}_{number}"
+        taken.add(name)
+        calls.append(call if name == call.id else replace(call, id=name))
+    if all(one is call for one, call in zip(calls, message.tool_calls, strict=True)):
+        return message
+    return replace(message, tool_calls=tuple(calls))
 
 
 def tool_message(call: ToolCall, text: str, *, is_error: bool = False) -> Message:

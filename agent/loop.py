@@ -12,12 +12,13 @@ from agent.context.view import View
 from agent.errors import BadReply, ContextTooLong
 from agent.executor import Executor, Stopped
 from agent.frozen import frozen
-from agent.history import answer_open_calls, open_calls
-from agent.language import t
+from agent.history import answer_open_calls, distinct, open_calls
+from agent.language import later, t
 from agent.outlet import Outlet
 from agent.progress import Hears, Progress
 from agent.prompts import fill, load
 from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.said import FILTERED
 from agent.security.redaction import Redactor
 from agent.signals import find_signal
 from agent.spending import Meter, Spent, Tariff
@@ -26,6 +27,10 @@ from agent.till import Till
 from agent.types import Message, assistant
 
 _SHRINKS = 5
+_FILTERED = later(
+    "⚠️ The model's content filter ended this answer, so it is not complete. Ask in other words, or "
+    "try another model."
+)
 
 
 @frozen
@@ -133,9 +138,13 @@ class Loop:
             await self._outlet.emit(events.Notice("warning", load("reply_cut")))
         # Said is said: a stop while it is being stored must find it in the conversation.
         self._partial = []
-        self._add([reply.message])
-        await self._progress.reply(reply.message)
-        return reply.message
+        message = distinct(reply.message)
+        self._add([message])
+        await self._progress.reply(message)
+        if reply.finish_reason == FILTERED:
+            # Its calls may be cut off as well: none of them runs.
+            raise Stopped("filtered", t(_FILTERED))
+        return message
 
     async def _ask_within_window(self) -> events.Reply:
         for _ in range(_SHRINKS):

@@ -55,6 +55,10 @@ class Notice:
     text: str
 
 
+# The vendor's filter, or the model's own refusal, ended the reply.
+FILTERED = "content_filter"
+
+
 @frozen
 class Reply:
     """The last thing a provider yields: the model's whole reply. Never shown to screens.

@@ -15,6 +15,7 @@ from agent.providers.reply import read_call
 from agent.providers.speech import Words
 from agent.providers.sse import JsonObject
 from agent.providers.wire import encode_json, mend
+from agent.said import FILTERED
 from agent.types import (
     Called,
     Message,
@@ -32,7 +33,7 @@ _REASONS = {
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
+    "refusal": FILTERED,
 }
 
 
@@ -127,12 +128,18 @@ class AnthropicReply:
         block.signature = text_of(data.get("signature"))
         yield from self._say(block, text_of(data.get("text")) + text_of(data.get("thinking")))
         if block.kind == "tool_use":
-            block.id = mend(text_of(data.get("id"))) or self._made_id(index)
+            block.id = self._own_id(mend(text_of(data.get("id"))), block)
             yield ToolCallDelta(block.id, block.name, "")
 
-    def _made_id(self, index: int) -> str:
-        """For a server that gives none."""
-        return f"call_{self._number() + index}"
+    def _own_id(self, given: str, block: _Block) -> str:
+        """One is made up for a server that gives none, or the same one twice."""
+        taken = {one.id for one in self._blocks.values() if one is not block}
+        if given and given not in taken:
+            return given
+        number = self._number()
+        while f"call_{number}" in taken:
+            number += 1
+        return f"call_{number}"
 
     def _grow(self, index: int, delta: JsonObject) -> Iterator[ModelEvent]:
         block = self._blocks.get(index)

@@ -1,5 +1,6 @@
 """The port to a model, and what is asked of it."""
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
@@ -7,6 +8,18 @@ from typing import Any, Protocol
 from agent.events import ModelEvent
 from agent.frozen import frozen
 from agent.types import JsonSchema, Message
+
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_LIMIT = 64
+
+
+def plain_name(name: str) -> str:
+    """A tool's name as every vendor takes it: letters, digits, _ and -, at most 64 of them."""
+    return _NOT_IN_A_NAME.sub("_", name)[:_NAME_LIMIT] or "unnamed"
+
+
+def is_plain_name(name: str) -> bool:
+    return plain_name(name) == name
 
 
 @frozen

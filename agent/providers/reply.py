@@ -17,11 +17,16 @@ from agent.providers.details import Details
 from agent.providers.speech import Speech
 from agent.providers.sse import JsonObject
 from agent.providers.wire import extra_to_signature, mend
+from agent.said import FILTERED
 from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
 
 _MADE_ID = re.compile(r"call_(\d+)")
 # Deeper ones are a model that has lost its way, and overflow the stack wherever they are copied.
 _LEVELS = 64
+# OpenAI and most others; Gemini with its reason behind a colon, or in its own words; Zhipu.
+_FILTERED = re.compile(
+    r"content_filter|refusal|sensitive|safety|prohibited_content|blocklist|recitation|spii", re.I
+)
 _FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
 
 
@@ -52,6 +57,7 @@ class ReplyBuilder:
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._chunks = 0
+        self._refused = False
 
     def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
         """The events of one chunk. Raises `Unavailable` when the chunk says that the model died."""
@@ -62,6 +68,7 @@ class ReplyBuilder:
         self._chunks += 1
         delta = delta_of(choice)
         self._details.add(delta)
+        self._refused = self._refused or bool(text_of(delta.get("refusal")))
         yield from self._speech.think(thought(delta))
         yield from self._speech.say(said(delta))
         for call in calls_of(delta):
@@ -72,7 +79,7 @@ class ReplyBuilder:
                 raise Unavailable(
                     t("the model stopped in the middle of its reply ({reason})", reason=reason)
                 )
-            self.finish_reason = reason
+            self.finish_reason = FILTERED if _FILTERED.match(reason) else reason
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
@@ -81,7 +88,8 @@ class ReplyBuilder:
         if not (done or self.finish_reason):
             raise Unavailable(t("the model's reply was cut off before its end"))
         yield from self._speech.pause()
-        yield Reply(self._message(), self._usage, self.finish_reason)
+        reason = FILTERED if self._refused else self.finish_reason
+        yield Reply(self._message(), self._usage, reason)
 
     def _message(self) -> Message:
         content: list[Part] = []

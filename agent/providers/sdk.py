@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.language import t
+from agent.per_loop import PerLoop
 from agent.providers.transport import Answer, Deadlines, Endpoint, connection_failure
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class SdkTransport:
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
         self._deadlines = deadlines
-        self._client: openai.AsyncOpenAI | None = None
+        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._opened)
 
     @asynccontextmanager
     async def post(self, body: bytes) -> AsyncIterator[Answer]:
@@ -42,9 +43,8 @@ class SdkTransport:
             await response.aclose()
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        for client in self._clients.take():
+            await client.close()
 
     async def _send(self, body: bytes) -> "httpx2.Response":
         import httpx2
@@ -54,7 +54,7 @@ class SdkTransport:
         omitted = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
         headers: dict[str, Any] = {"Authorization": openai.Omit(), **omitted}
         try:
-            response: Any = await self._open().post(
+            response: Any = await self._clients.get().post(
                 "/chat/completions",
                 cast_to=httpx2.Response,
                 content=body,
@@ -75,20 +75,18 @@ class SdkTransport:
         except httpx2.HTTPError as exc:
             raise self._failure(exc) from exc
 
-    def _open(self) -> "openai.AsyncOpenAI":
+    def _opened(self) -> "openai.AsyncOpenAI":
         import httpx2
         import openai
 
-        if self._client is None:
-            timeout = httpx2.Timeout(None, connect=self._deadlines.connect_s)
-            self._client = openai.AsyncOpenAI(
-                api_key=self._endpoint.api_key or "none",
-                base_url=self._endpoint.api_base,
-                max_retries=0,
-                timeout=timeout,
-                http_client=openai.DefaultAioHttpClient(timeout=timeout, trust_env=False),
-            )
-        return self._client
+        timeout = httpx2.Timeout(None, connect=self._deadlines.connect_s)
+        return openai.AsyncOpenAI(
+            api_key=self._endpoint.api_key or "none",
+            base_url=self._endpoint.api_base,
+            max_retries=0,
+            timeout=timeout,
+            http_client=openai.DefaultAioHttpClient(timeout=timeout, trust_env=False),
+        )
 
     def _failure(self, exc: BaseException) -> ProviderError:
         """By the aiohttp error underneath: the SDK takes every broken connection for a time-out."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailable
 from agent.frozen import frozen
 from agent.language import t
+from agent.per_loop import PerLoop
 from agent.version import VERSION
 
 if TYPE_CHECKING:
@@ -107,16 +108,17 @@ class AiohttpTransport:
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
         self._deadlines = deadlines
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._made)
 
     @asynccontextmanager
     async def post(self, body: bytes) -> AsyncIterator[Answer]:
         import aiohttp
 
         data = BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
+        session = await self._open()
         try:
             async with (
-                self._open().post(self._endpoint.url, data=data, allow_redirects=False) as response,
+                session.post(self._endpoint.url, data=data, allow_redirects=False) as response,
                 aclosing(self._read(response)) as chunks,
             ):
                 headers = {name.lower(): value for name, value in response.headers.items()}
@@ -125,9 +127,8 @@ class AiohttpTransport:
             raise connection_failure(exc, self._endpoint) from exc
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in self._sessions.take():
+            await session.close()
 
     async def _read(self, response: "aiohttp.ClientResponse") -> AsyncGenerator[bytes, None]:
         import aiohttp
@@ -138,18 +139,20 @@ class AiohttpTransport:
         except aiohttp.ClientError as exc:
             raise connection_failure(exc, self._endpoint) from exc
 
-    def _open(self) -> "aiohttp.ClientSession":
+    async def _open(self) -> "aiohttp.ClientSession":
+        for session in self._sessions.take_closed():
+            await session.close()
+        return self._sessions.get()
+
+    def _made(self) -> "aiohttp.ClientSession":
         import aiohttp
 
-        if self._session is None or self._session.closed:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect_s)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
-                timeout=timeout,
-                headers=self._endpoint.headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect_s),
+            headers=self._endpoint.headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
 
 
 def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> ProviderError:

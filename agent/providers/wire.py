@@ -6,7 +6,6 @@ Body: https://platform.openai.com/docs/api-reference/chat/create
 """
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -14,7 +13,7 @@ from typing import Any
 
 from agent.frozen import frozen
 from agent.prompts import load
-from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.base import ModelRequest, ToolSpec, plain_name
 from agent.providers.details import details_of
 from agent.types import Context, Image, Message, Text, Thinking, ToolCall
 
@@ -26,7 +25,6 @@ _NO_REASONING = " "
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 @frozen
@@ -244,7 +242,7 @@ def _details(thoughts: Sequence[Thinking]) -> list[Any]:
 
 def name_of(call: ToolCall) -> str:
     """The tool's name as vendors take it: they refuse a whole conversation for one odd name."""
-    return _NOT_IN_A_NAME.sub("_", call.name)[:64] or "unnamed"
+    return plain_name(call.name)
 
 
 def _call(call: ToolCall, extra: object) -> dict[str, Any]:

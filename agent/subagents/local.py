@@ -12,6 +12,7 @@ from agent import events
 from agent.codec import event_to_json
 from agent.errors import LimitReached, ToolError
 from agent.frozen import frozen
+from agent.per_loop import PerLoop
 from agent.security.taint import Exposure
 from agent.spending import NANO, Charge, Meter, Receipt, Spent, dollars
 from agent.subagents import outfit
@@ -45,7 +46,8 @@ class LocalErrands:
         self._limits = agent.settings.subagents
         self._kept: dict[int, _Kept] = {}
         self._number = 0
-        self._slots = asyncio.Semaphore(self._limits.max_parallel)
+        limit = self._limits.max_parallel
+        self._slots = PerLoop(lambda: asyncio.Semaphore(limit))
 
     def sending(self, task: Task, depth: int = 0) -> Task:
         """The turn, able to send out sub-agents, as far as there may be any."""
@@ -79,7 +81,7 @@ class LocalErrands:
             await call.tell(told)
 
         if depth == 0:
-            async with self._slots:
+            async with self._slots.get():
                 result = await self._run(task, tell)
         else:
             # Its caller holds a place already, and waits for it.

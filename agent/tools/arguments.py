@@ -8,6 +8,8 @@ from agent.errors import ToolError
 from agent.types import JsonSchema
 
 Check = Callable[[Any], Any]
+# RFC 3339 with a blank for the T, without seconds, and without a zone: models leave them out.
+_DATE_TIME = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?([Zz]|[+-]\d\d(:?\d\d)?))?\Z"
 
 
 def parameters(**kinds: str) -> JsonSchema:
@@ -45,7 +47,9 @@ class Arguments:
             import fastjsonschema
 
             try:
-                self._check = fastjsonschema.compile(dict(self._schema), use_default=False)
+                self._check = fastjsonschema.compile(
+                    dict(self._schema), use_default=False, formats={"date-time": _DATE_TIME}
+                )
             except fastjsonschema.JsonSchemaDefinitionException as exc:
                 raise ToolError(f"{self._tool} cannot be called: its schema is broken.") from exc
         return self._check

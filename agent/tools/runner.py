@@ -128,6 +128,9 @@ class Runner:
                 raise
             # Nobody cancelled this call: something that the tool waited for was cancelled.
             raise ToolError(f"{tool.name} failed: what it waited for was cancelled.") from exc
+        except SystemExit as exc:
+            # A library function may call sys.exit; the program around it is not the tool's to end.
+            raise ToolError(f"{tool.name} failed: it called sys.exit({exc.code!r}).") from exc
         except Exception as exc:
             if deadline.expired():
                 text = f"{tool.name} was stopped: it took longer than {self._timeout_s:g} s."

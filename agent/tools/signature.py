@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
 import pydantic_core
@@ -58,6 +59,7 @@ class Signature:
             where = ".".join(map(str, first["loc"]))
             what = first["msg"][:1].lower() + first["msg"][1:]
             raise ToolError(f"{self.name}: {where}: {what}.") from exc
+        given = {name: _zoned(value) for name, value in given.items()}
         return {**given, self.context: call} if self.context else given
 
     def text(self, value: Any) -> str:
@@ -73,6 +75,18 @@ class Signature:
             raise ToolError(
                 f"{self.name} failed: it returned {kind}, which is no text and no JSON."
             ) from exc
+
+
+def _zoned(value: Any) -> Any:
+    """With this machine's time zone for every time that came without one."""
+    match value:
+        case datetime() if value.tzinfo is None:
+            return value.astimezone()
+        case list():
+            return [_zoned(one) for one in value]
+        case dict():
+            return {key: _zoned(one) for key, one in value.items()}
+    return value
 
 
 def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:

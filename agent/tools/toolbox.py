@@ -1,13 +1,14 @@
 """The tools of an agent: their fixed order, how each is found by its name, their checks."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
-from agent.providers.base import ToolSpec
+from agent.providers.base import ToolSpec, is_plain_name, plain_name
 from agent.security.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.aliases import NAMES, canonical, folded
@@ -26,6 +27,8 @@ class Toolbox:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._folded = {folded(name): name for name in self._tools}
+        self._sent = _sent_names(self._tools)
+        self._called = {sent: name for name, sent in self._sent.items()}
         self._checks: dict[str, Arguments] = {}
         self._specs: tuple[ToolSpec, ...] = ()
         # Looked for once: asking each tool for what it can costs more than most calls.
@@ -40,7 +43,7 @@ class Toolbox:
         told = [tool.description for tool in self._tools.values()]
         if told != [spec.description for spec in self._specs]:
             self._specs = tuple(
-                ToolSpec(tool.name, description, tool.parameters)
+                ToolSpec(self._sent[tool.name], description, tool.parameters)
                 for tool, description in zip(self._tools.values(), told, strict=True)
             )
         return self._specs
@@ -95,6 +98,8 @@ class Toolbox:
         """The tool of this name or alias, or None."""
         if name in self._tools:
             return self._tools[name]
+        if name in self._called:
+            return self._tools[self._called[name]]
         spelled = folded(name)
         return self._tools.get(self._folded.get(spelled) or NAMES.get(spelled, ""))
 
@@ -119,6 +124,21 @@ class Toolbox:
         if check is None:
             check = self._checks[tool.name] = Arguments(tool.name, tool.parameters)
         return check.validate(canonical(tool, args))
+
+
+def _sent_names(names: Iterable[str]) -> dict[str, str]:
+    """Each tool's name as vendors take it; where two come to the same one, a digest tells them
+    apart, the same in every run."""
+    sent = {name: name for name in names if is_plain_name(name)}
+    for name in names:
+        if name in sent:
+            continue
+        plain = plain_name(name)
+        if plain in sent.values():
+            digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            plain = f"{plain[:55]}_{digest}"
+        sent[name] = plain
+    return sent
 
 
 @dataclass(slots=True)

@@ -179,3 +179,16 @@ def test_half_a_letter_in_a_calls_name_or_id_is_replaced() -> None:
     assert calls(call(index=0, id="a\ud83d", name="re\ud83d", arguments="{}")) == [
         ("a\ufffd", "re\ufffd", "{}")
     ]
+
+
+@pytest.mark.parametrize(
+    "reason", ["content_filter", "content_filter: SAFETY", "sensitive", "SAFETY", "refusal"]
+)
+def test_a_reply_that_a_filter_ended_has_one_reason_for_all_vendors(reason: str) -> None:
+    last = {"choices": [{"delta": {}, "finish_reason": reason}]}
+    assert build(delta(content="It"), last).finish_reason == "content_filter"
+
+
+def test_a_refusal_in_its_own_field_is_no_complete_answer() -> None:
+    reply = build(delta(refusal="I can't "), delta(refusal="help."), LAST)
+    assert (reply.message.text, reply.finish_reason) == ("I can't help.", "content_filter")

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
@@ -388,3 +389,42 @@ async def test_what_a_function_raises_is_told_and_the_turn_goes_on(tmp_path: Pat
 class _Everything:
     def decide(self, request: kore.ToolRequest) -> kore.Decision:
         return kore.Decision("allow", "for tests", "tests")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-11-22T09:00:00", "2026-11-22T09:00", "2026-11-22 09:00", "2026-11-22T09:00:00.5"],
+)
+async def test_a_time_without_a_zone_is_local(
+    call: CallContext, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def at(when: datetime, more: list[datetime]) -> None:
+        "At."
+        seen.extend([when, *more])
+
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        await ran(at, call, when=text, more=[text])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    for one in seen:
+        assert one.replace(second=0, microsecond=0).isoformat() == "2026-11-22T09:00:00+09:00"
+
+
+async def test_a_time_with_a_zone_keeps_it_and_no_time_is_refused(call: CallContext) -> None:
+    seen: list[Any] = []
+
+    def at(when: datetime) -> None:
+        "At."
+        seen.append(when)
+
+    for text in ("2026-11-22T09:00:00+02:00", "2026-11-22T07:00:00Z", "2026-11-22T09:00:00+0200"):
+        await ran(at, call, when=text)
+    assert {one.timestamp() for one in seen} == {seen[0].timestamp()}
+    for text in ("tomorrow", "2026-13-22T09:00:00", "09:00"):
+        with pytest.raises(ToolError, match="when"):
+            await ran(at, call, when=text)

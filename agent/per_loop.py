@@ -1,0 +1,37 @@
+"""What belongs to one event loop: connections and locks cannot move from one to another."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class PerLoop(Generic[T]):
+    """One value for each running loop, made when it is first wanted.
+
+    A program may call `asyncio.run` several times with the same agent, or have a loop in each of
+    several threads.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def get(self) -> T:
+        loop = asyncio.get_running_loop()
+        value = self._made.get(loop)
+        if value is None:
+            value = self._made[loop] = self._make()
+        return value
+
+    def take(self) -> list[T]:
+        """This loop's value and those of closed loops, none of which is kept any longer."""
+        running = asyncio.get_running_loop()
+        gone = [loop for loop in list(self._made) if loop is running or loop.is_closed()]
+        return [self._made.pop(loop) for loop in gone]
+
+    def take_closed(self) -> list[T]:
+        """The values whose loops are closed; they are not kept any longer."""
+        gone = [loop for loop in list(self._made) if loop.is_closed()]
+        return [self._made.pop(loop) for loop in gone]

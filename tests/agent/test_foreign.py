@@ -1,0 +1,208 @@
+"""What models, tools and programs that were not written for Kore bring along."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import events
+from agent.agent import Agent
+from agent.history import MemoryHistory, distinct, is_valid
+from agent.providers.models import Models
+from agent.providers.routing import ModelConfig
+from agent.tools.base import CallContext
+from agent.tools.toolbox import Toolbox
+from agent.types import Message, ToolCall, ToolResult, assistant, user
+from tests.agent.props import (
+    Handmade,
+    answers,
+    call,
+    calls,
+    played,
+    results,
+    scripted,
+    task,
+)
+from tests.agent.test_loop import Speaker
+from tests.fakes.model import ModelServer
+
+
+async def test_an_answer_that_a_filter_ended_is_no_success_and_says_so(tmp_path: Path) -> None:
+    cut = events.Reply(assistant("It begins", (call("note"),)), None, "content_filter")
+    ran: list[str] = []
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        ran.append("note")
+        return ToolResult("noted")
+
+    agent = Agent(Speaker(cut), workspace=tmp_path, tools=[Handmade("note", body)])
+    _, result = await played(agent, task(agent))
+    assert (result.success, result.stopped, ran) == (False, "filtered", [])
+    assert result.text.startswith("It begins\n\n")
+    assert "content filter" in result.text
+    assert is_valid([user("go"), *result.messages])
+
+
+async def test_calls_under_one_id_each_keep_their_own_result(tmp_path: Path) -> None:
+    twice = calls(call("note", "c1", n=1), call("note", "c1", n=2), call("note", "c1_2", n=3))
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        return ToolResult(f"result {args['n']}")
+
+    agent, model = scripted([twice, "done"], tmp_path, Handmade("note", body))
+    await played(agent, task(agent))
+    sent = model.requests[1].messages
+    assert is_valid(sent)
+    assert results(sent) == ["result 1", "result 2", "result 3"]
+
+
+def test_a_reply_with_ids_of_its_own_stays_the_same_object() -> None:
+    one = calls(call("note", "a"), call("note", "b"))
+    assert distinct(one) is one
+    ids = [c.id for c in distinct(calls(*(ToolCall("a", "note", {}, "{}"),) * 3)).tool_calls]
+    assert ids == ["a", "a_2", "a_3"]
+
+
+@pytest.mark.parametrize("where", ["thread", "coroutine", "plan"])
+async def test_sys_exit_in_a_tool_is_a_failure_of_the_tool(tmp_path: Path, where: str) -> None:
+    async def leaves(*_: object) -> ToolResult:
+        if where == "thread":
+            await asyncio.to_thread(sys.exit, 3)
+        sys.exit(3)
+
+    tool = Handmade("note", leaves)
+    if where == "plan":
+        tool.plan = leaves  # type: ignore[attr-defined]
+    agent, model = scripted([calls(call("note")), "done"], tmp_path, tool)
+    _, result = await played(agent, task(agent))
+    assert result.text == "done"
+    assert "sys.exit(3)" in results(model.requests[1].messages)[0]
+
+
+def test_one_agent_answers_in_several_loops_one_after_the_other_and_side_by_side(
+    tmp_path: Path,
+) -> None:
+    address = ""
+    ready, over = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        nonlocal address
+        async with ModelServer() as server:
+            address = server.base_url
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    serving = threading.Thread(target=asyncio.run, args=(serve(),))
+    serving.start()
+    ready.wait()
+    try:
+        for transport in ("aiohttp", "sdk"):
+            config = ModelConfig("m", "openai/x", address, "k", transport=transport)  # type: ignore[arg-type]
+            agent = Agent(Models("m", [config]), workspace=tmp_path)
+            said = [asyncio.run(agent.run(f"{n}")).text for n in range(2)]
+            assert said == ["echo: 0", "echo: 1"]
+            assert _side_by_side(agent) == ["echo: again"] * 2
+            asyncio.run(agent.aclose())
+    finally:
+        over.set()
+        serving.join()
+
+
+def _side_by_side(agent: Agent) -> list[str]:
+    """What two threads, each with a loop of its own, are told at the same time."""
+    together = threading.Barrier(2)
+
+    async def ask() -> str:
+        await agent.run("first")
+        await asyncio.to_thread(together.wait)
+        return (await agent.run("again")).text
+
+    with ThreadPoolExecutor(2) as pool:
+        return [one.result() for one in [pool.submit(lambda: asyncio.run(ask())) for _ in "ab"]]
+
+
+_TWICE = """
+import asyncio, sys
+import kore
+from agent.providers.models import Models
+from agent.providers.routing import ModelConfig
+
+agent = kore.Agent(Models("m", [ModelConfig("m", "openai/x", sys.argv[1], "k")]))
+for n in range(2):
+    print(asyncio.run(agent.run(str(n))).text)
+asyncio.run(agent.aclose())
+"""
+
+
+async def test_a_loop_that_is_gone_leaves_no_complaint(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-X", "dev", "-c", _TWICE, model_server.base_url],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "HOME": str(tmp_path), "PATH": ""},
+    )  # fmt: skip
+    assert ran.stdout == "echo: 0\necho: 1\n"
+    assert "Unclosed" not in ran.stderr
+
+
+async def test_names_that_vendors_refuse_are_sent_in_others_and_find_their_way_back(
+    tmp_path: Path,
+) -> None:
+    odd = ["database.query", "database query", "datenbank.größe", "a" * 80, "a" * 81, "."]
+    box = Toolbox([answers(name) for name in ("database_query", *odd)])
+    sent = [spec.name for spec in box.specs()]
+    assert len(set(sent)) == len(sent)
+    assert sent[0] == "database_query"
+    for name, wire in zip(("database_query", *odd), sent, strict=True):
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", wire)
+        found = box.find(wire)
+        assert found is not None
+        assert found.name == name
+    assert sent == [
+        spec.name for spec in Toolbox([*map(answers, ("database_query", *odd))]).specs()
+    ]
+
+
+async def test_a_tool_with_an_odd_name_is_called_over_the_wire(
+    tmp_path: Path,
+) -> None:
+    agent, model = scripted(
+        [calls(call("database_query")), "done"], tmp_path, answers("database.query")
+    )
+    await played(agent, task(agent))
+    assert "database_query" in [spec.name for spec in model.requests[0].tools]
+    assert "There is no tool" not in results(model.requests[1].messages)[0]
+
+
+async def test_an_agent_closes_itself_at_the_end_of_its_block(tmp_path: Path) -> None:
+    agent, model = scripted(["hi"], tmp_path)
+    async with agent as same:
+        assert (await same.run("x")).text == "hi"
+    assert model.closed
+
+
+async def test_a_history_of_ones_own_may_give_any_sequence(tmp_path: Path) -> None:
+    class Tuples:
+        def __init__(self) -> None:
+            self.kept: tuple[Message, ...] = ()
+
+        async def load(self, session: str) -> tuple[Message, ...]:
+            return self.kept
+
+        async def append(self, session: str, messages: Sequence[Message]) -> None:
+            self.kept += tuple(messages)
+
+    agent, model = scripted(["one", "two"], tmp_path, history=Tuples())
+    await agent.run("a", session="s")
+    await agent.run("b", session="s")
+    assert len(model.requests[1].messages) == 3
+    assert isinstance(await MemoryHistory().load("s"), list)
