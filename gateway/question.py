@@ -79,7 +79,8 @@ def title_of(request: ApprovalRequest) -> str:
 
 
 def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
-    """A hash of what is approved: tool, exact arguments, folder, rule and, if wanted, the diff.
+    """A hash of what is approved: tool, exact arguments, folder, rule, the contents of scripts and,
+    if wanted, the diff.
 
     `root` is where relative paths start.
     """
@@ -92,6 +93,8 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
         request.sends,
         str(root),
         request.diff if diff else None,
+        # Only where there are any, so that older answers about other commands keep their hash.
+        *([] if request.contents is None else [request.contents]),
     ]
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 

@@ -83,7 +83,8 @@ class Shows(Protocol):
 class ApprovalRequest:
     """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.
 
-    `call_id` names the call within its turn; `folder` is where a command would run.
+    `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
+    hash of the scripts that it runs: the answer is about these.
     """
 
     tool: str
@@ -95,6 +96,7 @@ class ApprovalRequest:
     folder: Path | None = None
     sends: str | None = None
     diff: str | None = None
+    contents: str | None = None
 
 
 # Allowed this once, in this session, from now on (exactly these arguments in this folder), or not.

@@ -60,6 +60,13 @@ def options(text: str) -> Options:
 
 
 @cache
+def interpreters() -> Mapping[str, tuple[str, ...]]:
+    """Programs that run what files hold, with the files that they read without being told."""
+    table = _read()["interpreters"].items()
+    return {name: tuple(files) for key, files in table for name in key.split()}
+
+
+@cache
 def variables() -> Mapping[str, frozenset[str]]:
     """Names of variables that change what programs do (`risky`) or what a shell runs (`runs`)."""
     return {key: frozenset(names) for key, names in _read()["variables"].items()}

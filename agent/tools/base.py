@@ -132,6 +132,7 @@ class Plan:
     where it would run; `hosts` are the machines that would be reached and `sends` the exact text
     that would leave for them; `diff` has 3 lines of context. `read_only` says that the command
     counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
+    `contents` is a hash of the scripts that the command runs, None when it names none.
     """
 
     reads: tuple[Path, ...] = ()
@@ -143,6 +144,7 @@ class Plan:
     sends: str | None = None
     diff: str | None = None
     read_only: bool = False
+    contents: str | None = None
 
 
 class Tool(Protocol):

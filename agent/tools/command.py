@@ -47,6 +47,12 @@ class Line:
         """Whether it may know strangers' words: from the model, or from a file."""
         return "untrusted" in self.call.taint or is_marked(self.call.workspace)
 
+    def contents(self) -> str | None:
+        """A hash of the scripts that it runs. May block."""
+        from agent.security.contents import contents_digest
+
+        return contents_digest(self.command, self.folder, self.call.workspace.resolve())
+
     def only_looks(self) -> bool:
         """Whether it counts as looking: a judgement, which may be wrong."""
         from agent.security.commands import only_reads

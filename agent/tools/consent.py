@@ -62,6 +62,7 @@ class Consent:
             folder=plan.folder,
             sends=plan.sends,
             diff=plan.diff and self.redactor.clean(plan.diff),
+            contents=plan.contents,
         )
         try:
             given = await self.approver.ask(question)

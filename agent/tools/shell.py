@@ -1,5 +1,6 @@
 """`exec`: runs a shell command in the workspace."""
 
+import asyncio
 import codecs
 import math
 import os
@@ -76,6 +77,7 @@ class Exec:
             folder=line.folder,
             hosts=self._commands.hosts(line),
             read_only=line.read_only,
+            contents=await asyncio.to_thread(line.contents),
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

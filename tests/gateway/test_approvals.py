@@ -6,6 +6,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from agent.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -16,6 +18,7 @@ from agent.events import (
 )
 from agent.prompts import load
 from agent.providers.scripted import Scripted
+from agent.security.policy import Answer
 from agent.types import Effect, ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.messages import InboundMessage, OutboundPart, Sender
@@ -282,3 +285,32 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
         await take(parts, said("go", **other))
         assert (await question(parts)).title == "write_file a.txt"
         assert file.read_text() == "old\n"
+
+
+@pytest.mark.parametrize("answer", ["session", "always"])
+async def test_a_lasting_answer_about_a_script_ends_with_its_content(
+    tmp_path: Path, answer: Answer
+) -> None:
+    script = tmp_path / "workspace" / "x.sh"
+    script.parent.mkdir()
+    script.write_text("echo first\n")
+    runs = [
+        step for n in range(3)
+        for step in (assistant("", (call(str(n), "exec", command="sh x.sh"),)), f"end {n}")
+    ]  # fmt: skip
+    async with running(tmp_path, runs, owner=OWNER) as parts:
+
+        async def ended(n: int) -> None:
+            await parts.until(
+                "SELECT 1 WHERE (SELECT count(*) FROM turn WHERE state = 'done') = ?", n
+            )
+
+        await parts.bus.submit(typed("go"))
+        await parts.desk.answer((await question(parts)).nonce, answer, "cli:0")
+        await ended(1)
+        await parts.bus.submit(typed("again"))
+        await ended(2)
+        script.write_text("echo second\n")
+        await parts.bus.submit(typed("once more"))
+        assert (await question(parts)).command == "sh x.sh"
+        assert await parts.rows("SELECT count(*) FROM approval") == [(2,)]
