@@ -22,11 +22,12 @@ from gateway.confinement import choose_sandbox
 from gateway.home import Home
 from gateway.lock import hold
 from gateway.messages import ONCE
+from gateway.patience import LONGEST_REST_S
 from gateway.policies import Policies
 from gateway.roster import open_channels, places_of, say_who_is_let_in
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
-from gateway.store import claims, memo, outbox, tasks, turns
+from gateway.store import approvals, claims, memo, outbox, tasks, turns
 from gateway.store.channels import limit
 from gateway.store.cipher import cipher_of
 from gateway.store.database import Database
@@ -200,6 +201,7 @@ def _recover(connection: Connection) -> None:
     given_up = turns.abandon(connection, ONCE, time.time())
     given_up += tasks.abandon(connection, ONCE, time.time())
     claims.recover(connection)
-    marked = outbox.recover(connection)
+    approvals.recover(connection, time.time())
+    marked = outbox.recover(connection, time.time() + LONGEST_REST_S)
     if given_up or marked:
         log.info("recovered: %d marked as possible repeats, %d given up", marked, given_up)

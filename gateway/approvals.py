@@ -20,8 +20,6 @@ from gateway.watchers import Watchers
 
 log = logging.getLogger(__name__)
 
-# How long the clock sleeps at most: the system's time may jump.
-_LOOK_S = 30.0
 _PAUSE_S = 5.0
 
 
@@ -51,11 +49,11 @@ class Approvals:
                 next_at = await self._database.run(approvals.next_expiry)
             except StoreError as exc:
                 log.error("questions wait: %s", exc)
-                next_at = time.time() + _PAUSE_S
+                next_at = self.clerk.clock() + _PAUSE_S
             if next_at is None:
                 await self._news.wait()
             else:
-                await wait_for(self._news, min(_LOOK_S, next_at - time.time()))
+                await wait_for(self._news, next_at - self.clerk.clock())
 
     async def ask(self, asking: Asking, request: ApprovalRequest) -> Answered:
         """The answer that is stored for this call. Raises `Waiting` when there is none yet, and
@@ -81,7 +79,21 @@ class Approvals:
         """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
         for question in await self.open_questions(lane):
             for place in {question.lane, question.route.lane}:
-                self._watchers.publish(place, asked_event(question))
+                self._watchers.publish(place, self.asked_event(question))
+
+    def asked_event(self, question: Question) -> ApprovalAsked:
+        """The question as screens see it; the time that is left counts from now."""
+        return ApprovalAsked(
+            nonce=question.nonce,
+            tool=question.tool,
+            arguments=question.arguments,
+            reason=question.reason,
+            diff=question.diff,
+            expires_s=max(0.0, round(question.expires_at - self.clerk.clock(), 1)),
+            number=question.number,
+            folder=question.folder,
+            sends=question.sends,
+        )
 
     def tell(self, settled: Iterable[Settled]) -> None:
         """What was settled is on disk: screens, senders and lanes hear of it."""
@@ -119,18 +131,3 @@ class TurnApprover:
 
     async def ask(self, request: ApprovalRequest) -> Answered:
         return await self.approvals.ask(self.asking(), request)
-
-
-def asked_event(question: Question) -> ApprovalAsked:
-    """The question as screens see it; the time that is left counts from now."""
-    return ApprovalAsked(
-        nonce=question.nonce,
-        tool=question.tool,
-        arguments=question.arguments,
-        reason=question.reason,
-        diff=question.diff,
-        expires_s=max(0.0, round(question.expires_at - time.time(), 1)),
-        number=question.number,
-        folder=question.folder,
-        sends=question.sends,
-    )

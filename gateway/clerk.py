@@ -1,6 +1,7 @@
 """The clerk: puts questions and files their answers, inside the caller's transaction."""
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -9,6 +10,7 @@ from agent.frozen import frozen
 from agent.language import speaking, t
 from agent.security.policy import Answer, Answered, ApprovalRequest
 from gateway.access import CONSOLE, Access
+from gateway.clock import SteadyClock
 from gateway.delivery import Delivery
 from gateway.messages import InboundMessage, OutboundPart, Route
 from gateway.question import Question, State, fingerprint, read_press, title_of, verdict
@@ -50,12 +52,23 @@ class Pressed:
 
 
 class Clerk:
-    """What is settled here is to be told (`Approvals.tell`) once the transaction is on disk."""
+    """What is settled here is to be told (`Approvals.tell`) once the transaction is on disk.
 
-    def __init__(self, delivery: Delivery, access: Access, *, expires_s: float = EXPIRES_S) -> None:
+    Questions are put, and expire, by `clock`, which does not jump.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        access: Access,
+        *,
+        expires_s: float = EXPIRES_S,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self._delivery = delivery
         self._access = access
         self.expires_s = expires_s
+        self.clock = clock or SteadyClock()
 
     def ask(
         self, connection: Connection, asking: Asking, request: ApprovalRequest, now: float
@@ -79,6 +92,7 @@ class Clerk:
         route, principal = self._where(connection, asking.message)
         limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self.expires_s
         clean = self._delivery.redactor.clean
+        asked_at = self.clock()
         question = Question(
             nonce=secrets.token_urlsafe(12),
             number=0,
@@ -91,8 +105,8 @@ class Clerk:
             asker=asking.message.principal,
             principal=principal,
             route=route,
-            asked_at=now,
-            expires_at=now + min(limit_s, self.expires_s),
+            asked_at=asked_at,
+            expires_at=asked_at + min(limit_s, self.expires_s),
             command=request.command and clean(request.command),
             folder=str(request.folder) if request.folder else None,
             sends=request.sends and clean(request.sends),
@@ -141,12 +155,12 @@ class Clerk:
         asked = approvals.find(connection, nonce)
         if asked is None or asked.state != "open":
             return []
-        if asked.question.expires_at <= now:
+        if asked.question.expires_at <= self.clock():
             return [self._close(connection, asked.question, "expired", None, now)]
         return [self._close(connection, asked.question, answer, by, now)]
 
     def expire(self, connection: Connection, now: float) -> list[Settled]:
-        late = approvals.expired(connection, now)
+        late = approvals.expired(connection, self.clock())
         return [self._close(connection, question, "expired", None, now) for question in late]
 
     def _close(
@@ -178,7 +192,7 @@ class Clerk:
         if asked.state != "open":
             decided = verdict(asked.state, asked.by)
             return Pressed(message, t("Too late: {decided}.", decided=decided))
-        if question.expires_at <= now:
+        if question.expires_at <= self.clock():
             settled = self._close(connection, question, "expired", None, now)
             late = t("Too late: the question has expired, which is a no.")
             return Pressed(message, late, settled)

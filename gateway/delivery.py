@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from sqlite3 import Connection
@@ -19,6 +18,7 @@ from gateway.channels.base import (
     DecodesAgain,
     Gone,
     Moved,
+    Notices,
     NoTopic,
     Paced,
     Probes,
@@ -28,11 +28,12 @@ from gateway.channels.base import (
     SendError,
     Unreachable,
 )
+from gateway.clock import SteadyClock
 from gateway.languages import Languages
 from gateway.letterbox import Letterbox, Wait
 from gateway.messages import OutboundPart, Route
 from gateway.outgoing import drop, sent_by
-from gateway.patience import AMBIGUOUS_TRIES, is_given_up, is_last_try, rest_s
+from gateway.patience import AMBIGUOUS_TRIES, JITTER, is_given_up, is_last_try, rest_s
 from gateway.store import moves, outbox, whereabouts
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Due, Letter
@@ -54,7 +55,8 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
 class Delivery:
     """One task per route that has mail; only the head of a route is tried.
 
-    `clock` tells Unix time in seconds, `wait` is how a route rests until its next try,
+    `clock` tells Unix time in seconds and does not jump, `wait` is how a route rests until its
+    next try,
     `redactor` cleans what is to be said, and `languages` knows in which language.
     """
 
@@ -63,21 +65,23 @@ class Delivery:
         database: Database,
         channels: Mapping[tuple[str, str], Channel],
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         wait: Wait = wait_for,
         redactor: Redactor | None = None,
         languages: Languages | None = None,
     ) -> None:
         self._database = database
         self.channels = channels
-        self._clock = clock
+        self._clock = clock or SteadyClock()
         self._wait = wait
-        self._box = Letterbox(database, clock, wait)
+        self._box = Letterbox(database, self._clock, wait)
         self.redactor = redactor or Redactor()
         self.languages = languages or Languages()
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
         self._stuck: set[str] = set()
+        # Routes whose platform has said how long they are to wait.
+        self._limited: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
         self._aftermath = Aftermath()
         self._idle = asyncio.Event()
@@ -90,6 +94,9 @@ class Delivery:
         """Send until cancelled; starts with what an earlier process left."""
         async with asyncio.TaskGroup() as group:
             self._group = group
+            for channel in self.channels.values():
+                if isinstance(channel, Notices):
+                    channel.when_reachable(partial(self._retry_channel, channel))
             try:
                 for lane in await self._database.run(outbox.lanes_with_mail):
                     self.wake(lane)
@@ -136,6 +143,13 @@ class Delivery:
         """Somebody listens on this route again."""
         await self._database.run(outbox.due_now, lane)
         self.wake(lane)
+
+    def _retry_channel(self, channel: Channel) -> None:
+        """Its platform answers again: what rests after failed tries is tried at once."""
+        prefix = f"{channel.name}:{channel.account}:"
+        for lane in [one for one in self._routes if one.startswith(prefix)]:
+            if self._group is not None and lane not in self._limited:
+                self._group.create_task(self.retry_now(lane), name=f"retry of {lane}")
 
     async def post(self, letter: Letter) -> None:
         """Queue a letter that belongs to no turn, and send it."""
@@ -227,8 +241,10 @@ class Delivery:
             due.message.route.lane,
             error,
         )
+        self._limited.discard(due.message.route.lane)
         match error:
             case RateLimited(retry_after_s=wait_s):
+                self._limited.add(due.message.route.lane)
                 await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
             case BadFormat() if due.message.content.entities:
                 await run(outbox.make_plain, due.seq)
@@ -244,14 +260,16 @@ class Delivery:
                 await self._bury(due, str(error), whole_lane=True)
             case Refused() | BadFormat() | Gone() | NoTopic():
                 await self._bury(due, str(error))
-            case _ if is_given_up(due, now):
+            case _ if is_given_up(due):
                 await self._bury(due, f"gave up after a day: {error}")
             case Ambiguous() if is_last_try(due):
                 await self._bury(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
             case _:
                 ambiguous = isinstance(error, Ambiguous)
-                next_at = now + rest_s(due, ambiguous=ambiguous) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
-                await run(outbox.postpone, due.seq, next_at, ambiguous=ambiguous)
+                wait_s = rest_s(due, ambiguous=ambiguous) * random.uniform(*JITTER)  # noqa: S311 - jitter
+                await run(
+                    outbox.postpone, due.seq, now + wait_s, ambiguous=ambiguous, rest_s=wait_s
+                )
 
     def _end(self, connection: Connection, due: Due, reason: str, whole_lane: bool) -> int:
         message = due.message

@@ -17,7 +17,7 @@ from agent.types import Message
 from agent.version import VERSION
 from gateway import consoles
 from gateway.access import CONSOLE
-from gateway.approvals import Approvals, asked_event
+from gateway.approvals import Approvals
 from gateway.archivist import Archivist
 from gateway.bus import MessageBus
 from gateway.caps import Day
@@ -71,7 +71,7 @@ class Desk(Upkept):
         with self._watchers.watch(lane) as watcher:
             self._reserved.pop(lane, None)
             for question in await self._approvals.open_questions(lane):
-                watcher.put(asked_event(question))
+                watcher.put(self._approvals.asked_event(question))
             await self._delivery.retry_now(lane)
             yield aiter(watcher)
 

@@ -7,11 +7,14 @@ AMBIGUOUS_TRIES = 3
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
 # The last of these few tries should not meet the same trouble as the first.
 _UNCLEAR_BACKOFF_S = (1, 30)
+# So that many routes do not try at the same moment.
+JITTER = (0.8, 1.2)
+LONGEST_REST_S = _BACKOFF_S[-1] * JITTER[1]
 
 
-def is_given_up(due: Due, now: float) -> bool:
+def is_given_up(due: Due) -> bool:
     """Whether a day of tries is enough."""
-    return now - due.created_at > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S)
+    return due.waited_s > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S)
 
 
 def is_last_try(due: Due) -> bool:

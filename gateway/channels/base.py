@@ -311,6 +311,15 @@ class Hooked(Protocol):
 
 
 @runtime_checkable
+class Notices(Protocol):
+    """Optional: the channel notices when its platform answers again after an outage."""
+
+    def when_reachable(self, call: Callable[[], None]) -> None:
+        """`call` whenever it does."""
+        ...
+
+
+@runtime_checkable
 class Reacts(Protocol):
     """Optional: the platform can show on a message that it was seen. What fails is left out."""
 

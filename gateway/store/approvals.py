@@ -170,6 +170,15 @@ def expired(connection: Connection, now: float) -> list[Question]:
     return [_asked(row).question for row in rows]
 
 
+def recover(connection: Connection, now: float) -> None:
+    """The clock was set back since the question was put: it is put from now on."""
+    connection.execute(
+        "UPDATE approval SET expires_at = ? + (expires_at - asked_at), asked_at = ?"
+        " WHERE state = 'open' AND asked_at > ?",
+        (now, now, now),
+    )
+
+
 def next_expiry(connection: Connection) -> float | None:
     (at,) = connection.execute(
         "SELECT min(expires_at) FROM approval WHERE state = 'open'"

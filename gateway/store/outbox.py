@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from sqlite3 import Connection
 from typing import Any
 
@@ -29,18 +30,18 @@ class Letter:
 
 @frozen
 class Due:
-    """The head of a route: one part to send. Times in Unix seconds."""
+    """The head of a route: one part to send. It waited `waited_s` between its tries."""
 
     seq: int
     message: OutboundMessage
     attempts: int
     ambiguous: int
-    created_at: float
+    waited_s: float
 
 
 _COLUMNS = (
     "seq, delivery_id, part, last, lane, channel, account, chat, thread, reply_to, event_id, kind,"
-    f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, created_at,"
+    f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
     " next_at"
 )
 # The index of what waits is used only where its own condition stands.
@@ -164,16 +165,18 @@ def sent(
     return head(connection, lane, now)
 
 
-def postpone(connection: Connection, seq: int, next_at: float, *, ambiguous: bool) -> None:
-    """Try the row again later; an ambiguous try may have arrived.
+def postpone(
+    connection: Connection, seq: int, next_at: float, *, ambiguous: bool, rest_s: float = 0.0
+) -> None:
+    """Try the row again later, in `rest_s`; an ambiguous try may have arrived.
 
     Counted here and not by `take`: a route also rests when nothing could even be tried.
     """
     connection.execute(
         "UPDATE outbox SET state = 'pending', next_at = ?, attempts = attempts + 1,"
-        " ambiguous = ambiguous + ?, maybe_dup = maybe_dup OR (? AND provider_msg IS NULL)"
-        " WHERE seq = ?",
-        (next_at, ambiguous, ambiguous, seq),
+        " ambiguous = ambiguous + ?, maybe_dup = maybe_dup OR (? AND provider_msg IS NULL),"
+        " waited_s = waited_s + ? WHERE seq = ?",
+        (next_at, ambiguous, ambiguous, rest_s, seq),
     )
 
 
@@ -263,15 +266,19 @@ def lanes_with_mail(connection: Connection) -> list[str]:
     return [lane for (lane,) in rows]
 
 
-def recover(connection: Connection) -> int:
+def recover(connection: Connection, latest_at: float = inf) -> int:
     """What was in flight may have arrived: it goes out again, marked. Edits repeat nothing.
 
+    What would be tried later than `latest_at` is due: the clock was set back meanwhile.
     Rows of channels that are not run here stay as they are: it is their process that sends them.
     """
     own = "is_run_here(channel, account)"
     connection.execute(
         f"UPDATE outbox SET state = 'pending', next_at = 0 WHERE {UNSENT} AND state = 'inflight'"
         f" AND provider_msg IS NOT NULL AND {own}"
+    )
+    connection.execute(
+        f"UPDATE outbox SET next_at = 0 WHERE {UNSENT} AND next_at > ? AND {own}", (latest_at,)
     )
     return connection.execute(
         "UPDATE outbox SET state = 'pending', next_at = 0, maybe_dup = 1,"
@@ -298,4 +305,4 @@ def _due(row: Sequence[Any]) -> Due:
         last=bool(data["last"]),
         strayed=data["lane"] != route.lane,
     )
-    return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["created_at"])
+    return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"])

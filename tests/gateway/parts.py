@@ -31,9 +31,11 @@ from gateway.desk import Desk
 from gateway.door import Door
 from gateway.intake import Intake
 from gateway.messages import InboundMessage, Sender
+from gateway.patience import LONGEST_REST_S
 from gateway.policies import Policies, PolicySettings
 from gateway.rules import Rules
 from gateway.spending import Spending
+from gateway.store import approvals as approvals_store
 from gateway.store import claims, outbox
 from gateway.store.database import Database
 from gateway.turn import Turns
@@ -122,7 +124,8 @@ async def opened(
     agent = Agent(models, workspace=workspace, subagents=agents)
     try:
         await database.run(claims.recover)
-        await database.run(outbox.recover)
+        await database.run(approvals_store.recover, time.time())
+        await database.run(outbox.recover, time.time() + LONGEST_REST_S)
         agent.changes = changes_in(database, folder / "undo", None)
         access = Access(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
         delivery = Delivery(database, ways, **(delivering or {}))

@@ -1,5 +1,6 @@
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -257,6 +258,35 @@ async def test_mail_that_is_days_old_still_gets_its_tries(tmp_path: Path, clock:
         await parts.database.run(outbox.put, None, [letter("x")], 0.0)
     platform.fail("1", NotSent("the network is not up yet"))
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
+
+
+class NoticingPlatform(Platform):
+    """A `Platform` that can say that it answers again."""
+
+    def when_reachable(self, call: Callable[[], None]) -> None:
+        self.is_back = call
+
+
+async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
+    tmp_path: Path,
+) -> None:
+    platform = NoticingPlatform()
+    platform.fail("1", NotSent("down"))
+    platform.fail("2", RateLimited(60))
+
+    async def until_woken(wake: asyncio.Event, seconds: float) -> None:
+        await wake.wait()
+
+    delivering = {"wait": until_woken}
+    async with opened(tmp_path, Gated(), platform=platform, delivering=delivering) as parts:
+        async with at_work(parts):
+            for chat in ("1", "2"):
+                await parts.delivery.post(letter("x", chat))
+            await parts.until("SELECT 1 WHERE (SELECT sum(attempts) FROM outbox) = 2")
+            platform.is_back()
+            assert await platform.answers("1", 1) == ["x"]
+        # Who was asked to wait waits.
+        assert platform.texts("2") == []
 
 
 async def test_a_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping) -> None:

@@ -1,7 +1,7 @@
 """Telegram as a channel of Kore: receive, render, send, show an answer while it grows."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -68,8 +68,13 @@ class TelegramChannel:
     def status(self) -> ChannelStatus:
         return replace(self._receiver.status, waiting=self._gate.waiting)
 
+    def when_reachable(self, call: Callable[[], None]) -> None:
+        """`call` whenever Telegram answers after a time without."""
+        self._receiver.reachable = call
+
     async def run(self, accept: Accept) -> None:
-        """Receive until cancelled. Raises `ConfigError` when the server refuses the token."""
+        """Receive until cancelled. Raises `ConfigError` when the server refuses the address of a
+        webhook."""
         await self._receiver.run(accept)
 
     @property

@@ -5,13 +5,13 @@ import logging
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from telegram.error import TelegramError
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import KoreError
 from gateway.channels.base import Accept, Batch, ChannelStatus, Undecoded
 from gateway.channels.memo import Forgetful, Memo
 from gateway.channels.telegram.claim import claimed
@@ -49,6 +49,9 @@ class Poller:
         memo: Memo | None = None,
     ) -> None:
         self.status = ChannelStatus("starting")
+        # Called when a poll comes through after some that did not.
+        self.reachable: Callable[[], None] = lambda: None
+        self._is_reached = False
         self._settings = settings
         self._client = client
         self._offset = cursor
@@ -69,7 +72,7 @@ class Poller:
         return Here(self._me.result(), self._settings.account, self._places)
 
     async def run(self, accept: Accept) -> None:
-        """Runs until cancelled. Raises `ConfigError` when the server refuses the token."""
+        """Runs until cancelled."""
         while True:
             with claimed(self._settings.token, self._settings.root) as holder:
                 if holder is None:
@@ -86,13 +89,10 @@ class Poller:
         self._completed_at = self._news_at = time.monotonic()
         try:
             async with asyncio.TaskGroup() as tasks:
-                introduction = tasks.create_task(self._introduce(self._me))
-                refusal = await self._poll_until_refused(accept)
-                introduction.cancel()
+                tasks.create_task(self._introduce(self._me))
+                await self._poll(accept)
         finally:
-            if self.status.state != "refused":
-                self.status = replace(self.status, state="stopped")
-        raise refusal
+            self.status = replace(self.status, state="stopped")
 
     async def _introduce(self, me: asyncio.Future[Bot]) -> None:
         """Learn our name and set the menu, however long the network takes; polls do not wait."""
@@ -112,13 +112,11 @@ class Poller:
             await asyncio.sleep(self._jitter(delay_s))
             delay_s = min(2 * delay_s, self._settings.backoff_limit_s)
 
-    async def _poll_until_refused(self, accept: Accept) -> ConfigError:
+    async def _poll(self, accept: Accept) -> None:
         while True:
             try:
                 batch = await self._fetch()
             except Refusal as exc:
-                if exc.code in (401, 404):
-                    return self._refused(exc)
                 await self._yield_to(exc)
                 continue
             except TelegramError as exc:
@@ -144,6 +142,9 @@ class Poller:
         self._completed_at = time.monotonic()
         self._troubles.over(_POLLS)
         self.status = ChannelStatus("polling", time.time())
+        if not self._is_reached:
+            self._is_reached = True
+            self.reachable()
         if not updates:
             if self._completed_at - self._news_at > OFFSET_LIFE_S:
                 self._offset = None
@@ -188,7 +189,9 @@ class Poller:
         try:
             await accept("telegram", self._settings.account, batch)
         except (KoreError, OSError) as exc:
-            await self._back_off(f"messages could not be stored: {exc}", "storage")
+            # The line is all right: what could not be stored is fetched again soon.
+            self._troubled(f"messages could not be stored: {exc}", "storage")
+            await asyncio.sleep(self._settings.store_again_s)
             return False
         self._troubles.over(_STORE)
         self._offset = batch.next_offset
@@ -196,7 +199,9 @@ class Poller:
         return True
 
     async def _yield_to(self, refusal: Refusal) -> None:
-        if refusal.code == 409 and "webhook" in refusal.description.lower():
+        if refusal.code in (401, 404):
+            await self._wait_for_the_owner(refusal)
+        elif refusal.code == 409 and "webhook" in refusal.description.lower():
             _log.warning("telegram: a webhook was set for this bot; it is removed to poll instead")
             await self._remove_webhook()
         elif refusal.code == 409:
@@ -226,6 +231,8 @@ class Poller:
         self._delay_s = min(2 * self._delay_s, self._settings.backoff_limit_s)
 
     def _troubled(self, reason: str, state: Any = "retrying") -> None:
+        if state != "storage":
+            self._is_reached = False
         # A poll that comes through is no sign that what it brings can be stored.
         self._troubles.say(_STORE if state == "storage" else _POLLS, reason)
         self.status = ChannelStatus(state, self.status.last_poll_at, reason)
@@ -234,13 +241,19 @@ class Poller:
         """A poll that fails for the same cause has told it already, or need not tell it again."""
         sentence = f"the bot's name could not be asked for: {cause}"
         self._troubles.say(_NAME, cause, sentence)
-        if self.status.last_error != cause:
+        if self.status.state != "refused" and self.status.last_error != cause:
             self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
 
-    def _refused(self, refusal: Refusal) -> ConfigError:
+    async def _wait_for_the_owner(self, refusal: Refusal) -> None:
+        """A token is seldom refused by mistake, but a server that starts may do so: ask again."""
         sentence, hint = self._settings.token_refused(refusal.description)
-        self.status = ChannelStatus("refused", self.status.last_poll_at, sentence)
-        return ConfigError(sentence, hint=hint)
+        if self.status.state != "refused":
+            _log.error(
+                "telegram:%s receives nothing: %s. %s", self._settings.account, sentence, hint
+            )
+        self._is_reached = False
+        self.status = ChannelStatus("refused", self.status.last_poll_at, f"{sentence}. {hint}")
+        await asyncio.sleep(self._settings.refused_s)
 
     @staticmethod
     def _jitter(delay_s: float) -> float:

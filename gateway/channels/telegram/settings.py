@@ -17,9 +17,10 @@ class TelegramSettings:
     `name` tells several bots apart; without one the bot's id does. `poll_s` is how long a poll
     may wait for news, `answer_s` how long the server may take for anything else, and on top of a
     poll. After a 409 another poller is left alone for `conflict_s`, longer than its poll lasts.
-    Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`. `streaming` is
-    how private chats see an answer grow. An answer of more than `long_answer_messages`, if it
-    is not 0, is its beginning and a file.
+    Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`; a refused token
+    is tried again every `refused_s`, and what could not be stored is fetched again after
+    `store_again_s`. `streaming` is how private chats see an answer grow. An answer of more than
+    `long_answer_messages`, if it is not 0, is its beginning and a file.
 
     `owner` is the id of the person who is shown every command, `reaction` an
     emoji that stands on a message until it is answered.
@@ -38,6 +39,8 @@ class TelegramSettings:
     conflict_s: float = 35.0
     backoff_s: float = 1.0
     backoff_limit_s: float = 60.0
+    refused_s: float = 60.0
+    store_again_s: float = 2.0
     body_limit_bytes: int = 16 * 1024 * 1024
     owner: str | None = None
     reaction: str | None = None

@@ -9,6 +9,7 @@ import json
 import logging
 import random
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,9 @@ class Webhook:
         self, settings: TelegramSettings, client: TelegramClient, places: Places, memo: Memo
     ) -> None:
         self.status = ChannelStatus("starting")
+        # Called when Telegram answers after a time without.
+        self.reachable: Callable[[], None] = lambda: None
+        self._is_reached = False
         self._settings = settings
         self._client = client
         self._places = places
@@ -61,7 +65,7 @@ class Webhook:
         return Here(self._bot, self._settings.account, self._places)
 
     async def run(self, accept: Accept) -> None:
-        """Until cancelled. Raises `ConfigError` when Telegram refuses the token or the address."""
+        """Until cancelled. Raises `ConfigError` when Telegram refuses the address."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._accept, self._group = accept, group
@@ -128,10 +132,17 @@ class Webhook:
                     is_set = await self._is_ours()
                     wait_s = wait_s if is_set else self._settings.conflict_s
                 delay_s = self._settings.backoff_s
+                if not self._is_reached:
+                    self._is_reached = True
+                    self.reachable()
             except Refusal as exc:
-                self._raise_refused(exc)
-                wait_s = max(delay_s, exc.retry_after_s) if exc.code == 429 else delay_s
-                delay_s = self._again(str(exc), delay_s)
+                if exc.code in (401, 404):
+                    self._note_refused(exc)
+                    wait_s = self._settings.refused_s
+                else:
+                    self._raise_refused(exc)
+                    wait_s = max(delay_s, exc.retry_after_s) if exc.code == 429 else delay_s
+                    delay_s = self._again(str(exc), delay_s)
             except TelegramError as exc:
                 wait_s, delay_s = delay_s, self._again(str(exc), delay_s)
             await asyncio.sleep(wait_s)
@@ -159,21 +170,28 @@ class Webhook:
         return True
 
     def _again(self, reason: str, delay_s: float) -> float:
+        self._is_reached = False
         self._troubles.say(_HOOK, reason)
         self.status = replace(self.status, state="retrying", last_error=reason)
         jitter = random.uniform(1.5, 2.0)  # noqa: S311 - spreads load, guards nothing
         return min(jitter * delay_s, self._settings.backoff_limit_s)
 
+    def _note_refused(self, refusal: Refusal) -> None:
+        """The token: it is tried again, slowly."""
+        sentence, hint = self._settings.token_refused(refusal.description)
+        if self.status.state != "refused":
+            name = self._settings.account
+            _log.error("telegram:%s receives nothing: %s. %s", name, sentence, hint)
+        self._is_reached = False
+        self.status = replace(self.status, state="refused", last_error=f"{sentence}. {hint}")
+
     def _raise_refused(self, refusal: Refusal) -> None:
-        """Some refusals need the owner."""
-        if refusal.code in (401, 404):
-            sentence, hint = self._settings.token_refused(refusal.description)
-        elif refusal.code == 400:
-            sentence = f"telegram.webhook_url: {self._settings.host} refused it"
-            sentence += f" ({refusal.description})"
-            hint = "It must be an https address of yours that Telegram can reach."
-        else:
+        """An address that is refused needs the owner."""
+        if refusal.code != 400:
             return
+        sentence = f"telegram.webhook_url: {self._settings.host} refused it"
+        sentence += f" ({refusal.description})"
+        hint = "It must be an https address of yours that Telegram can reach."
         self.status = replace(self.status, state="refused", last_error=sentence)
         raise ConfigError(sentence, hint=hint)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import KoreError
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.gate import Gate
 from tests.fakes import faults
@@ -176,16 +176,49 @@ async def test_a_webhook_is_not_touched_without_need(bot_api: BotApi, running: R
     assert "deleteWebhook" not in bot_api.calls
 
 
-async def test_a_wrong_token_is_one_clear_sentence(bot_api: BotApi, store: Store) -> None:
-    settings = replace(QUICK, base_url=bot_api.url, token="999:wrong-secret")
-    channel = TelegramChannel(settings, gate=Gate("none"))
-    with pytest.raises(
-        ConfigError, match=r"telegram\.token: .*refused it \(Unauthorized\)"
-    ) as info:
-        await channel.run(store.accept)
-    await channel.aclose()
-    assert "wrong-secret" not in str(info.value)
-    assert channel.status.state == "refused"
+@pytest.mark.parametrize("code", [401, 404])
+async def test_a_refused_token_is_one_clear_sentence_and_is_tried_again(
+    bot_api: BotApi, store: Store, running: Running, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    bot_api.fail("getUpdates", faults.status(code), times=3)
+    await bot_api.user_says(7, "one")
+    states: set[tuple[str, str | None]] = set()
+
+    async with running(refused_s=0.05) as channel:
+
+        def seen() -> bool:
+            states.add((channel.status.state, channel.status.last_error))
+            return store.contents == ["one"]
+
+        await bot_api.wait_for(seen)
+        ((_, error),) = [one for one in states if one[0] == "refused"]
+        assert error is not None
+        assert error.startswith("telegram.token: 127.0.0.1")
+        assert TOKEN not in error + caplog.text
+        assert caplog.text.count("receives nothing") == 1
+        await bot_api.wait_for(lambda: channel.status.state == "polling")
+
+
+async def test_that_a_poll_comes_through_again_is_told_once(
+    bot_api: BotApi, running: Running
+) -> None:
+    told: list[int] = []
+    bot_api.fail("getUpdates", faults.status(502), times=2)
+    async with running() as channel:
+        channel.when_reachable(lambda: told.append(bot_api.polls_done))
+        await bot_api.wait_for(lambda: bot_api.polls_done >= 2)
+        assert len(told) == 1
+        bot_api.fail("getUpdates", faults.reset, times=2)
+        await bot_api.wait_for(lambda: len(told) == 2)
+
+
+async def test_what_could_not_be_stored_is_fetched_again_soon_however_often_it_fails(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    store.failures = [KoreError("disk full")] * 6
+    await bot_api.user_says(7, "one")
+    async with running(backoff_s=60, backoff_limit_s=60, store_again_s=0.01):
+        await bot_api.wait_for(lambda: store.contents == ["one"])
 
 
 async def test_the_start_does_not_wait_for_name_and_menu(
