@@ -1,5 +1,6 @@
 """The policy engine: one decision for each call, the tightest that any rule comes to."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import field
 
@@ -18,6 +19,8 @@ from agent.security.policy import (
 from agent.security.reach import Reach, reach_of
 from agent.security.role_rules import role_objections
 from agent.security.roles import Role, built_in_roles
+
+log = logging.getLogger(__name__)
 
 
 @frozen
@@ -49,7 +52,18 @@ class RolePolicy:
         return tightest_of(self.weigh(request))
 
     def weigh(self, request: ToolRequest) -> list[Decision]:
-        """Every rule's verdict: first the objections, the hardest in front, and last the mode's."""
+        """Every rule's verdict: first the objections, the hardest in front, and last the mode's.
+
+        A call that no rule can be put to (its path cannot be followed, a name in it is no name
+        for the operating system) is denied.
+        """
+        try:
+            return self._verdicts(request)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, it is a refusal that is told
+            log.warning("a call of %s cannot be judged: %s", request.tool, exc)
+            return [_deny("unjudged", why=f"{type(exc).__name__}: {exc}")]
+
+    def _verdicts(self, request: ToolRequest) -> list[Decision]:
         standing, reach = self.standing, reach_of(request)
         decisions = [
             *self._hard(request, reach),

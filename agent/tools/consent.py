@@ -1,5 +1,6 @@
 """Whether a call may run: the policy says, what the session has taken in, and at last a person."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,8 @@ from agent.security.policy import (
 from agent.security.redaction import Redactor
 from agent.security.taint import Exposure, way_out
 from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
+
+log = logging.getLogger(__name__)
 
 
 class Denied(PolicyDenied):
@@ -43,8 +46,13 @@ class Consent:
     async def obtain(
         self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
     ) -> str:
-        """Why the call may run. Raises `Denied`."""
-        decision = self._decision(tool, args, plan, context)
+        """Why the call may run. Raises `Denied`, also when the call cannot be judged."""
+        try:
+            decision = self._decision(tool, args, plan, context)
+        except Exception as exc:
+            log.exception("a call of %s cannot be judged", tool.name)
+            why = fill("policy/unjudged", why=f"{type(exc).__name__}: {exc}")
+            raise Denied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
         reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
             return reason

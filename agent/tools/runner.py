@@ -95,10 +95,7 @@ class Runner:
             tool, args = self._check(context.call)
             # Even a failure may quote what the tool has seen.
             brings = tool.brings if isinstance(tool, Brings) else BOTH
-            context = self._bounded(tool, context)
-            plan = Plan()
-            if isinstance(tool, Plans):
-                plan = await self._within(tool, tool.plan(args, context))
+            context, plan = await self._prepare(tool, args, context)
             await self._permit(tool, args, plan, context)
             await on_start()
             # As it was judged: what it finds on the disk now could be judged otherwise.
@@ -145,6 +142,24 @@ class Runner:
             raise ToolError(f"The arguments of {tool.name} are not a JSON object: {call.raw[:200]}")
         return tool, self.toolbox.validate(tool, call.arguments)
 
+    async def _prepare(
+        self, tool: Tool, args: Mapping[str, Any], context: CallContext
+    ) -> tuple[CallContext, Plan]:
+        """The call within its bounds, and its plan. Whatever goes wrong is a refusal on record, and
+        raises `ToolError` or `PolicyDenied`."""
+        try:
+            return await self._within(tool, self._planned(tool, args, context))
+        except (ToolError, PolicyDenied) as exc:
+            await self._record_refusal(tool, args, context, f"not prepared: {exc}")
+            raise
+
+    async def _planned(
+        self, tool: Tool, args: Mapping[str, Any], context: CallContext
+    ) -> tuple[CallContext, Plan]:
+        bounded = self._bounded(tool, context)
+        plan = await tool.plan(args, bounded) if isinstance(tool, Plans) else Plan()
+        return bounded, plan
+
     def _bounded(self, tool: Tool, context: CallContext) -> CallContext:
         """The call with what it may reach, and with a record of what it does."""
         policy = self._permissions.policy
@@ -163,16 +178,22 @@ class Runner:
         try:
             reason = await self._consent.obtain(tool, args, plan, context)
         except Denied as exc:
-            try:
-                await self._record(tool, args, context, allowed=False, reason=exc.reason)
-            except KoreError as unrecorded:
-                log.error("%s was denied, which could not be recorded: %s", tool.name, unrecorded)
+            await self._record_refusal(tool, args, context, exc.reason)
             raise
         try:
             await self._record(tool, args, context, allowed=True, reason=reason)
         except KoreError as exc:
             # What cannot be recorded is not done.
             raise PolicyDenied(f"Not allowed: {exc}") from exc
+
+    async def _record_refusal(
+        self, tool: Tool, args: Mapping[str, Any], context: CallContext, reason: str
+    ) -> None:
+        """A refusal counts also when it cannot be recorded."""
+        try:
+            await self._record(tool, args, context, allowed=False, reason=reason)
+        except KoreError as exc:
+            log.error("%s was denied, which could not be recorded: %s", tool.name, exc)
 
     async def _record(
         self,

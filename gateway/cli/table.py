@@ -9,12 +9,11 @@ from itertools import zip_longest
 from typing import Any
 
 from agent.language import t
+from agent.visible import visible, visible_line
 from agent.width import padded, width, wrapped
 
 _GAP = "  "
 _NARROWEST = 12
-# Holds an emoji of several together, and turns nothing around.
-_JOINER = "\u200d"
 
 
 def print_json(value: Any) -> None:
@@ -45,13 +44,13 @@ def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
 
 
 def clean(text: str) -> str:
-    """One line without control characters, so that stored text cannot steer a terminal."""
-    return "".join(c if c.isprintable() or c == _JOINER else " " for c in text)
+    """One line in which nothing is hidden, so that stored text cannot steer a terminal."""
+    return visible_line(" ".join(text.splitlines()))
 
 
 def clean_lines(text: str) -> str:
     """Like `clean`, keeping line breaks and tabs."""
-    return "".join(c if c.isprintable() or c in f"\n\t{_JOINER}" else " " for c in text)
+    return visible(text)
 
 
 def moment(unix_s: float) -> str:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gateway.__main__ import main
 from tests.gateway.cli.kore import kore
@@ -167,3 +169,26 @@ def test_a_command_with_options_that_is_not_quoted_is_explained(
     assert main(["policy", "check", "ls", "-la"]) == 2
     told = capsys.readouterr().err
     assert "unrecognized arguments: -la; a command with options goes in quotes" in told
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(command=st.text(st.characters(exclude_characters="\0"), min_size=1))
+def test_whatever_the_command_there_is_a_verdict(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for action in ("check", "explain"):
+        code = main(["policy", action, "--", command])
+        assert code == (0 if command.strip() or action == "explain" else 2)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    assert "\ud800" not in out
+
+
+@pytest.mark.parametrize(
+    "command", ["cat < \udcff", "cd \udcff; rm x", "cat </proc/1/cwd/x", "\udcff"]
+)
+def test_bytes_that_are_no_text_get_a_verdict(command: str, home: Path) -> None:
+    for action in ("check", "explain"):
+        done = kore("policy", action, command, home=home)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr

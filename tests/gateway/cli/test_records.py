@@ -49,7 +49,7 @@ async def test_sessions_are_listed_in_columns(place: Place) -> None:
 
 async def test_a_session_is_shown_without_what_would_steer_the_terminal(place: Place) -> None:
     shown = (await place.kore("sessions", "show", place.session)).stdout
-    assert "你好 [2J" in shown
+    assert "你好\\u{1b}[2J" in shown
     assert "hello" in shown
     assert "\x1b" not in shown
 

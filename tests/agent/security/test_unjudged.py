@@ -1,0 +1,113 @@
+"""A call that cannot be judged is refused, recorded, and ends nothing."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.agent import Agent
+from agent.providers.scripted import Scripted
+from agent.security.audit import AuditEntry
+from agent.security.engine import DefaultPolicy, RolePolicy, Standing
+from agent.security.policy import Decision, ToolRequest
+from agent.security.roles import built_in_roles
+from agent.tools.base import CallContext, Plan, Tool
+from agent.tools.runner import Permissions
+from agent.types import ToolResult
+from tests.agent.props import Handmade, call, calls, results
+
+# Lone halves of pairs, ends of strings: no name for the operating system.
+NO_NAMES = ["\ud800", "a\0b", "x/\udfff/../y", "\udcff", "/proc/1/cwd/x", "a" * 5000, "d/" * 3000]
+
+
+class Record:
+    def __init__(self) -> None:
+        self.entries: list[AuditEntry] = []
+
+    async def record(self, entry: AuditEntry) -> None:
+        self.entries.append(entry)
+
+
+class Breaks:
+    """A policy with a bug, or one that meets a folder that was swapped meanwhile."""
+
+    def decide(self, request: ToolRequest) -> Decision:
+        raise PermissionError(13, "Permission denied", "/proc/1/cwd")
+
+
+class Unprepared(Handmade):
+    async def plan(self, args: Mapping[str, Any], context: CallContext) -> Plan:
+        raise NotADirectoryError(20, "Not a directory", "swapped")
+
+
+def standing(mode: str = "auto") -> RolePolicy:
+    return RolePolicy(Standing(built_in_roles()["build"], mode))  # type: ignore[arg-type] # any mode
+
+
+def read(path: str, folder: Path) -> ToolRequest:
+    return ToolRequest("look", "read", {"path": path}, folder)
+
+
+async def said(path: str, folder: Path, tool: Tool, permissions: Permissions) -> tuple[str, str]:
+    """What the model reads of a call and, after it, says itself."""
+    model = Scripted([calls(call(tool.name, path=path)), "bye"])
+    result = await Agent(model, tools=[tool], approve=permissions, workspace=folder).run("go")
+    (told,) = results(result.messages)
+    return told, result.text
+
+
+async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+    return ToolResult("ran")
+
+
+@pytest.mark.parametrize("path", NO_NAMES)
+def test_a_path_that_cannot_be_followed_is_judged(path: str, tmp_path: Path) -> None:
+    for mode in ("ask", "auto", "plan"):
+        assert standing(mode).decide(read(path, tmp_path)).verdict in ("allow", "ask", "deny")
+    assert standing().decide(read("\ud800", tmp_path)).rule == "unjudged"
+
+
+def test_a_link_that_may_not_be_followed_is_denied(tmp_path: Path) -> None:
+    try:
+        os.readlink("/proc/1/cwd")
+    except OSError:
+        pass
+    else:
+        pytest.skip("this user may follow every link")
+    assert standing().decide(read("/proc/1/cwd/x", tmp_path)).rule == "unjudged"
+
+
+async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Path) -> None:
+    record = Record()
+    for permissions in (
+        Permissions(Breaks(), audit=record),
+        Permissions(DefaultPolicy("auto"), audit=record),
+    ):
+        told, last = await said("\ud800", tmp_path, Handmade("look", body), permissions)
+        assert told.startswith("Not allowed: It cannot be judged: ")
+        assert last == "bye"
+    assert [(one.tool, one.allowed) for one in record.entries] == [("look", False)] * 2
+    assert all("unjudged" in one.reason for one in record.entries)
+
+
+async def test_a_call_that_cannot_be_prepared_is_refused_and_recorded(tmp_path: Path) -> None:
+    record = Record()
+    permissions = Permissions(DefaultPolicy("auto"), audit=record)
+    told, last = await said("x", tmp_path, Unprepared("look", body), permissions)
+    assert "NotADirectoryError" in told
+    assert last == "bye"
+    (entry,) = record.entries
+    assert not entry.allowed
+    assert entry.reason.startswith("not prepared: ")
+
+
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_whatever_is_asked_gets_a_verdict(command: str, path: str) -> None:
+    folder = Path("/tmp")
+    asked = ToolRequest("exec", "unsafe", {}, folder, command=command, folder=folder)
+    for request in (asked, read(path, folder)):
+        assert standing("ask").decide(request).verdict in ("allow", "ask", "deny")
