@@ -144,6 +144,8 @@ class Policies:
             # Editors empty a file before they fill it; the built-in roles may be looser.
             raise ConfigError(f"{path}: says nothing any more, expected default or roles")
         self._file = found
+        for note in found.notes:
+            log.warning("%s; the entry has no effect", note)
         return True
 
 

@@ -46,10 +46,12 @@ _SCOPED = {
 
 @frozen
 class PolicyFile:
-    """What a policy file says; without one, nothing but the defaults."""
+    """What a policy file says; without one, nothing but the defaults. `notes` tell of what has no
+    effect."""
 
     roles: Mapping[str, Role] = field(default_factory=dict)
     audit_level: AuditLevel = "summary"
+    notes: tuple[str, ...] = ()
 
 
 def read_raw(path: Path) -> bytes:
@@ -142,6 +144,7 @@ class _Reader:
         self._source = source
         self._canonical = canonical
         self._closed = True
+        self._notes: list[str] = []
 
     def read(self, root: "Node | None") -> PolicyFile:
         if root is None:
@@ -155,7 +158,7 @@ class _Reader:
         if "roles" in found:
             for name, (node, at) in pairs(*found["roles"]):
                 roles[name] = self._role(name, node, at)
-        return PolicyFile(roles, audit_level)
+        return PolicyFile(roles, audit_level, tuple(self._notes))
 
     def _default(self, node: "Node", place: Place) -> AuditLevel:
         level: AuditLevel = "summary"
@@ -203,13 +206,24 @@ class _Reader:
             for key, (node, at) in pairs(*found["scopes"], _SCOPES):
                 scopes[key] = texts(node, at)
         node, place = found["tools"]
-        names = [self._tool(name, node, place) for name in texts(node, place)]
+        names = [self._listed(name, node, place) for name in texts(node, place)]
         rules = {}
         for name in names:
             meant = {key for key in scopes if name == ANY or name in _SCOPED[key]}
             values: dict[str, Any] = {key: scopes[key] for key in meant}
             rules[name] = ToolRule(**values)
         return rules
+
+    def _listed(self, name: str, node: "Node", place: Place) -> str:
+        """Of the older shape, which other programs write for tools of their own: a name that Kore
+        does not know allows nothing. Where all else is allowed a misspelt one could loosen a rule.
+        """
+        is_own = name == ANY or name.startswith("mcp__") or self._canonical(name) is not None
+        if self._closed and not is_own:
+            said = t('"{name}" is not a tool{guess}', name=name, guess=guess(name, TOOLS))
+            self._notes.append(f"{place.where(node)}{said}")
+            return name
+        return self._tool(name, node, place)
 
     def _tool(self, name: str, node: "Node", place: Place) -> str:
         if name == ANY or name.startswith("mcp__"):

@@ -56,11 +56,14 @@ class Place:
     def below(self, key: str) -> "Place":
         return Place(self.mistakes, (*self.keys, _printable(key)))
 
-    def wrong(self, node: "Node", said: str) -> None:
+    def where(self, node: "Node") -> str:
+        """File, line and key, as a mistake begins."""
         line = node.start_mark.line + 1
         key = f"{'.'.join(self.keys)}: " if self.keys else ""
-        where = t("{source}: line {line}: ", source=self.mistakes.source, line=line)
-        self.mistakes.lines.append((line, f"{where}{key}{said}"))
+        return t("{source}: line {line}: ", source=self.mistakes.source, line=line) + key
+
+    def wrong(self, node: "Node", said: str) -> None:
+        self.mistakes.lines.append((node.start_mark.line + 1, f"{self.where(node)}{said}"))
 
     def first_time(self, node: "Node") -> bool:
         """False for a node that an alias (`*name`) has led to; that is a mistake."""

@@ -19,12 +19,31 @@ from gateway.settings.keys import catalogue
 from gateway.settings.place import Key
 
 _KODE_POINTERS = {"main": "default", "task": "task", "reasoning": "reasoning", "quick": "quick"}
+# Its summaries are written by the model that is ours for quick work.
+_COMPACT = "compact"
+# Their names for vendors, where those differ from ours.
+_PROVIDERS = {"alibaba": "qwen", "aliyun": "qwen", "glm": "zhipu"}
+_WIRES = ("openai", "anthropic", "ollama")
+_PROFILE_KEYS = frozenset(
+    (
+        *("id", "name", "provider", "type", "adapt", "config", "model", "modelName", "isActive"),
+        *("apiKey", "baseURL", "baseUrl", "maxTokens", "contextLength", "temperature"),
+        # What the other program notes for itself.
+        *("createdAt", "lastUsed", "updatedAt", "isGPT5", "validationStatus", "lastValidation"),
+    )
+)
 _KODE_NAMES = {
     "defaultModel": "default",
     "defaultModelName": "default",
     "taskModel": "task",
     "reasoningModel": "reasoning",
     "quickModel": "quick",
+}
+_LLM_KEYS = ("provider", "model", "api_key", "base_url", "max_tokens", "temperature")
+_BLOCKED = {
+    "blocked_commands": "blocked_commands",
+    "blocked_cmds": "blocked_commands",
+    "blocked_paths": "blocked_paths",
 }
 _SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
 
@@ -64,20 +83,19 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
         profiles = [{"name": name, **one} for name, one in profiles.items() if _object(one)]
-    profiles = _list(profiles, "modelProfiles")
-    entries, called = [], {}
-    for one in filter(_object, profiles):
+    entries: list[dict[str, Any]] = []
+    called: dict[str, str] = {}
+    for one in map(_flat, filter(_object, _list(profiles, "modelProfiles"))):
         entry = _entry(one, left)
         if entry is not None and one.get("isActive", True):
             entries.append(entry)
-            called[str(one.get("name"))] = called[_model(one)] = entry["model_name"]
+            for name in (one.get("name"), one.get("id"), _model(one)):
+                called.setdefault(str(name or ""), entry["model_name"])
+        where = f"modelProfiles.{one.get('name') or one.get('id') or _model(one)}"
+        left += [t("{key}: not taken", key=f"{where}.{key}") for key in one.keys() - _PROFILE_KEYS]
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
-    pointers = _map(content.get("modelPointers"), "modelPointers")
-    wanted = [(_KODE_POINTERS[k], v) for k, v in pointers.items() if k in _KODE_POINTERS]
-    wanted += [(ours, content[theirs]) for theirs, ours in _KODE_NAMES.items() if theirs in content]
-    for profile, name in wanted:
-        name = _name_of(name)
-        if name in called:
+    for profile, name in _wanted(content, left):
+        if name in called and name:
             values.setdefault(("profiles", profile), called[name])
         elif name:
             left.append(t("{profile}: no model is called {name!r}", profile=profile, name=name))
@@ -86,11 +104,54 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
     return Foreign(values, (*left, *_unknown(content, known)))
 
 
+def _flat(one: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile with what one of the shapes nests under `config`."""
+    config = one.get("config")
+    return {**config, **one} if _object(config) else dict(one)
+
+
+def _wanted(content: Mapping[str, Any], left: list[str]) -> list[tuple[str, str]]:
+    """Our profiles and their names for the models, the strongest first."""
+    pointers = _map(content.get("modelPointers"), "modelPointers")
+    wanted = [(_KODE_POINTERS[k], _name_of(v)) for k, v in pointers.items() if k in _KODE_POINTERS]
+    wanted += [
+        (ours, _name_of(content[theirs]))
+        for theirs, ours in _KODE_NAMES.items()
+        if theirs in content
+    ]
+    compact = _name_of(pointers.get(_COMPACT))
+    quick = next((name for profile, name in wanted if profile == "quick" and name), "")
+    if compact and not quick:
+        wanted.append(("quick", compact))
+    elif compact and compact != quick:
+        left.append(t("{key}: not taken", key=f"modelPointers.{_COMPACT}"))
+    known = {*_KODE_POINTERS, _COMPACT}
+    left += [
+        t("{key}: not taken", key=f"modelPointers.{key}") for key in pointers if key not in known
+    ]
+    return wanted
+
+
+def _vendor_of(one: Mapping[str, Any], base: Any) -> str:
+    """The vendor; at an address of its own, `adapt` says which format is spoken there."""
+    provider = str(one.get("provider") or one.get("type") or "").lower()
+    vendor = _PROVIDERS.get(provider, ALIASES.get(provider, provider))
+    adapt = str(one.get("adapt") or "").lower()
+    if adapt in _WIRES and (base or not provider):
+        known = VENDORS.get(vendor)
+        return vendor if known is not None and known.protocol == adapt else adapt
+    return vendor
+
+
 def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
-    name, model = str(one.get("name") or _model(one)), _model(one)
-    provider = str(one.get("provider") or "").lower()
-    vendor = ALIASES.get(provider, provider)
+    model = _model(one)
+    name = str(one.get("name") or one.get("id") or model)
+    provider = str(one.get("provider") or one.get("type") or "")
     base = one.get("baseURL") or one.get("baseUrl")
+    vendor = _vendor_of(one, base)
+    spoken = VENDORS[vendor].protocol if vendor in VENDORS else "openai"
+    if (adapt := one.get("adapt")) and str(adapt).lower() not in (vendor, spoken):
+        left.append(t("model {name!r}: adapt {adapt!r} is not taken", name=name, adapt=adapt))
     if vendor not in VENDORS:
         if not base:
             left.append(
@@ -112,8 +173,9 @@ def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
         ("api_key", one.get("apiKey")),
         ("max_tokens", one.get("maxTokens")),
         ("context_tokens", one.get("contextLength")),
+        ("temperature", one.get("temperature")),
     ):
-        if theirs:
+        if theirs is not None and theirs != "":
             found[ours] = theirs
     return found
 
@@ -170,13 +232,14 @@ def _older(content: Mapping[str, Any]) -> Foreign:
         if entry is not None:
             values["model_list",] = [entry]
             values["profiles", "default"] = entry["model_name"]
+        left += [t("{key}: not taken", key=f"llm.{key}") for key in llm if key not in _LLM_KEYS]
     for section in ("context", "security"):
         for key, value in _map(content.get(section), section).items():
             name = str(key)
             if section == "context" and name in catalogue()[section]:
                 values[section, name] = value
-            elif section == "security" and name in ("blocked_commands", "blocked_paths"):
-                values[section, name] = _added(name, value)
+            elif section == "security" and name in _BLOCKED:
+                values[section, _BLOCKED[name]] = _added(_BLOCKED[name], value)
             else:
                 left.append(t("{key}: not taken", key=f"{section}.{name}"))
     return Foreign(values, (*left, *_unknown(content, {"llm", "context", "security"})))

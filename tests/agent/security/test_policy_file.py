@@ -152,3 +152,22 @@ def test_files_that_are_no_policy(tmp_path: Path) -> None:
     (tmp_path / "huge.yaml").write_bytes(b"#" * (SIZE_LIMIT_BYTES + 1))
     with pytest.raises(ConfigError, match="larger than"):
         read_raw(tmp_path / "huge.yaml")
+
+
+MATRIX = """
+roles:
+  coder: {tools: [read_file, http_fetch, run_tests], scopes: {paths: ["src/**"]}}
+"""
+
+
+def test_a_tool_that_kore_does_not_have_is_a_note_in_the_older_shape() -> None:
+    policy = parse_policy(MATRIX, "policy.yaml")
+    assert policy.roles["coder"].tools["read_file"].paths == ("src/**",)
+    first, second = policy.notes
+    assert first.startswith('policy.yaml: line 3: roles.coder.tools: "http_fetch" is not a tool')
+    assert second.startswith('policy.yaml: line 3: roles.coder.tools: "run_tests" is not a tool')
+
+
+def test_where_all_else_is_allowed_an_unknown_tool_stays_a_mistake() -> None:
+    with pytest.raises(ConfigError, match='"http_fetch" is not a tool'):
+        parse_policy("default: {deny_by_default: false}\n" + MATRIX, "policy.yaml")

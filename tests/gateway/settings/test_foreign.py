@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.settings import Settings, load_settings
+from gateway.settings.foreign import Foreign, read_foreign
 from gateway.settings.trust import trust
 
 REAL = """\
@@ -77,6 +78,55 @@ def test_the_shape_of_its_design_is_read_too(tmp_path: Path) -> None:
     assert settings.mcp_servers["files"].args == ("files",)
 
 
+def test_profiles_by_id_with_a_nested_config_are_read(tmp_path: Path) -> None:
+    content = {
+        "modelProfiles": [
+            {
+                "id": "m1",
+                "type": "alibaba",
+                "config": {"model": "qwen-max", "apiKey": "sk-canary", "temperature": 0.2},
+            },
+            {
+                "id": "m2",
+                "name": "Near",
+                "provider": "own",
+                "adapt": "anthropic",
+                "config": {"modelName": "claude", "baseURL": "http://localhost:9"},
+            },
+            {"id": "m3", "name": "odd", "provider": "groq", "model": "x", "adapt": "grpc"},
+        ],
+        "modelPointers": {"main": "m1", "task": "m2", "compact": "m2"},
+    }
+    (tmp_path / ".kode.json").write_text(json.dumps(content))
+    settings = loaded(tmp_path)
+    assert named(settings) == {"m1": "qwen/qwen-max", "Near": "anthropic/claude", "odd": "groq/x"}
+    assert settings.model_list[0].temperature == 0.2
+    profiles = settings.profiles
+    assert (profiles.default, profiles.task, profiles.quick) == ("m1", "Near", "Near")
+    left = read_foreign(tmp_path / ".kode.json")
+    assert left is not None
+    assert any("adapt 'grpc'" in line for line in left.left)
+
+
+def test_what_is_not_taken_of_a_profile_or_a_pointer_is_said(tmp_path: Path) -> None:
+    content = {
+        "modelProfiles": [
+            {"name": "a", "provider": "openai", "modelName": "x", "reasoningEffort": "high"},
+            {"name": "b", "provider": "openai", "modelName": "y", "createdAt": 1},
+        ],
+        "modelPointers": {"quick": "a", "compact": "b", "vision": "a"},
+    }
+    (tmp_path / ".kode.json").write_text(json.dumps(content))
+    found = read_foreign(tmp_path / ".kode.json")
+    assert found is not None
+    assert found.left == (
+        "modelProfiles.a.reasoningEffort: not taken",
+        "modelPointers.compact: not taken",
+        "modelPointers.vision: not taken",
+    )
+    assert found.values["profiles", "quick"] == "a"
+
+
 def test_a_file_of_ours_wins_and_takes_models_and_their_names_together(tmp_path: Path) -> None:
     (tmp_path / ".kode.json").write_text(REAL)
     (tmp_path / "kore").mkdir()
@@ -123,12 +173,15 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(
         "llm:\n  provider: openai\n  model: gpt-5\n  api_key: sk-canary\n"
+        "  temperature: 0.0\n  flavour: 1\n"
         "context:\n  max_tokens: 64000\n"
-        "security:\n  blocked_paths: [.secret, .git]\n  blocked_commands: [dd]\n"
+        "security:\n  blocked_paths: [.secret, .git]\n  blocked_cmds: [dd]\n"
         "  restrict_to_workspace: false\n"
     )
     settings = loaded(tmp_path)
     assert named(settings) == {"llm": "openai/gpt-5"}
+    assert settings.model_list[0].temperature == 0.0
+    assert "llm.flavour: not taken" in (read_foreign(file) or Foreign()).left
     assert settings.context.max_tokens == 64_000
     # What is blocked anyway stays so: their list may only add to it.
     assert settings.security.blocked_paths == (*Settings().security.blocked_paths, ".secret")
