@@ -13,6 +13,8 @@ from agent.frozen import frozen
 RateLimits = Literal["telegram", "none"]
 
 _MANY_CHATS = 1024
+# So many chats refused one after the other are no limit of a chat's.
+_SEVERAL_CHATS = 3
 
 
 @frozen
@@ -80,6 +82,8 @@ class Gate:
         self._sleep = sleep
         self._bot = _Bucket(BOT, clock())
         self._chats: dict[str, _Bucket] = {}
+        # Chats that were refused since something last arrived anywhere, and for how long.
+        self._refused: dict[str, float] = {}
         self._sweep_at = _MANY_CHATS
 
     async def acquire(self, chat_key: str, *, group: bool) -> None:
@@ -119,6 +123,21 @@ class Gate:
         """The platform asked to wait: this chat, or (None) the whole bot, stays silent so long."""
         bucket = self._bot if chat_key is None else self._chat(chat_key, group)
         bucket.close(self._clock() + retry_after_s)
+
+    def note_refused(self, chat_key: str, retry_after_s: float, *, group: bool) -> None:
+        """The platform refused a send and asked to wait. It does not say for whom: the chat stays
+        silent, and the whole bot once several chats in a row were refused."""
+        self.penalise(chat_key, retry_after_s, group=group)
+        self._refused.pop(chat_key, None)
+        self._refused[chat_key] = retry_after_s
+        if len(self._refused) > _SEVERAL_CHATS:
+            del self._refused[next(iter(self._refused))]
+        if len(self._refused) == _SEVERAL_CHATS:
+            self.penalise(None, min(self._refused.values()))
+
+    def note_passed(self) -> None:
+        """The platform took something: it does not refuse the whole bot."""
+        self._refused.clear()
 
     @property
     def waiting(self) -> int:

@@ -181,6 +181,29 @@ async def test_a_penalty_of_the_bot_silences_every_chat(gate: Gate, time: Simula
     assert await send(gate, time, "8", 1) == pytest.approx([10])
 
 
+async def test_the_whole_bot_rests_when_several_chats_in_a_row_are_refused(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    for chat in ("1", "2", "2"):
+        gate.note_refused(chat, 20, group=False)
+    assert gate.try_acquire("7", group=False)
+    gate.note_refused("3", 10, group=False)
+    assert not gate.try_acquire("7", group=False)
+    assert await send(gate, time, "7", 1) == pytest.approx([10])
+    # Still refused: one more is enough.
+    gate.note_refused("7", 30, group=False)
+    assert not gate.try_acquire("8", group=False)
+
+
+async def test_chats_that_are_refused_while_others_are_not_hold_up_none_but_themselves(
+    gate: Gate,
+) -> None:
+    for chat in ("1", "2", "3", "4"):
+        gate.note_refused(chat, 20, group=False)
+        gate.note_passed()
+    assert gate.try_acquire("7", group=False)
+
+
 async def test_a_cancelled_wait_costs_nothing(gate: Gate, time: SimulatedTime) -> None:
     for _ in range(5):
         await gate.acquire("7", group=False)

@@ -231,16 +231,19 @@ class Sender:
     async def _outcome(self, route: Route, call: Awaitable[_T]) -> _T:
         """The call's result, or its failure in the words of the port."""
         try:
-            return await call
+            result = await call
         except TelegramError as exc:
             error = send_error(exc)
             if isinstance(exc, Refusal) and exc.new_chat_id is not None:
                 error = Moved(route.chat_id, str(exc.new_chat_id))
             if isinstance(error, RateLimited):
-                self._gate.penalise(route.chat_id, error.retry_after_s, group=_is_group(route))
+                group = _is_group(route)
+                self._gate.note_refused(route.chat_id, error.retry_after_s, group=group)
             raise error from exc
         except (LookupError, TypeError, ValueError) as exc:
             raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
+        self._gate.note_passed()
+        return result
 
 
 class _Unchanged(SendError):

@@ -154,6 +154,17 @@ async def test_a_wrong_entity_is_bad_format(channel: TelegramChannel) -> None:
         await channel.send(message("hi", Entity("bold", 0, 99)))
 
 
+async def test_a_flood_limit_of_the_bot_silences_every_chat(bot_api: BotApi) -> None:
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate())
+    bot_api.fail("sendMessage", faults.status(429, retry_after=30), times=3)
+    for chat in ("7", "8", "9"):
+        with pytest.raises(RateLimited):
+            await channel.send(replace(message(), route=replace(ROUTE, chat_id=chat)))
+    await channel.typing(replace(ROUTE, chat_id="10"))
+    await channel.aclose()
+    assert bot_api.calls == ["sendMessage"] * 3
+
+
 async def test_a_flood_limit_silences_the_chat_and_tells_how_long(bot_api: BotApi) -> None:
     gate = Gate()
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
