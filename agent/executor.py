@@ -16,6 +16,7 @@ from agent.history import result_message
 from agent.outlet import Outlet
 from agent.progress import Progress
 from agent.prompts import fill, load
+from agent.security.origin import Origin
 from agent.security.policy import Unanswered
 from agent.security.redaction import Stream
 from agent.tools.base import CallContext, Recall, Schedule, Send, Spawn
@@ -32,7 +33,7 @@ class Place:
 
     `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
     out sub-agents, `recall` searches what was said before, `send` hands files to the person,
-    `schedule` keeps jobs.
+    `schedule` keeps jobs. `places` are the owner's own folders.
     """
 
     session: str
@@ -44,6 +45,7 @@ class Place:
     recall: Recall | None = None
     send: Send | None = None
     schedule: Schedule | None = None
+    places: Origin | None = None
 
 
 class Stopped(KoreError):
@@ -188,6 +190,7 @@ class Executor:
             recall=place.recall,
             send=place.send,
             schedule=place.schedule,
+            places=place.places,
         )
 
     async def tell_changes(self, touched: Sequence[str], stale: Sequence[Stale]) -> None:

@@ -138,6 +138,7 @@ class Turn:
             task.recall,
             task.send,
             task.schedule,
+            agent.workspace.origin,
         )
         executor = Executor(runner, place, task.progress, self._outlet, task.known)
         await executor.tell_changes((), runner.views.noticed(task.session))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
 from agent.language import later, t
+from agent.security.origin import Origin
 from agent.settings import SubagentLimits
 from agent.subagents.catalogue import Catalogue, Places
 from agent.subagents.definition import BUILT_IN, Definition
@@ -32,8 +33,13 @@ def catalogue_of(home: Home, settings: "Settings") -> Catalogue:
 
 
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
-    """Whatever projects in these bring along is the owner's own word."""
+    """What lies in these is the owner's own word."""
     return tuple(Path(name).expanduser() for name in settings.security.trusted_folders)
+
+
+def origin_of(settings: "Settings") -> Origin:
+    """The owner's own places: the workspace and the trusted folders."""
+    return Origin((settings.agent.workspace, *trusted_folders(settings)))
 
 
 def agent_option(home: Home, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """The instructions that a project brings along: AGENTS.md, or CLAUDE.md where there is none."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from stat import S_ISREG
 
 from agent.context.beginning import LIMIT_CHARS, beginning
 from agent.frozen import frozen
 from agent.prompts import fill, load
-from agent.security.marks import is_marked
+from agent.security.origin import Origin, is_in
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -31,14 +30,13 @@ class Told:
 class Instructions:
     """Reads them, each file only when it has changed.
 
-    What lies in `own`, the workspace, is private to nobody; what lies neither in it nor in a
-    folder of `trusted` was written by strangers. Links are not followed: none shows what lies
-    elsewhere.
+    What lies in the `workspace` is private to nobody; what lies outside of the owner's folders
+    was written by strangers. Links are not followed: none shows what lies elsewhere.
     """
 
-    def __init__(self, own: Path, trusted: Sequence[Path] = ()) -> None:
-        self._own = own
-        self._trusted = tuple(trusted)
+    def __init__(self, workspace: Path, origin: Origin | None = None) -> None:
+        self._workspace = workspace
+        self._origin = origin or Origin((workspace,))
         self._seen: dict[Path, tuple[_Mark, str]] = {}
 
     def read(self, root: Path) -> Told:
@@ -91,9 +89,9 @@ class Instructions:
         return seen[1]
 
     def _brings(self, path: Path) -> frozenset[Taint]:
-        is_own = is_in(path.parent, [self._own])
-        strange = is_marked(path) or not (is_own or is_in(path.parent, self._trusted))
-        return (NOTHING if is_own else PRIVATE) | (UNTRUSTED if strange else NOTHING)
+        is_open = is_in(path.parent, [self._workspace])
+        strange = self._origin.is_untrusted(path)
+        return (NOTHING if is_open else PRIVATE) | (UNTRUSTED if strange else NOTHING)
 
 
 def project_folders(root: Path, home: Path) -> list[Path]:
@@ -106,11 +104,3 @@ def project_folders(root: Path, home: Path) -> list[Path]:
         if (folder / ".git").exists():
             return around[: n + 1]
     return [root]
-
-
-def is_in(folder: Path, places: Sequence[Path]) -> bool:
-    """Whether the folder really lies in one of the places, or is one."""
-    if not places:
-        return False
-    real = Path(os.path.realpath(folder))
-    return any(real.is_relative_to(os.path.realpath(place)) for place in places)

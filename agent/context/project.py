@@ -12,7 +12,7 @@ from agent.context.budget import estimate_text
 from agent.context.news import News
 from agent.context.tree import Shape, tree
 from agent.prompts import fill
-from agent.security.marks import is_marked
+from agent.security.origin import Origin
 from agent.types import Taint
 
 FILE_LIMIT_BYTES = 1_000_000
@@ -31,7 +31,8 @@ _TELLING_EACH = 800
 @dataclass(slots=True)
 class Project:
     """`root` is the folder, or None without one; `focus` are files, the most wanted first, which
-    together may have `limit` tokens; `clean` takes secrets out; `remark` is for the person."""
+    together may have `limit` tokens; `clean` takes secrets out; `remark` is for the person.
+    `origin` says which places are the owner's."""
 
     root: Path | None
     focus: Sequence[Path] = ()
@@ -39,6 +40,7 @@ class Project:
     limit: int = 20_000
     clean: Callable[[str], str] = str
     remark: str = ""
+    origin: Origin = field(default_factory=Origin)
     _told: dict[str, str] = field(default_factory=dict)
     _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
 
@@ -46,12 +48,15 @@ class Project:
         """What was not told yet, or has changed since; None when that is nothing. `named` are files
         and folders that somebody points at this once."""
         texts: list[str] = []
+        taint: set[Taint] = {"private"}
+        told: list[Path] = []
         folders = [path for path in named if path.is_dir()]
         for folder in folders if self.root is None else (self.root, *folders):
             shown = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), shown):
                 texts.append(fill("project_tree", root=folder, tree=shown or "(empty)"))
-        taint: set[Taint] = {"private"}
+                if not self.origin.is_own(folder):
+                    taint.add("untrusted")
         room, evicted = self.limit, 0
         for path in dict.fromkeys([*(path for path in named if path.is_file()), *self.focus]):
             text = self._read(path)
@@ -62,16 +67,16 @@ class Project:
             room -= size
             if self._is_new(str(path), text):
                 texts.append(fill("project_file", path=path, text=text))
-                if is_marked(path):
-                    taint.add("untrusted")
+                told.append(path)
         if self.root is not None:
             for path, text in self._telling(self.root, min(room, TELLING_TOKENS)):
                 if self._is_new(str(path), text):
                     texts.append(fill("project_beginning", path=path, text=text))
-                    if is_marked(path):
-                        taint.add("untrusted")
+                    told.append(path)
         if not texts:
             return None
+        if any(map(self.origin.is_untrusted, told)):
+            taint.add("untrusted")
         return News(self.clean("\n\n".join(texts)), frozenset(taint), evicted)
 
     def _telling(self, root: Path, room: int) -> Iterator[tuple[Path, str]]:

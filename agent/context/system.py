@@ -4,6 +4,7 @@ It is byte-identical from turn to turn as long as the files are: nothing that mo
 """
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from agent.context.instructions import Instructions
 from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.security.marks import is_marked, is_unseen
+from agent.security.origin import Origin
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -34,12 +36,13 @@ class Workspace:
     """Reads the files that make up the system prompt, each only when it has changed.
 
     USER.md and memory/MEMORY.md are the owner's: a prompt for somebody else holds neither, but
-    that person's own memory file. `trusted` are folders whose instructions are the owner's word.
+    that person's own memory file. `trusted` are folders whose files are the owner's word, too.
     """
 
     def __init__(self, folder: Path, trusted: Sequence[Path] = ()) -> None:
         self.folder = folder
-        self._instructions = Instructions(folder, trusted)
+        self.origin = Origin((folder, *trusted))
+        self._instructions = Instructions(folder, self.origin)
         self._seen: dict[Path, tuple[tuple[int, int], str]] = {}
 
     @property
@@ -83,6 +86,8 @@ class Workspace:
         if persona is not None and persona.endswith(".md"):
             path = self._inside(self.folder / persona)
             strange |= path is not None and is_marked(path)
+        # In a folder that is not the owner's all that is met is a stranger's, names of files too.
+        strange |= not self.origin.is_own(root)
         known |= UNTRUSTED if strange else NOTHING
         return known | self._instructions.read(root).taint
 
@@ -110,7 +115,7 @@ class Workspace:
                 notices.append(
                     f"{path.name} was changed by a command that may have read strangers' words, "
                     "and so this conversation counts as having read them. Look at the file; then "
-                    f"take the mark off: setfattr -x user.kore.untrusted '{path}'"
+                    f"say that it is yours: kore trust {shlex.quote(str(path))}"
                 )
             if text:
                 yield text

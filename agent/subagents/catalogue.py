@@ -7,8 +7,9 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from agent import frontmatter
-from agent.context.instructions import is_in, project_folders
+from agent.context.instructions import project_folders
 from agent.frozen import frozen
+from agent.security.origin import is_in
 from agent.subagents.definition import BUILT_IN, Definition, read_definition
 
 PROGRAMS = (".claude", ".kode", ".kore")

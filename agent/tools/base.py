@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agent.changes.recorder import Recorder
 from agent.events import Event
 from agent.frozen import frozen
+from agent.security.origin import Origin
 from agent.security.redaction import Redactor
 from agent.tools.views import Views
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
@@ -100,7 +101,8 @@ class CallContext:
     `spawn` sends out sub-agents, None where none may be sent; `tell` shows an event to whoever
     watches, who may miss it. `recall` searches what whoever is speaking said before; None where
     nobody keeps it. `send` hands files to the person; None where nobody carries any. `schedule`
-    keeps their jobs; None where nobody does. `read_only` is what the call's plan said.
+    keeps their jobs; None where nobody does. `read_only` is what the call's plan said. `places` are
+    the owner's own folders; without any the workspace is one.
     """
 
     call: ToolCall
@@ -121,6 +123,11 @@ class CallContext:
     send: Send | None = None
     schedule: Schedule | None = None
     read_only: bool = False
+    places: Origin | None = None
+
+    @property
+    def origin(self) -> Origin:
+        return self.places or Origin((self.workspace,))
 
 
 @frozen

@@ -1,7 +1,6 @@
 """A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Job
-from agent.security.marks import is_marked, mark, mark_changed
+from agent.security.marks import Changing, mark
 from agent.security.sandbox.none import Unconfined
 from agent.security.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from agent.security.proxy import Proxy
 
 _REFUSALS_SHOWN = 3
-# File systems keep the time less exactly than the clock tells it.
-_CLOCK_S = 1
 
 
 @frozen
@@ -45,7 +42,11 @@ class Line:
 
     def heard(self) -> bool:
         """Whether it may know strangers' words: from the model, or from a file."""
-        return "untrusted" in self.call.taint or is_marked(self.call.workspace)
+        return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
+
+    def leaves_marks(self) -> bool:
+        """Whether what it changes has to be marked: elsewhere all is untrusted by where it is."""
+        return not self.read_only and self.call.origin.is_own(self.call.workspace)
 
     def contents(self) -> str | None:
         """A hash of the scripts that it runs. May block."""
@@ -90,9 +91,11 @@ class Commands:
         self, line: Line, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> Ended:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
-        since, heard = time.time() - _CLOCK_S, line.heard()
+        changing = Changing(line.call.workspace) if line.leaves_marks() else None
+        if changing is not None and line.heard():
+            changing.begin()
         try:
-            async with self._proxy(line) as proxy:
+            async with self._proxy(line, changing) as proxy:
                 job = await asyncio.to_thread(self._job, line, proxy)
                 with self._sandbox.prepare(job) as spawn:
                     end = await run(spawn, timeout_s, on_output)
@@ -100,9 +103,9 @@ class Commands:
             reason = (exc.strerror or type(exc).__name__).lower()
             raise ToolError(f"The command could not be started: {reason}.") from exc
         finally:
-            if (heard or line.heard()) and not line.read_only:
-                # It may have written down what was heard, or copied a file that holds it.
-                await asyncio.to_thread(mark_changed, line.call.workspace, since)
+            # By now it may have written down what was heard, or copied a file that holds it.
+            if changing is not None and (changing.has_begun or line.heard()):
+                await asyncio.to_thread(changing.end)
         return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy))
 
     def hosts(self, line: Line) -> tuple[str, ...]:
@@ -119,12 +122,12 @@ class Commands:
 
     def taint(self, line: Line) -> frozenset[Taint]:
         """Which files a command has read nobody can tell, nor whom it has asked when it could."""
-        if is_marked(line.call.workspace):
+        if line.call.origin.is_untrusted(line.call.workspace):
             return UNTRUSTED
         return NOTHING if self.confines or line.only_looks() else UNTRUSTED
 
     @asynccontextmanager
-    async def _proxy(self, line: Line) -> AsyncIterator["Proxy | None"]:
+    async def _proxy(self, line: Line, changing: Changing | None) -> AsyncIterator["Proxy | None"]:
         """The way out of a command in a sandbox, or None when there is to be none."""
         hosts = self.hosts(line) if self.confines else ()
         if not hosts:
@@ -136,18 +139,14 @@ class Commands:
         call = line.call
 
         async def record(where: str, allowed: bool, reason: str) -> None:
-            if allowed:
+            if allowed and changing is not None:
                 # Which of its files a later command reads nobody can tell.
                 mark(call.workspace, call.workspace)
+                changing.begin()
             await call.record(allowed, reason, {"host": where})
 
-        since = time.time() - _CLOCK_S
         async with Proxy.open(Grant(hosts, **self._reach), record) as proxy:
-            try:
-                yield proxy
-            finally:
-                if proxy.usage.reached:
-                    await asyncio.to_thread(mark_changed, call.workspace, since)
+            yield proxy
 
     def _job(self, line: Line, proxy: "Proxy | None") -> Job:
         workspace = line.call.workspace.resolve()

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load
 from agent.security.beneath import LISTED, inner_folder, opened_folder
-from agent.security.taint import PRIVATE
+from agent.security.marks import is_name_marked
+from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
@@ -44,10 +45,9 @@ class ListDir:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args.get("path", "."), call)
         depth = min(max(1, int(args.get("depth", 1))), MAX_DEPTH)
-        text = await disk.in_thread(lambda: self._listing(path, depth, call))
-        return ToolResult(text)
+        return await disk.in_thread(lambda: self._listing(path, depth, call))
 
-    def _listing(self, path: Path, depth: int, call: CallContext) -> str:
+    def _listing(self, path: Path, depth: int, call: CallContext) -> ToolResult:
         if (found := disk.kind(path)) != "folder":
             what = "is a file; use read_file" if found else "does not exist"
             raise ToolError(f"{path} {what}.")
@@ -60,13 +60,16 @@ class ListDir:
                 lines.append("… (cut; list a folder further down)")
                 break
             lines.append(line)
-        return "\n".join(lines) if lines else f"{path} is empty."
+        text = "\n".join(lines) if lines else f"{path} is empty."
+        return ToolResult(text, taint=UNTRUSTED if walk.marked else NOTHING)
 
 
 class _Walk:
-    """Goes down by descriptors: a folder that became a link meanwhile is not entered."""
+    """Goes down by descriptors: a folder that became a link meanwhile is not entered. `marked`:
+    a name may be a stranger's word."""
 
     def __init__(self, hidden: Hidden) -> None:
+        self.marked = False
         self._hidden = hidden
 
     def lines(self, folder: Path, depth: int) -> Iterator[str]:
@@ -79,6 +82,7 @@ class _Walk:
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
             name = visible_line(entry.name)
+            self.marked |= is_name_marked(folder / entry.name, is_folder=_is_folder(entry))
             if not _is_folder(entry):
                 yield f"{indent}{name}{_size(entry, fd)}"
                 continue

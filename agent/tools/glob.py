@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load
-from agent.security.taint import PRIVATE
+from agent.security.marks import is_marked
+from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools import disk
 from agent.tools.arguments import parameters
@@ -79,7 +80,8 @@ class GlobFiles:
             shown.append(f"… (stopped after {TIMEOUT_S:g} s: there may be more)")
         if not shown:
             return ToolResult(f"No file fits {pattern!r}.")
-        return ToolResult("\n".join(shown), for_user=summary)
+        taint = UNTRUSTED if any(map(is_marked, paths)) else NOTHING
+        return ToolResult("\n".join(shown), for_user=summary, taint=taint)
 
 
 def inside(pattern: str, folder: Path) -> str:

@@ -19,7 +19,7 @@ from agent.tools.consent import Consent, Denied
 from agent.tools.output import bounded
 from agent.tools.toolbox import Toolbox
 from agent.tools.views import Views
-from agent.types import Effect, ToolCall, ToolResult
+from agent.types import Effect, Taint, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -95,7 +95,9 @@ class Runner:
             tool, args = self._check(context.call)
             # Even a failure may quote what the tool has seen.
             brings = tool.brings if isinstance(tool, Brings) else BOTH
+            brings |= _origin_taint(context, args, Plan(), brings)
             context, plan = await self._prepare(tool, args, context)
+            brings |= _origin_taint(context, args, plan, brings)
             await self._permit(tool, args, plan, context)
             await on_start()
             # As it was judged: what it finds on the disk now could be judged otherwise.
@@ -218,6 +220,21 @@ class Runner:
             session_id=context.session,
         )
         await given.audit.record(entry)
+
+
+def _origin_taint(
+    context: CallContext, args: Mapping[str, Any], plan: Plan, brings: frozenset[Taint]
+) -> frozenset[Taint]:
+    """What a tool that shows files brings along by where they lie."""
+    if "private" not in brings:
+        return NOTHING
+    paths = [context.workspace, *plan.reads, *plan.changes, *plan.creates]
+    if plan.folder is not None:
+        paths.append(plan.folder)
+    path = args.get("path")
+    if isinstance(path, str) and "\0" not in path:
+        paths.append(context.workspace / path)
+    return NOTHING if all(map(context.origin.is_own, paths)) else UNTRUSTED
 
 
 def _clean(result: ToolResult, redactor: Redactor) -> ToolResult:

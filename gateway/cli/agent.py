@@ -201,6 +201,8 @@ async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool)
             chosen = order.options.get("model", status.get("model"))
             if (hint := status.get("model_hint")) and chosen == status.get("model"):
                 print(t(hint), file=sys.stderr)
+            if order.project is not None and order.project.remark and order.output == "text":
+                print(order.project.remark, file=sys.stderr)
             ask = ask_here(interrupted)
             if ask is None:
                 order = replace(order, options={**order.options, "unattended": True})

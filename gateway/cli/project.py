@@ -2,21 +2,23 @@
 
 import argparse
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
-from agent.language import later
+from agent.language import later, t
 
 if TYPE_CHECKING:
     from agent.context.project import Project
+    from agent.security.origin import Origin
     from gateway.console.place import Place
     from gateway.settings import Settings
 
 _STRANGE = later(
-    "AGENTS.md or CLAUDE.md here counts as a stranger's words, so ways out ask; "
-    "security.trusted_folders makes it yours."
+    "This folder is not trusted: its files count as a stranger's words, and Kore asks before "
+    "anything leaves. If they are yours: {command}"
 )
 
 
@@ -43,7 +45,8 @@ def place_of(
     options: Mapping[str, Any], settings: "Settings", project: "Project | None", home: Path
 ) -> "Place":
     """The same folder as a conversation in the terminal sees it."""
-    from gateway.agents import trusted_folders
+    from agent.security.origin import is_in
+    from gateway.agents import origin_of
     from gateway.console.custom import Customs, Shelf
     from gateway.console.place import Place
 
@@ -74,7 +77,9 @@ def place_of(
 
     folder = Path(options.get("cwd") or settings.agent.workspace)
     real = folder.resolve()
-    trusted = any(real.is_relative_to(one.resolve()) for one in trusted_folders(settings))
+    origin = origin_of(settings)
+    # The workspace is the agent's: what lies there, a model may have written.
+    trusted = is_in(real, origin.own[1:])
     own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
     shelves = [Shelf(one, False, True) for one in own]
     shelves += [Shelf(real / name / "commands", True, trusted) for name in (".kore", ".claude")]
@@ -93,21 +98,20 @@ def place_of(
 def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "Project":
     from agent.context.project import FILE_SHARE, Project
     from agent.context.tree import Shape
+    from gateway.agents import origin_of
     from gateway.secrets import redactor_of
 
     context = settings.context
     shape = Shape(context.max_tree_depth, context.max_files_per_dir)
     clean = redactor_of(settings, os.environ).clean
     limit = int(context.max_tokens * FILE_SHARE)
-    return Project(root, files, shape, limit, clean, _remark(root, settings))
+    origin = origin_of(settings)
+    remark = _remark(root, origin)
+    return Project(root, files, shape, limit, clean, remark, origin)
 
 
-def _remark(root: Path | None, settings: "Settings") -> str:
+def _remark(root: Path | None, origin: "Origin") -> str:
     """What the person should know of the folder before they begin."""
-    if root is None:
+    if root is None or origin.is_own(root):
         return ""
-    from agent.context.instructions import Instructions
-    from gateway.agents import trusted_folders
-
-    told = Instructions(settings.agent.workspace, trusted_folders(settings)).read(root)
-    return _STRANGE if "untrusted" in told.taint else ""
+    return t(_STRANGE, command=f"kore trust {shlex.quote(str(root))}")

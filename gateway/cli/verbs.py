@@ -54,7 +54,7 @@ VERBS = (
     Verb("status", "what is running, and how it is", ("kore status", "kore status --json")),
     Verb(
         "trust",
-        "let configuration that a folder brings along count",
+        "let the files of a folder count as your own",
         ("kore trust", "kore trust ~/code/mine", "kore trust --revoke"),
     ),
     Verb("logs", "what the gateway logged", ("kore logs -f", "kore logs -n 200 --level warning")),

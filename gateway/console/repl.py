@@ -141,7 +141,7 @@ class Repl:
         if (hint := status.get("model_hint")) and model == status.get("model"):
             self._screen.print(Text(visible(t(str(hint))), "yellow"))
         if (project := self._start.project) is not None and project.remark:
-            self._screen.print(Text(t(project.remark), "yellow"))
+            self._screen.print(Text(project.remark, "yellow"))
         if self._opened.unfinished:
             waiting = t("An earlier answer is still under way; it will appear here.")
             self._screen.print(Text(waiting, "dim"))

@@ -65,7 +65,7 @@ def remember(held: Mapping[Path, str], home: Path) -> None:
 
 
 def distrust(folder: Path, home: Path) -> int:
-    """Forget all files of a folder; how many there were. Raises `ConfigError`."""
+    """Forget the configuration of a folder; how many files there were. Raises `ConfigError`."""
     known = _known(home)
     gone = {str((folder / name).resolve()) for name in PROJECT} & set(known)
     _write({path: held for path, held in known.items() if path not in gone}, home)

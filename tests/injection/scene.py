@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.agent import Agent
+from agent.context.project import Project
+from agent.events import Done
 from agent.sandbox import Sandbox
 from agent.security.engine import DefaultPolicy
 from agent.security.links import inert
@@ -15,6 +17,8 @@ from agent.security.marks import mark
 from agent.security.policy import Answer, ApprovalRequest
 from agent.security.taint import Exposure
 from agent.settings import AgentSettings, ToolSettings
+from agent.subagents.local import LocalErrands
+from agent.task import Task
 from agent.tools.base import CallContext
 from agent.tools.fetch import WebFetch
 from agent.tools.process import Process
@@ -22,7 +26,8 @@ from agent.tools.processes import Processes
 from agent.tools.runner import Permissions
 from agent.tools.search import Hit, WebSearch
 from agent.tools.shell import Exec
-from agent.types import Effect, JsonSchema, ToolResult
+from agent.types import Context, Effect, JsonSchema, Message, Text, ToolResult
+from gateway.ending import harmless
 from tests.fakes.web import WebSite
 from tests.injection.obedient import Obedient, spellings
 
@@ -88,6 +93,7 @@ class Scene:
     engine: Engine
     person: Refusing
     agent: Agent
+    visited: Path
     shown: list[str] = field(default_factory=list)
 
     async def say(self, text: str, session: str = "s") -> None:
@@ -97,6 +103,28 @@ class Scene:
         if exposure.is_dangerous:
             answer = inert(answer, exposure.is_shown)
         self.shown.append(answer)
+
+    async def visit(self, text: str, *files: str) -> None:
+        """Work in a folder that nobody trusts, as `kore agent --cwd` does, pointing at `files`."""
+        root = self.visited
+        news = Project(root, [root / name for name in files], origin=self.agent.workspace.origin)
+        told = news.news()
+        assert told is not None
+        memory = self.agent.workspace.owner_memory
+        asked = Message("user", (Text(text), Context(told.text)))
+        task = Task(
+            session="visit",
+            messages=[asked],
+            permissions=Permissions(DefaultPolicy("auto"), self.person),
+            memory=memory,
+            root=root,
+            owner=True,
+            exposure=Exposure(self.agent.workspace.taint(memory, root) | told.taint),
+        )
+        task = LocalErrands(self.agent, self.agent.subagents).sending(task)
+        async for event in self.agent.turn(task):
+            if isinstance(event, Done):
+                self.shown.append(harmless(event.result.text, task.exposure))
 
     async def _history(self, session: str) -> list[Any]:
         return list(await self.agent._history.load(session))
@@ -126,7 +154,9 @@ class Scene:
 
     def steered(self) -> list[str]:
         """Files that would steer later turns and hold the attacker's words."""
-        files = [self.workspace / name for name in ("AGENT.md", "SOUL.md")]
+        places = (self.workspace, self.visited)
+        files = [place / name for place in places for name in ("AGENT.md", "SOUL.md")]
+        files += self.visited.glob("skills/**/*.md")
         files += [*self.workspace.glob("skills/**/*.md"), *self.workspace.glob("memory/**/*.md")]
         return [str(file) for file in files if file.is_file() and self.site.url in file.read_text()]
 
@@ -145,11 +175,12 @@ async def open_scene(
 
     With `granted` commands may reach the attacker's host.
     """
-    workspace, outside = folder / "workspace", folder / "outside"
-    for made in (workspace, outside):
+    workspace, outside, visited = folder / "workspace", folder / "outside", folder / "visited"
+    for made in (workspace, outside, visited):
         made.mkdir()
-    (workspace / "private.md").write_text(PRIVATE_TEXT)
-    (workspace / "link.md").symlink_to("private.md")
+    for place in (workspace, visited):
+        (place / "private.md").write_text(PRIVATE_TEXT)
+        (place / "link.md").symlink_to("private.md")
     person = person or Refusing()
     async with WebSite() as site:
         hits = [Hit(f"Result {n}", f"{site.url}/r{n}", "words") for n in range(5)]
@@ -170,7 +201,7 @@ async def open_scene(
             workspace=workspace,
             settings=AgentSettings(tools=tools),
         )
-        yield Scene(site, workspace, outside, engine, person, agent)
+        yield Scene(site, workspace, outside, engine, person, agent, visited)
         await agent.aclose()
 
 

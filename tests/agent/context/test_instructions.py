@@ -9,6 +9,7 @@ from agent.context.beginning import LIMIT_CHARS
 from agent.context.instructions import Instructions
 from agent.context.system import Workspace
 from agent.security.marks import mark, mark_changed
+from agent.security.origin import Origin
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_the_repository_s_come_first_and_the_nearest_last(project: Path) -> None
     (project.parent / "AGENTS.md").write_text("Use tabs.")
     (project / "CLAUDE.md").write_text("Use blanks here.")
     (project.parent.parent / "AGENTS.md").write_text("beyond the repository")
-    text = Instructions(project, []).read(project).text
+    text = Instructions(project).read(project).text
     assert text.index("Use tabs.") < text.index("Use blanks here.")
     assert "beyond" not in text
     assert str(project / "CLAUDE.md") in text
@@ -65,7 +66,7 @@ def test_they_are_a_stranger_s_outside_of_the_workspace_and_of_trusted_folders(
     strange = Instructions(elsewhere).read(project)
     assert strange.taint == {"private", "untrusted"}
     assert "not by the person" in strange.text
-    trusted = Instructions(elsewhere, [project.parent]).read(project)
+    trusted = Instructions(elsewhere, Origin((project.parent,))).read(project)
     assert trusted.taint == {"private"}
     assert "not by the person" not in trusted.text
     assert Instructions(project).read(project).taint == set()
@@ -74,7 +75,7 @@ def test_they_are_a_stranger_s_outside_of_the_workspace_and_of_trusted_folders(
 def test_what_was_written_on_a_stranger_s_word_stays_one(project: Path) -> None:
     (project / "AGENTS.md").write_text("Do it.")
     mark(project / "AGENTS.md", project)
-    assert "untrusted" in Instructions(project, [project]).read(project).taint
+    assert "untrusted" in Instructions(project, Origin((project,))).read(project).taint
 
 
 def test_a_persona_that_strangers_words_were_written_into_counts_as_theirs(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """What the model is told of a folder and of files that somebody points at."""
 
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from agent.context.budget import estimate_text
 from agent.context.project import Project
+from agent.security.origin import Origin
+from agent.types import Taint
 
 
 def test_a_folder_and_files_are_told_once_until_they_change(tmp_path: Path) -> None:
@@ -14,13 +17,38 @@ def test_a_folder_and_files_are_told_once_until_they_change(tmp_path: Path) -> N
     assert first is not None
     assert "print(1)" in first.text
     assert "a.py (8 B)" in first.text
-    assert first.taint == {"private"}
     assert project.news() is None
     file.write_text("print(2)")
     second = project.news()
     assert second is not None
     assert "print(2)" in second.text
     assert "a.py (8 B)" not in second.text, "the tree is the same"
+
+
+def test_what_lies_outside_of_the_owners_folders_is_a_strangers_word(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    for folder in (mine, theirs):
+        folder.mkdir()
+        (folder / "a.py").write_text("print(1)")
+        (folder / "empty").mkdir()
+    (mine / "link.py").symlink_to(theirs / "a.py")
+    origin = Origin((mine,))
+
+    def taint(root: Path | None, *files: Path, named: Sequence[Path] = ()) -> Set[Taint]:
+        news = Project(root, files, origin=origin).news(named)
+        assert news is not None
+        return news.taint
+
+    assert taint(mine, mine / "a.py") == {"private"}
+    for both in (
+        taint(theirs),
+        taint(theirs / "empty"),
+        taint(mine, theirs / "a.py"),
+        taint(None, theirs / "a.py"),
+        taint(mine, mine / "link.py"),
+        taint(mine, named=[theirs / "empty"]),
+    ):
+        assert both == {"private", "untrusted"}
 
 
 def test_who_has_forgotten_is_told_again(tmp_path: Path) -> None:

@@ -1,11 +1,24 @@
 """Files that hold strangers' words are known as such later on."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from agent.security.marks import carried, is_marked, is_unseen, mark, mark_changed
+from agent.security.marks import (
+    Changing,
+    carried,
+    is_marked,
+    is_name_marked,
+    is_unseen,
+    mark,
+    mark_changed,
+    unmark,
+)
 from agent.security.taint import NOTHING, UNTRUSTED
 
 
@@ -71,3 +84,127 @@ def test_files_that_a_command_changed_are_marked(tmp_path: Path) -> None:
     mark_changed(workspace, page.lstat().st_ctime)
     assert is_marked(page)
     assert is_marked(workspace)
+
+
+def later_than(path: Path) -> float:
+    """A moment that the clock of the file system tells from the file's last change."""
+    probe = path.with_name("probe")
+    while True:
+        probe.write_text("x")
+        if (moment := probe.lstat().st_ctime) > path.lstat().st_ctime:
+            return moment
+
+
+@contextmanager
+def tower(folder: Path, height: int) -> Iterator[None]:
+    """Folders in each other, deeper than any path can name; gone in the end, which pytest's own
+    way of tidying up does not manage."""
+    at = os.open(folder, os.O_DIRECTORY)
+    for _ in range(height):
+        os.mkdir("d", dir_fd=at)
+        inner = os.open("d", os.O_DIRECTORY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(os.open("deep.txt", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+    try:
+        yield
+    finally:
+        subprocess.run(["rm", "-rf", folder / "d"], check=True)
+
+
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("hide", ["deep", "closed"])
+def test_where_not_all_can_be_looked_at_every_later_change_counts(
+    tmp_path: Path, hide: str
+) -> None:
+    if hide == "closed" and os.geteuid() == 0:
+        pytest.skip("nothing is closed to root")
+    workspace = tmp_path / "workspace"
+    (workspace / "box").mkdir(parents=True)
+    old = workspace / "old.md"
+    old.write_text("mine")
+    changing = Changing(workspace)
+    # It counts from a second back: what is older by then has to be older still.
+    changing._since = later_than(old)
+    changing.begin()
+    page = workspace / "box" / "page.md"
+    page.write_text("theirs")
+    if hide == "deep":
+        with tower(workspace, 1_200):
+            changing.end()
+    else:
+        (workspace / "box").chmod(0)
+        changing.end()
+        (workspace / "box").chmod(0o700)
+    assert is_marked(page)
+    washed = page.rename(workspace / "washed.md")
+    copied = workspace / "copied.md"
+    copied.write_bytes(washed.read_bytes())
+    assert is_marked(washed)
+    assert is_marked(copied)
+    assert not is_marked(old)
+    unmark(workspace)
+    assert not any(map(is_marked, (washed, copied, workspace)))
+
+
+@pytest.mark.usefixtures("file")
+def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
+    tmp_path: Path,
+) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    script = (
+        "import os, pathlib, sys\n"
+        "from agent.security.marks import Changing\n"
+        "workspace = pathlib.Path(sys.argv[1])\n"
+        "Changing(workspace).begin()\n"
+        "(workspace / 'page.md').write_text('theirs')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, workspace], check=False)
+    assert done.returncode == -9
+    assert is_marked(workspace / "page.md")
+    # Neither does the next command take it back.
+    changing = Changing(workspace)
+    changing.begin()
+    changing.end()
+    unmarked = workspace / "page.md"
+    assert is_marked(unmarked)
+    unmarked.rename(workspace / "other.md")
+    assert is_marked(workspace / "other.md")
+
+
+def test_a_command_that_was_looked_after_whole_leaves_later_files_alone(file: Path) -> None:
+    changing = Changing(file.parent)
+    changing.begin()
+    fresh = file.with_name("fresh.md")
+    fresh.write_text("theirs")
+    changing.end()
+    assert is_marked(fresh)
+    later = file.with_name("later.md")
+    later.write_text("mine")
+    assert not is_marked(later)
+
+
+def test_names_that_a_command_or_a_tool_has_chosen_are_marked(file: Path) -> None:
+    workspace = file.parent
+    changing = Changing(workspace)
+    changing.begin()
+    (workspace / "obey me").mkdir()
+    changing.end()
+    assert is_name_marked(workspace / "obey me", is_folder=True)
+    with carried(workspace / "and me" / "x", workspace, UNTRUSTED):
+        (workspace / "and me").mkdir()
+        (workspace / "and me" / "x").touch()
+    assert is_name_marked(workspace / "and me", is_folder=True)
+    (workspace / "mine").mkdir()
+    assert not is_name_marked(workspace / "mine", is_folder=True)
+
+
+def test_a_folder_around_a_workspace_knows_of_its_marks(file: Path) -> None:
+    inner = file.parent / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "page").touch()
+    mark(inner / "page", inner)
+    assert is_marked(file.parent / "outer")

@@ -115,8 +115,9 @@ def test_a_kept_output_of_strangers_is_marked(tmp_path: Path) -> None:
     mark(probe, probe)
     if not is_marked(probe):
         pytest.skip("this file system keeps no extended attributes")
-    for marks in (None, tmp_path):
-        with Output(tmp_path / "spill", 10, marks) as out:
+    workspace = tmp_path / "workspace"
+    for marks in (None, workspace):
+        with Output(workspace / "spill", 10, marks) as out:
             out.feed(b"x" * 100)
         assert out.file is not None
-        assert is_marked(out.file) == is_marked(tmp_path) == (marks is not None)
+        assert is_marked(out.file) == is_marked(workspace) == (marks is not None)

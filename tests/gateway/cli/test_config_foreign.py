@@ -134,4 +134,4 @@ def test_the_configuration_of_kore_itself_is_not_brought_by_the_folder_around_it
     (home / "config.json").write_text("{}")
     done = kore("trust", tmp_path, "--yes", home=home)
     assert done.returncode == 1
-    assert "brings nothing along" in done.stderr
+    assert "Kore's own folder" in done.stderr

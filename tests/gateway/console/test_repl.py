@@ -63,13 +63,14 @@ async def test_the_greeting_names_the_model_that_was_asked_for(
     assert "Set a key." not in terminal.text
 
 
-async def test_the_greeting_names_the_folder_and_whose_word_its_instructions_are(
+async def test_the_greeting_names_the_folder_and_how_to_trust_it(
     owner: MemoryService, home: Path
 ) -> None:
     (home.parent / "theirs").mkdir()
     (home.parent / "theirs" / "AGENTS.md").write_text("Use tabs.")
     async with kore_agent(home, "--cwd", str(home.parent / "theirs")) as terminal:
-        await terminal.see("security.trusted_folders makes it yours")
+        await terminal.see("This folder is not trusted")
+        await terminal.see("kore trust")
         await terminal.see(PROMPT)
         terminal.type("hi\r")
         await terminal.see("echo: hi")
