@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="all jobs, and how each last went")
     listing.add_argument("--json", action="store_true", help="print JSON")
     adding = actions.add_parser("add", help="a reminder, or with --ask a task for the agent")
-    adding.add_argument("when", metavar="WHEN", help='"tomorrow 9:00", "every 2h", "0 9 * * 1-5"')
+    adding.add_argument("when", metavar="WHEN", help='"tomorrow at 9", "every 2h", "0 9 * * 1-5"')
     adding.add_argument("text", metavar="TEXT", help="what is said, or asked")
     adding.add_argument("--ask", action="store_true", help="the text is a task, not a reminder")
     adding.add_argument("--own", action="store_true", help="each time in a new conversation")

@@ -11,8 +11,9 @@ from agent.language import t
 from agent.types import Taint
 from gateway.access import CONSOLE
 from gateway.messages import ONCE, InboundMessage, Sender
-from gateway.schedule.rule import Rule, read
+from gateway.schedule.rule import Rule
 from gateway.schedule.timetable import House
+from gateway.schedule.when import read
 from gateway.schedule.words import local_time, rule_in_words, title
 from gateway.schedule.zone import is_zone, own_zone, told_in, zone_of
 from gateway.store import approvals, jobs
@@ -54,17 +55,19 @@ class Maker:
     by_model: bool = False
 
 
-def add(connection: Connection, house: House, maker: Maker, wish: Wish) -> Job:
-    """The job; the same one for a call that is made again. Raises `KoreError`."""
+def add(connection: Connection, house: House, maker: Maker, wish: Wish) -> str:
+    """Make a job; returns what is said of it. A call that is made again makes no second one.
+    Raises `KoreError`."""
     if known := jobs.made(connection, maker.made_by):
-        return known
+        return made(known)
     if maker.message.route.lane.startswith(ONCE):
         # Its terminal is gone when the time has come.
         told = told_at(connection, house.rules.access.chief, maker.now)
         maker = replace(maker, message=told)
     zone = wish.zone or zone_for(connection, house, maker.message)
     zone_of(zone)
-    rule, behind = read(wish.when, zone, maker.now)
+    reading = read(wish.when, zone, maker.now)
+    rule, behind = reading.rule, reading.rest
     text = wish.text or behind
     if wish.text and behind:
         words = t("when: {behind!r} is more than a time", behind=behind[:60])
@@ -90,7 +93,8 @@ def add(connection: Connection, house: House, maker: Maker, wish: Wish) -> Job:
         due_at=first,
         created_at=began,
     )
-    return jobs.put(connection, job)
+    said = made(jobs.put(connection, job))
+    return f"{said}\n({reading.note})" if reading.note else said
 
 
 def made(job: Job) -> str:

@@ -53,9 +53,9 @@ def command(
             maker = Maker(message, mode, f"m:{message.channel}:{message.account}:"
                           f"{message.event_id}", time.time())  # fmt: skip
             wish = replace(wish_of(rest), prompt=action == "ask")
-            job = booking.add(connection, timetable.house, maker, wish)
+            said = booking.add(connection, timetable.house, maker, wish)
             timetable.touch()
-            return booking.made(job)
+            return said
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
             job = booking.find(connection, timetable.house, message, number)
@@ -87,9 +87,9 @@ def serve(
             catch_up=wanted.get("catch_up") or "once",
             zone=wanted.get("zone"),
         )
-        job = booking.add(connection, timetable.house, maker, wish)
+        said = booking.add(connection, timetable.house, maker, wish)
         timetable.touch()
-        return booking.made(job)
+        return said
     found = jobs.find(connection, int(wanted["number"]))
     if found is None:
         raise KoreError(t("there is no job {job} here", job=wanted["number"]))
@@ -121,9 +121,9 @@ def _appoint(connection: Connection, timetable: Timetable, claim: Claim, wish: W
     ).fetchone()
     mode = timetable.house.rules.mode(message, claim.mode)
     maker = Maker(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
-    job = booking.add(connection, timetable.house, maker, wish)
+    said = booking.add(connection, timetable.house, maker, wish)
     timetable.touch()
-    return ToolResult(booking.made(job))
+    return ToolResult(said)
 
 
 def all_facts(connection: Connection) -> list[dict[str, Any]]:
@@ -179,14 +179,32 @@ def _set_clock(
         raise KoreError(t("only the owner may choose that for a group"))
     if column == "zone":
         jobs.set_clock(connection, message.route, "zone", zone_of(value).key if value else None)
-        zone = booking.zone_for(connection, timetable.house, message)
-        return t("Time zone {zone}.", zone=zone)
+        return _zone_told(connection, timetable, message)
     if value and value != "off" and not QUIET.fullmatch(value):
         raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
     jobs.set_clock(connection, message.route, "quiet", value or None)
     timetable.touch()
     hours = value or timetable.house.schedule.quiet_hours or "off"
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
+
+
+def _zone_told(connection: Connection, timetable: Timetable, message: InboundMessage) -> str:
+    """The zone that holds now, and the jobs that keep the one they were made in."""
+    zone = booking.zone_for(connection, timetable.house, message)
+    seen = booking.visible(connection, timetable.house, message)
+    older = [
+        job
+        for job in seen
+        if job.zone != zone and job.state in ("on", "paused") and job.rule.startswith("cron ")
+    ]
+    told = t("Time zone {zone}.", zone=zone)
+    if not older:
+        return told
+    lines = [words.line(connection, job) for job in older]
+    kept = t(
+        "These jobs keep the time zone they were made in; to move one, remove it and add it again:"
+    )
+    return "\n".join([told, kept, *lines])
 
 
 def _change(connection: Connection, timetable: Timetable, job: Job, action: str) -> str:

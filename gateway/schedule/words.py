@@ -1,15 +1,29 @@
 """Jobs in words: for the chat, the terminal and the model."""
 
+import re
 from datetime import UTC, datetime
 from sqlite3 import Connection
 from typing import Any
 
-from agent.language import t
+from agent.language import later, t
 from gateway.schedule.zone import is_zone, zone_of
 from gateway.store import jobs
 from gateway.store.jobs import Job, Slot
 
 _TITLE_CHARS = 50
+_USUAL = re.compile(
+    r"(?P<minute>\d\d?) (?P<hour>\d\d?) (?:(?P<monthday>\d\d?) \* \*"
+    r"|\* \* (?P<days>\*|1-5|[0-7](?:,[0-7])*))"
+)
+_DAYS = (
+    later("Sunday"),
+    later("Monday"),
+    later("Tuesday"),
+    later("Wednesday"),
+    later("Thursday"),
+    later("Friday"),
+    later("Saturday"),
+)
 
 
 def title(job: Job) -> str:
@@ -29,12 +43,28 @@ def rule_in_words(job: Job) -> str:
     if kind == "at":
         return t("once")
     if kind == "cron":
-        return f"{spec} ({job.zone})"
+        return f"{_cron_in_words(spec)} ({job.zone})"
     seconds = int(spec)
     for length, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
         if seconds % length == 0:
             return t("every {n} {unit}", n=seconds // length, unit=unit)
     return t("every {n} {unit}", n=seconds, unit="s")
+
+
+def _cron_in_words(spec: str) -> str:
+    """The usual ones; any other as it is."""
+    found = _USUAL.fullmatch(spec)
+    if found is None:
+        return spec
+    time = f"{int(found['hour']):02}:{int(found['minute']):02}"
+    if day := found["monthday"]:
+        return t("monthly on day {day} at {time}", day=day, time=time)
+    if found["days"] == "*":
+        return t("daily at {time}", time=time)
+    if found["days"] == "1-5":
+        return t("weekdays at {time}", time=time)
+    days = t(", ").join(t(_DAYS[int(day) % 7]) for day in found["days"].split(","))
+    return t("every {days} at {time}", days=days, time=time)
 
 
 def line(connection: Connection, job: Job) -> str:

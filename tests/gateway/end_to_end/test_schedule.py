@@ -110,7 +110,7 @@ async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
     await alone.told(OWNER, "hi")
     made = await alone.kore("cron", "add", "--zone", "Europe/Berlin", "daily 09:00", "stand up")
     assert made.code == 0
-    assert made.out.startswith("Job 1: stand up, 0 9 * * * (Europe/Berlin), next ")
+    assert made.out.startswith("Job 1: stand up, daily at 09:00 (Europe/Berlin), next ")
     (job,) = await jobs(alone)
     assert (job["rule"], job["zone"]) == ("cron 0 9 * * *", "Europe/Berlin")
     assert (await alone.kore("cron", "run", "1")).out == "Job 1 runs now.\n"
@@ -118,7 +118,7 @@ async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
     assert (await alone.kore("cron", "pause", "1")).out == "Job 1 is paused.\n"
     _, row = (await alone.kore("cron", "list")).out.splitlines()
     cells = [cell.strip() for cell in row.split("  ") if cell]
-    assert cells[:5] == ["1", "reminder", "stand up", "0 9 * * * (Europe/Berlin)", "paused"]
+    assert cells[:5] == ["1", "reminder", "stand up", "daily at 09:00 (Europe/Berlin)", "paused"]
     assert (await alone.kore("cron", "resume", "1")).code == 0
     assert (await alone.kore("cron", "remove", "1")).out == "Job 1 is gone.\n"
     refused = await alone.kore("cron", "add", "whenever", "x")

@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from agent.errors import KoreError
-from gateway.schedule.rule import Rule, read
+from gateway.schedule.rule import Rule
+from gateway.schedule.when import read
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 20, 0, tzinfo=BERLIN).timestamp()
@@ -38,9 +39,9 @@ def local(instant: int | None, zone: str = "Europe/Berlin") -> str:
     ],
 )
 def test_a_text_begins_with_when(text: str, rest: str, slot: str) -> None:
-    rule, behind = read(text, "Europe/Berlin", NOW)
-    assert behind == rest
-    assert local(rule.after(NOW, int(NOW))) == slot
+    reading = read(text, "Europe/Berlin", NOW)
+    assert reading.rest == rest
+    assert local(reading.rule.after(NOW, int(NOW))) == slot
 
 
 @pytest.mark.parametrize(
@@ -104,15 +105,15 @@ def test_what_comes_each_hour_comes_in_both() -> None:
 
 
 def test_an_instant_in_the_gap_is_the_hour_after_it_and_one_that_comes_twice_the_first() -> None:
-    gap, _ = read("2026-03-29 02:30 x", "Europe/Berlin", 0)
+    gap = read("2026-03-29 02:30 x", "Europe/Berlin", 0).rule
     assert local(gap.after(0, 0)) == "2026-03-29 03:30 CEST"
-    twice, _ = read("2026-10-25 02:30 x", "Europe/Berlin", 0)
+    twice = read("2026-10-25 02:30 x", "Europe/Berlin", 0).rule
     assert local(twice.after(0, 0)) == "2026-10-25 02:30 CEST"
 
 
 def test_tomorrow_at_nine_is_at_nine_when_the_clocks_change_at_night() -> None:
     eve = datetime(2026, 10, 24, 20, 0, tzinfo=BERLIN).timestamp()
-    rule, _ = read("tomorrow 9:00 x", "Europe/Berlin", eve)
+    rule = read("tomorrow 9:00 x", "Europe/Berlin", eve).rule
     assert local(rule.after(eve, 0)) == "2026-10-25 09:00 CET"
 
 

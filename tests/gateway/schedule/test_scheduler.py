@@ -285,6 +285,27 @@ async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
         assert "as many as schedule.max_jobs allows" in await place.asked("/cron add in 1d x")
 
 
+async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron zone Asia/Shanghai")
+        told = await place.asked("/cron add every monday at 5 喝水")
+        assert "every Monday at 05:00 (Asia/Shanghai), next " in told
+        assert "05:00 CST" in told
+        assert "5 is taken as 05:00; 17:00 is the afternoon" in told
+
+
+async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron zone Asia/Shanghai")
+        await place.asked("/cron add daily 9 tea")
+        await place.asked("/cron add every 2h stretch")
+        told = await place.asked("/cron zone Europe/Berlin")
+        assert "keep the time zone they were made in" in told
+        assert "daily at 09:00 (Asia/Shanghai)" in told
+        assert "stretch" not in told
+        assert "keep" not in await place.asked("/cron zone Asia/Shanghai")
+
+
 async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None:
     from gateway.store import person, portrait
 
