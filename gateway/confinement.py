@@ -20,7 +20,8 @@ def wishes(settings: Settings) -> Wishes:
         memory_bytes=security.exec_memory_mb * _MB,
     )
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
-    return Wishes(security.sandbox, limits, further, security.sandbox_image)
+    workspaces = (settings.agent.workspace.expanduser(),)
+    return Wishes(security.sandbox, limits, further, security.sandbox_image, workspaces)
 
 
 async def choose_sandbox(settings: Settings, home: Home) -> Choice:

@@ -34,6 +34,9 @@ async def run(spawn: Spawn, timeout_s: float | None, on_output: Callable[[bytes]
     out_r, out_w = os.pipe()
     with ExitStack() as kept:
         kept.callback(os.close, out_r)
+        if spawn.user is not None:
+            # Or a command could not open its /dev/stdout.
+            os.fchown(out_w, spawn.user, -1)
         alive = kept.enter_context(os.fdopen(alive_w, "wb", buffering=0))
         try:
             process = await asyncio.create_subprocess_exec(

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import IO, Any, TypeVar
 
 from agent.errors import ToolError
 from agent.frozen import frozen
+from agent.security.helpers import helper
 from agent.tools.child import ENVIRONMENT, program
 from agent.tools.text import LIMIT_BYTES
 
@@ -126,11 +126,7 @@ class Seeker:
 
 def ripgrep(workspace: Path) -> str | None:
     """Where `rg` is installed; not one that lies in the workspace."""
-    found = shutil.which("rg")
-    if found is None or not os.path.isabs(found):
-        return None
-    inside = Path(os.path.realpath(found)).is_relative_to(os.path.realpath(workspace))
-    return None if inside else found
+    return helper("rg", (workspace,))
 
 
 async def sought(seeker: Seeker, work: Callable[[], T], timeout_s: float) -> T:

@@ -3,7 +3,6 @@
 import argparse
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.language import t
+from agent.security.helpers import helper
 from gateway.cli import config_foreign
 from gateway.cli.table import print_json
 from gateway.home import Home
@@ -172,7 +172,7 @@ def _edited(file: Path, before: str) -> None:
             )
         ) from None
     if not words:
-        words = [name for name in ("nano", "vi") if shutil.which(name)][:1]
+        words = [found for name in ("nano", "vi") if (found := helper(name))][:1]
     if not words:
         raise KoreError(t("no editor is known"), hint=t("set EDITOR to the one to use"))
     try:

@@ -106,17 +106,18 @@ def _status(args: argparse.Namespace) -> int:
 
 def _logs(args: argparse.Namespace) -> int:
     """The journal's, else where the log file is."""
-    import shutil
     import subprocess
 
+    from agent.security.helpers import helper
     from gateway.setup.unit import NAME
 
-    if shutil.which("journalctl") is None:
+    journal = helper("journalctl")
+    if journal is None:
         raise KoreError(t("there is no journalctl here"), hint=str(home_of(args).logs / "kore.log"))
     if args.follow:
-        words = ["journalctl", "--user", "--unit", NAME, "--lines=50", "--follow"]
+        words = [journal, "--user", "--unit", NAME, "--lines=50", "--follow"]
         return subprocess.run(words, check=False).returncode
-    words = ["journalctl", "--user", "--no-pager", "--unit", NAME, "--lines=200"]
+    words = [journal, "--user", "--no-pager", "--unit", NAME, "--lines=200"]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     print(args.crash.redactor.clean(clean_lines(done.stdout + done.stderr)), end="")
     return done.returncode

@@ -1,7 +1,6 @@
 """Kore as a service of systemd: a unit of the user's own, and who runs it."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.language import t
+from agent.security.helpers import helper
 from gateway.home import Home
 
 NAME = "kore.service"
@@ -72,7 +72,7 @@ def unit_path(environ: Mapping[str, str]) -> Path:
 
 def require_systemd() -> None:
     """Raises `KoreError` where no systemd runs services for this user."""
-    if shutil.which("systemctl") is None:
+    if helper("systemctl") is None:
         raise _without(t("there is no systemd here"))
     ran = systemctl("show-environment")
     if ran.code:
@@ -85,9 +85,12 @@ def systemctl(*words: str) -> Ran:
 
 def run(*words: str) -> Ran:
     """A short program and what it said. Raises `KoreError` when it does not end."""
+    program = helper(words[0])
+    if program is None:
+        return Ran(127, "", f"{words[0]}: not found")
     try:
         done = subprocess.run(
-            words,
+            (program, *words[1:]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

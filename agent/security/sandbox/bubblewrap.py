@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,10 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import fill, load
 from agent.sandbox import Job, Limits, Spawn
+from agent.security.beneath import opened_folder
+from agent.security.helpers import SYSTEM_PATH, helper
 from agent.security.sandbox import cgroup, view
+from agent.security.sandbox.account import USER, is_root
 from agent.security.sandbox.seccomp import NAMESPACED, program
 from agent.security.sandbox.watch import watched
 
@@ -24,10 +27,14 @@ _MOST_MOUNTS = 200
 _MOST_HIDDEN = 1000
 # Options that not every version knows, of those that are used here.
 FEATURES = ("--disable-userns", "--ro-bind-fd", "--size")
+# No session of its own (`--new-session`): the first process of the namespace stays in the group
+# that Kore kills, from its first moment to its last, and takes the whole namespace with it.
 _NAMESPACES = (
     "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
-    "--unshare-cgroup-try", "--new-session", "--die-with-parent", "--cap-drop", "ALL",
+    "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
+# Where root's folders are shown as somebody else's, before bwrap begins.
+_STAGE = Path(view.TEMPORARY)
 
 
 @frozen
@@ -35,8 +42,11 @@ class Bubblewrap:
     """`program` is the path of bwrap, `features` those of `FEATURES` that it knows.
 
     A command sees the programs of this machine and a few files of /etc, all read-only, its
-    workspace, a /tmp and a /proc of its own; no other process, no other file, and no network but
-    its own, in which the way out of its job listens.
+    workspace, a /tmp of its own and a /proc of its own that it cannot write to; no other process,
+    no other file, and no network but its own, in which the way out of its job listens.
+
+    Root's command is not root: it runs as a user of its own, to whom the workspace belongs in a
+    mount namespace that is made for it.
     """
 
     name: ClassVar[str] = "bwrap"
@@ -48,6 +58,7 @@ class Bubblewrap:
     limits: Limits = field(default_factory=Limits)
     further: tuple[Path, ...] = ()
     groups: Path | None = field(default_factory=lambda: None if os.geteuid() else cgroup.tree())
+    as_root: bool = field(default_factory=is_root)
 
     @contextmanager
     def prepare(self, job: Job) -> Iterator[Spawn]:
@@ -60,11 +71,25 @@ class Bubblewrap:
             if "--disable-userns" in self.features:
                 setup.words.append("--disable-userns")
             setup.words += ["--seccomp", str(setup.given(program(NAMESPACED)))]
-            self._base(setup)
+            enter: tuple[str, ...] = ()
+            sources = {path: path for path in (workspace, *self.further)}
+            pins, frozen = self._kept(job, workspace)
+            if self.as_root:
+                kept = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
+                sources, enter = self._as_somebody(stack, workspace, kept)
+                if job.stdin is not None:
+                    os.fchown(job.stdin, USER, -1)
+            self._base(setup, sources)
             bind = "--ro-bind" if job.read_only else "--bind"
-            setup.words += [bind, str(workspace), str(workspace)]
-            self._cover(setup, job, workspace)
-            setup.words += ["--remount-ro", "/", "--chdir", str(job.folder)]
+            setup.words += [bind, str(sources[workspace]), str(workspace)]
+            if not self.as_root:
+                for path in pins:
+                    setup.pin(path)
+                for path in frozen:
+                    setup.freeze(path, by_descriptor=self._by_descriptor)
+            self._hide(setup, job)
+            setup.words += ["--remount-ro", "/proc", "--remount-ro", "/"]
+            setup.words += ["--chdir", str(job.folder)]
             seen = view.programs(self.further)
             env = view.environment(os.environ, _HOME, seen) | view.of_job(job)
             start = ["/bin/sh", "-c", job.command]
@@ -75,11 +100,44 @@ class Bubblewrap:
             for name, value in env.items():
                 setup.words += ["--setenv", name, value]
             group = self._group(stack)
-            argv = [self.program, *setup.words, "--", "/bin/sh", "-c", self._limited(), "sh"]
+            argv = [*enter, self.program, *setup.words]
+            argv += ["--", "/bin/sh", "-c", self._limited(), "sh"]
             if job.stdin is not None:
                 setup.fds.append(job.stdin)
             words = watched([*argv, *start], group, job.stdin)
-            yield Spawn(words, {}, Path("/"), tuple(setup.fds), lent=lent)
+            user = USER if self.as_root else None
+            yield Spawn(words, {}, Path("/"), tuple(setup.fds), lent=lent, user=user)
+
+    def _as_somebody(
+        self, stack: ExitStack, workspace: Path, kept: Mapping[Path, bool]
+    ) -> tuple[dict[Path, Path], tuple[str, ...]]:
+        """Where the folders lie for `USER`, and the words that make a program theirs.
+
+        What is `kept` in the workspace is a mount of its own, read-only or not.
+        """
+        from agent.security.sandbox import mounts
+
+        sources = {workspace: _STAGE / "workspace"}
+        wanted = []
+        for number, path in enumerate(path for path in self.further if path.exists()):
+            sources[path] = _STAGE / str(number)
+            wanted.append(mounts.Mount(path, sources[path], read_only=True))
+        try:
+            with ExitStack() as opened:
+                for path, read_only in {workspace: False, **kept}.items():
+                    found = _pinned(path)
+                    if found is None:
+                        continue
+                    opened.callback(os.close, found)
+                    if not stat.S_ISLNK(os.fstat(found).st_mode):
+                        place = sources[workspace] / path.relative_to(workspace)
+                        wanted.append(mounts.Mount(found, place, read_only))
+                space = stack.enter_context(mounts.namespace(_STAGE, wanted))
+        except OSError as exc:
+            raise ToolError(fill("sandbox/unmapped", reason=exc.strerror or str(exc))) from exc
+        user = str(USER)
+        enter = (_nsenter(), f"--mount={space}", "-S", user, "-G", user, "--")
+        return sources, enter
 
     def _inlet(self) -> list[str]:
         """The words of the program that hands a listener out, without its arguments."""
@@ -89,16 +147,16 @@ class Bubblewrap:
         text = Path(__file__).with_name("inlet.py").read_text("utf-8")
         return [python, "-I", "-S", "-c", text]
 
-    def _base(self, setup: "_Setup") -> None:
+    def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
         words = setup.words
         for path in view.programs(self.further):
             if path.is_symlink():
                 words += ["--symlink", os.readlink(path), str(path)]
             else:
-                words += ["--ro-bind", str(path), str(path)]
+                words += ["--ro-bind", str(sources.get(path, path)), str(path)]
         for name in view.CONFIGURATION:
             words += ["--ro-bind-try", name, name]
-        for name, text in _people().items():
+        for name, text in self._people().items():
             words += ["--ro-bind-data", str(setup.given(text.encode())), name]
         words += ["--proc", "/proc", "--dev", "/dev"]
         for folder in ("/dev/shm", view.TEMPORARY):  # noqa: S108 - file systems of its own
@@ -107,8 +165,8 @@ class Bubblewrap:
             words += ["--tmpfs", folder]
         words += ["--remount-ro", "/dev", "--dir", _HOME]
 
-    def _cover(self, setup: "_Setup", job: Job, workspace: Path) -> None:
-        """Freeze and close parts of the workspace.
+    def _kept(self, job: Job, workspace: Path) -> tuple[Sequence[Path], Sequence[Path]]:
+        """What is mounted on itself, and then what is made read-only; the outer before the inner.
 
         What covers a path has an effect as long as nobody renames a folder above it: so each of
         these is a mount of its own, which cannot be renamed. Where that takes too many, or cannot
@@ -117,27 +175,38 @@ class Bubblewrap:
         hidden = (*job.closed, *job.masked)
         if len(hidden) > _MOST_HIDDEN:
             raise ToolError(fill("sandbox/too_many", count=len(hidden), limit=_MOST_HIDDEN))
-        by_descriptor = "--ro-bind-fd" in self.features
         frozen: set[Path] = set() if job.read_only else set(job.frozen)
         pins: set[Path] = set()
         for path in () if job.read_only else (*hidden, *job.frozen):
             above = path.parents[: len(path.relative_to(workspace).parts) - 1]
-            if by_descriptor:
+            if self._by_descriptor:
                 pins.update(above)
             elif path not in job.frozen:
                 frozen.update(above[-1:])
         if len(pins) + len(frozen) > _MOST_MOUNTS:
             frozen = {workspace / path.relative_to(workspace).parts[0] for path in (*pins, *frozen)}
             pins = set()
-        for path in sorted(pins):
-            setup.pin(path)
-        for path in sorted(frozen):
-            setup.freeze(path, by_descriptor=by_descriptor)
-        for path in sorted(hidden):
+        return sorted(pins), sorted(frozen)
+
+    @property
+    def _by_descriptor(self) -> bool:
+        return self.as_root or "--ro-bind-fd" in self.features
+
+    def _hide(self, setup: "_Setup", job: Job) -> None:
+        for path in sorted((*job.closed, *job.masked)):
             if path.is_symlink() or path.is_file():
                 setup.words += ["--ro-bind", "/dev/null", str(path)]
             elif path.is_dir():
                 setup.words += ["--tmpfs", str(path), "--remount-ro", str(path)]
+
+    def _people(self) -> dict[str, str]:
+        """Files that give names to the ids of the command, and to no others."""
+        uid, gid = (USER,) * 2 if self.as_root else (os.geteuid(), os.getegid())
+        return {
+            "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n",
+            "/etc/group": f"kore:x:{gid}:\n",
+            "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+        }
 
     def _limited(self) -> str:
         limits = {
@@ -147,7 +216,7 @@ class Bubblewrap:
             "d": self.limits.memory_bytes // 1024,
             "u": self.limits.processes,
         }
-        return f'{{ {view.limited(limits)}; }} 2>/dev/null; exec "$@"'
+        return f'{{ {view.limited(limits)}; }} 2>/dev/null; exec setsid "$@"'
 
     def _group(self, stack: ExitStack) -> Path | None:
         if self.groups is None:
@@ -177,11 +246,12 @@ class _Setup:
 
     def pin(self, path: Path) -> None:
         """Mount a folder on itself, so that nobody renames it."""
-        try:
-            found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
+        found = _pinned(path)
+        if found is None:
             return
-        self.words += ["--bind-fd", str(self.own(found)), str(path)]
+        self.own(found)
+        if stat.S_ISDIR(os.fstat(found).st_mode):
+            self.words += ["--bind-fd", str(found), str(path)]
 
     def freeze(self, path: Path, *, by_descriptor: bool) -> None:
         """Let it be read only; a link is left as it is, it leads nowhere else.
@@ -189,9 +259,8 @@ class _Setup:
         By its name, another command could put a link in its place meanwhile and so have any
         folder of this machine shown: then the folder is shown empty.
         """
-        try:
-            found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        found = _pinned(path)
+        if found is None:
             return
         self.own(found)
         mode = os.fstat(found).st_mode
@@ -211,14 +280,21 @@ class _Setup:
         return descriptor
 
 
-def _people() -> dict[str, str]:
-    """Files that give names to the ids of this user, and to no others."""
-    uid, gid = os.geteuid(), os.getegid()
-    return {
-        "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n",
-        "/etc/group": f"kore:x:{gid}:\n",
-        "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
-    }
+def _nsenter() -> str:
+    found = helper("nsenter", path=SYSTEM_PATH)
+    if found is None:
+        raise ToolError(load("sandbox/no_nsenter"))
+    return found
+
+
+def _pinned(path: Path) -> int | None:
+    """A descriptor of what lies there, also of a link, and never by way of one; or None."""
+    try:
+        with opened_folder(path.parent) as folder:
+            flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(path.name, flags, dir_fd=folder)
+    except OSError:
+        return None
 
 
 def version_words(help_text: str) -> frozenset[str]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,8 +11,10 @@ from typing import Any, Literal
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
-from agent.prompts import fill
+from agent.prompts import fill, load
 from agent.sandbox import Limits, Sandbox
+from agent.security.helpers import helper
+from agent.security.sandbox.account import is_root
 from agent.security.sandbox.none import Refused, Unconfined
 from agent.version import VERSION
 
@@ -25,12 +26,14 @@ GET_ONE = "install bubblewrap (apt install bubblewrap), then run kore doctor"
 
 @frozen
 class Wishes:
-    """What was asked for: the limits, further folders to read, and the image of a container."""
+    """What was asked for: the limits, further folders to read, the image of a container, and the
+    workspaces, in which no program of Kore's own is looked for."""
 
     name: Name = "auto"
     limits: Limits = field(default_factory=Limits)
     further: tuple[Path, ...] = ()
     image: str = "debian:stable-slim"
+    workspaces: tuple[Path, ...] = ()
 
 
 @frozen
@@ -113,9 +116,9 @@ _Made = tuple[Sandbox | None, str | None]
 def _bubblewrap(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
     from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 
-    program = shutil.which("bwrap")
+    program = helper("bwrap", wishes.workspaces)
     if program is None:
-        return None, "bubblewrap is not installed"
+        return None, "bubblewrap is not installed, or not where only root or you can write"
 
     def made(features: list[str]) -> Bubblewrap:
         return Bubblewrap(program, frozenset(features), wishes.limits, wishes.further)
@@ -150,9 +153,11 @@ def _landlock(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
 def _container(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
     from agent.security.sandbox.container import Container
 
-    program = shutil.which("docker") or shutil.which("podman")
+    program = helper("docker", wishes.workspaces) or helper("podman", wishes.workspaces)
     if program is None:
         return None, "neither docker nor podman is installed"
+    if is_root():
+        return None, "its commands would be root's"
     sandbox = Container(program, wishes.image, wishes.limits)
 
     def find() -> dict[str, Any]:
@@ -182,6 +187,6 @@ def _key(program: str, wishes: Wishes) -> str:
         boot.read_text().strip() if boot.exists() else "",
         machine.release, machine.version, str(os.geteuid()), program,
         str(info.st_mtime_ns), str(info.st_size), VERSION,
-        repr((wishes.limits, wishes.further, wishes.image)),
+        repr((wishes.limits, wishes.further, wishes.image)), load("sandbox/probe"),
     )  # fmt: skip
     return "|".join(parts)

@@ -12,10 +12,11 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
+from agent.security.helpers import SYSTEM_PATH
 from agent.security.sandbox import view
 from agent.security.sandbox.watch import source
 
-_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
+_CLIENT = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
 
 @frozen
@@ -45,6 +46,8 @@ class Container:
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
         name = f"kore-exec-{secrets.token_hex(6)}"
         env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
+        # The client starts helpers of its own by their names.
+        env["PATH"] = f"{Path(self.program).parent}:{SYSTEM_PATH}"
         # A container outlives its client: when the pipe ends, it is killed by its name.
         script = load("sandbox/attended")
         attended = ("/bin/sh", "-c", script, "sh", self.program, name, source(job.stdin))

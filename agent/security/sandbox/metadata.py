@@ -153,7 +153,7 @@ def _pin(pid: int, folder: int, path: bytes, flags: int) -> int:
 
 
 def _mode(mode: int) -> Callable[[str], None]:
-    return lambda path: os.chmod(path, mode & 0o7777)
+    return lambda path: os.chmod(path, mode & 0o1777)
 
 
 def _times(given: bytes | None) -> Callable[[str], None]:

@@ -16,10 +16,15 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Job, Sandbox, Spawn
+from agent.security.sandbox.account import is_root
+from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
 
+_DOOR = "door"
+_CALLS = ("keyctl", "io_uring_setup", "bpf", "unshare")
 _RAN = "the probe ran to its end"
 _TIMEOUT_S = 20.0
 _GONE_S = 5.0
+_LOOK_S = 0.01
 
 
 def probe(sandbox: Sandbox, folder: Path) -> str | None:
@@ -28,7 +33,11 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
     `folder` exists and is Kore's own, so that its being out of reach is part of the proof.
     Blocks for a tenth of a second or so.
     """
-    with _bait(folder) as bait, socket.create_server(("127.0.0.1", 0)) as listener:
+    with (
+        _bait(folder) as bait,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        _door(bait.workspace) as door,
+    ):
         listener.setblocking(False)
         script = fill(
             "sandbox/probe",
@@ -38,15 +47,42 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
             port=str(listener.getsockname()[1]),
             mark=bait.mark,
             inside=str(bait.workspace / "inside"),
+            door=str(bait.workspace / _DOOR),
+            out=f"{bait.mark}:",
             end=_RAN,
+            **_numbers(),
         )
         job = Job(script, bait.workspace, bait.workspace)
         try:
             with sandbox.prepare(job) as spawn:
-                said = _run(spawn)
+                said, users = _run(spawn, bait.mark)
         except (ToolError, OSError, subprocess.TimeoutExpired) as exc:
             return f"it does not start ({exc})"
-        return _verdict(bait, listener, said)
+        ways = [line.partition(":")[2].strip() for line in said.splitlines() if bait.mark in line]
+        if is_root() and 0 in users:
+            ways.append("it was root's")
+        return _verdict(bait, (listener, door), said, ways)
+
+
+def _numbers() -> dict[str, int | None]:
+    """The numbers of system calls on this machine."""
+    column = list(ARCHITECTURES).index(os.uname().machine)
+    return {name: NUMBERS[name][column] for name in _CALLS}
+
+
+@contextmanager
+def _door(workspace: Path) -> Iterator[socket.socket]:
+    """A program outside that listens at a Unix socket in the workspace."""
+    # The whole path may be longer than an address.
+    opened = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(f"/proc/self/fd/{opened}/{_DOOR}")
+            door.listen()
+            door.setblocking(False)
+            yield door
+    finally:
+        os.close(opened)
 
 
 @frozen
@@ -79,7 +115,10 @@ def _bait(folder: Path) -> Iterator[_Bait]:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def _run(spawn: Spawn) -> str:
+def _run(spawn: Spawn, mark: str) -> tuple[str, set[int]]:
+    """What it said, and whose its processes were."""
+    users: set[int] = set()
+    late = time.monotonic() + _TIMEOUT_S
     with subprocess.Popen(
         spawn.argv, env=spawn.env, cwd=spawn.cwd, pass_fds=spawn.pass_fds,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -88,18 +127,38 @@ def _run(spawn: Spawn) -> str:
         assert process.stdin is not None, "a pipe was asked for"
         assert process.stdout is not None, "a pipe was asked for"
         # Not `communicate`: it would close the pipe that says that Kore lives.
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_TIMEOUT_S)
+        while process.poll() is None and time.monotonic() < late:
+            users |= _users(mark)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
         process.stdin.close()
         if not spawn.supervised:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait(_TIMEOUT_S)
         os.set_blocking(process.stdout.fileno(), False)
-        return (process.stdout.read() or b"").decode("utf-8", "replace")
+        return (process.stdout.read() or b"").decode("utf-8", "replace"), users
 
 
-def _verdict(bait: _Bait, listener: socket.socket, said: str) -> str | None:
+def _users(mark: str) -> set[int]:
+    """The real users of the processes that hold the mark, in a process table of their own."""
+    found = set[int]()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as words:
+                if mark.encode() not in words.read():
+                    continue
+                with open(f"/proc/{name}/status", encoding="utf-8", errors="replace") as file:
+                    lines = dict(line.split(":", 1) for line in file if ":" in line)
+                if len(lines.get("NSpid", "").split()) > 1:
+                    found.add(int(lines["Uid"].split()[1]))
+    return found
+
+
+def _verdict(
+    bait: _Bait, listeners: tuple[socket.socket, socket.socket], said: str, ways: list[str]
+) -> str | None:
+    listener, door = listeners
     if bait.canary in said:
         return "a command could read what is outside of its workspace"
     if [entry.name for entry in bait.outside.iterdir()] != ["canary"]:
@@ -109,6 +168,11 @@ def _verdict(bait: _Bait, listener: socket.socket, said: str) -> str | None:
     with suppress(BlockingIOError):
         listener.accept()[0].close()
         return "a command could reach the network"
+    with suppress(BlockingIOError):
+        door.accept()[0].close()
+        return "a command could reach a program outside through a Unix socket in the workspace"
+    if ways:
+        return f"a command had a way out of its sandbox: {', '.join(dict.fromkeys(ways))}"
     if bait.process.poll() is not None:
         return "a command could kill a process outside"
     if not _gone(bait.mark):

@@ -7,7 +7,7 @@ A program is an array of `struct sock_filter` (linux/filter.h) over `struct secc
 import errno
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Literal
 
@@ -30,7 +30,8 @@ _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 
 # Programs that ask for one of these know what to do on a kernel that is too old for it.
-_MISSING = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+# A filter cannot look into the structures that `clone3` and `openat2` are given.
+_MISSING = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "openat2")
 _FORBIDDEN = (
     "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime",
     "delete_module", "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick",
@@ -43,6 +44,12 @@ _FORBIDDEN = (
     "settimeofday", "statmount", "swapoff", "swapon", "syslog", "umount2", "unshare", "uselib",
     "userfaultfd", "vhangup",
 )  # fmt: skip
+# Set-user-ID and set-group-ID: whoever runs such a file, outside too, is somebody else.
+_SET_ID = 0o6000
+_O_CREAT, _O_TMPFILE = 0o100, 0o20000000
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
+_MODES |= {"creat": 1}
+_OPENS = {"open": 1, "openat": 2}
 # Ways to other processes of the same user that a namespace closes and Landlock does not.
 _SHARED = ("mq_open", "msgget", "semget", "shmat", "shmget")
 _OF_A_PROCESS = (
@@ -67,13 +74,17 @@ _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill
 
 @frozen
 class Test:
-    """Looks at one argument: masked, it must be (`only`) or must not be (`never`) one of these."""
+    """Looks at one argument: masked, it must be (`only`) or must not be (`never`) one of these.
+
+    With `given`, an argument and bits, it looks only where some of these bits are set there.
+    """
 
     call: str
     argument: int
     kind: Literal["only", "never"]
     values: tuple[int, ...]
     mask: int = 0xFFFFFFFF
+    given: tuple[int, int] | None = None
 
 
 @frozen
@@ -93,10 +104,23 @@ class Rules:
 _ALWAYS = (
     Test("ioctl", 1, "never", (_TIOCSTI, _TIOCLINUX)),
     Test("clone", 0, "only", (0,), _NEW_NAMESPACES),
+    *(Test(call, at, "only", (0,), _SET_ID) for call, at in _MODES.items()),
+    # Without these flags the mode is not looked at, and may be anything.
+    *(
+        Test(call, at + 1, "only", (0,), _SET_ID, (at, _O_CREAT | _O_TMPFILE))
+        for call, at in _OPENS.items()
+    ),
+)
+# A pair of stream sockets is a pipe; one of datagrams could be turned to another address.
+_PAIRS = (
+    Test("socketpair", 0, "only", (_AF_UNIX,)),
+    Test("socketpair", 1, "only", (_STREAM, _SEQPACKET), 0xF),
 )
 
+# A Unix socket in the workspace leads to the program outside that listens there: no namespace of
+# networks is between them.
 NAMESPACED = Rules(
-    tests=(Test("socket", 0, "only", (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)),),
+    tests=(Test("socket", 0, "only", (_AF_INET, _AF_INET6, _AF_NETLINK)), *_PAIRS),
 )
 
 
@@ -118,11 +142,6 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
     With `connects` a command may make connections of TCP, each of which is asked about. One that
     `reads` changes nothing by a descriptor that it could open to read.
     """
-    # A pair of stream sockets is a pipe; one of datagrams could be turned to another address.
-    pipes = (
-        Test("socketpair", 0, "only", (_AF_UNIX,)),
-        Test("socketpair", 1, "only", (_STREAM, _SEQPACKET), 0xF),
-    )
     own = (
         *(Test(call, 0, "only", (0,)) for call in _OF_A_PROCESS),
         *(Test(call, 0, "only", (kind,)) for call, kind in _OF_KINDS.items()),
@@ -130,7 +149,7 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
     )
     forbidden: tuple[str, ...] = (*_SHARED, *_OWNERS)
     forbidden += ("bind", "listen") if connects else ("socket",)
-    tests: tuple[Test, ...] = (*pipes, *own, *(_CONNECTING if connects else ()))
+    tests: tuple[Test, ...] = (*_PAIRS, *own, *(_CONNECTING if connects else ()))
     asked = (*_ASKED, "connect") if connects else _ASKED
     if abi < 3:
         # Opening a file to read can cut it off.
@@ -171,28 +190,40 @@ def program(rules: Rules, machine: str | None = None) -> bytes:
         (_MISSING, _ERRNO | errno.ENOSYS),
         ((*_FORBIDDEN, *rules.forbidden), _ERRNO | errno.EPERM),
         (rules.absent, _ERRNO | errno.EOPNOTSUPP),
-        (rules.asked, _ASK),
     )
     for names, answer in answers:
-        for number in _numbers(names, column):
-            out += [_step(_EQUAL, number, 0, 1), _step(_RETURN, answer)]
+        out += _answered(names, answer, column)
     for test in (*_ALWAYS, *rules.tests):
         for number in _numbers((test.call,), column):
             block = _block(test)
             out += [_step(_EQUAL, number, 0, len(block)), *block]
+    # Last: what is refused in any case nobody is asked about.
+    out += _answered(rules.asked, _ASK, column)
     return b"".join([*out, _step(_RETURN, _ALLOW)])
+
+
+def _answered(names: Iterable[str], answer: int, column: int) -> Iterator[bytes]:
+    for number in _numbers(names, column):
+        yield from (_step(_EQUAL, number, 0, 1), _step(_RETURN, answer))
 
 
 def _block(test: Test) -> Sequence[bytes]:
     """Refuse, or load the number of the call again and go on."""
-    steps = [_step(_LOAD, _ARGUMENTS_AT + 8 * test.argument), _step(_AND, test.mask)]
+    steps = _masked(test.argument, test.mask)
     for left, value in zip(range(len(test.values) - 1, -1, -1), test.values, strict=True):
         # Past the values that are left; then stands the refusal.
         if test.kind == "only":
             steps.append(_step(_EQUAL, value, left + 1, 0))
         else:
             steps.append(_step(_EQUAL, value, left, int(left == 0)))
-    return [*steps, _refuse(errno.EPERM), _step(_LOAD, _NUMBER_AT)]
+    steps.append(_refuse(errno.EPERM))
+    if test.given is not None:
+        steps = [*_masked(*test.given), _step(_EQUAL, 0, len(steps), 0), *steps]
+    return [*steps, _step(_LOAD, _NUMBER_AT)]
+
+
+def _masked(argument: int, mask: int) -> list[bytes]:
+    return [_step(_LOAD, _ARGUMENTS_AT + 8 * argument), _step(_AND, mask)]
 
 
 def _numbers(names: Iterable[str], column: int) -> list[int]:

@@ -1,12 +1,12 @@
 """What a confined command sees of this machine beside its workspace: programs, and no secrets."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent.sandbox import Job
+from agent.security.helpers import SYSTEM_PATH, helper
 
 # On a machine with a merged /usr the others are links into it.
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
@@ -31,7 +31,6 @@ CONFIGURATION = (
 )
 # Of its own to every command.
 TEMPORARY = "/tmp"  # noqa: S108 - a fresh file system in the sandbox
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED = ("LANG", "TERM", "TZ")
 
 
@@ -51,7 +50,7 @@ def environment(environ: Mapping[str, str], home: str, seen: Iterable[Path]) -> 
         for folder in environ.get("PATH", "").split(":")
         if folder.startswith("/") and any(_is_below(os.path.realpath(folder), r) for r in roots)
     ]
-    path = ":".join(dict.fromkeys([*folders, *DEFAULT_PATH.split(":")]))
+    path = ":".join(dict.fromkeys([*folders, *SYSTEM_PATH.split(":")]))
     passed = {
         name: value for name, value in environ.items() if name in _PASSED or name.startswith("LC_")
     }
@@ -75,7 +74,7 @@ def proxied(port: int) -> dict[str, str]:
 def python(seen: Iterable[Path]) -> str | None:
     """A Python that a confined command can run too: Kore's own, or the machine's."""
     roots = [os.path.realpath(path) for path in seen]
-    for found in (sys.executable, shutil.which("python3", path=DEFAULT_PATH)):
+    for found in (sys.executable, helper("python3", path=SYSTEM_PATH)):
         if found and any(_is_below(os.path.realpath(found), root) for root in roots):
             return os.path.realpath(found)
     return None

@@ -19,10 +19,10 @@ esac
 
 
 @pytest.fixture
-def systemd(tmp_path: Path) -> dict[str, str]:
+def systemd(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Surroundings with a systemctl that writes down what it is told, and no lingering."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
+    # Not below the folder where kore runs: there no program is looked for.
+    programs = tmp_path_factory.mktemp("bin")
     for name, text in (("systemctl", SYSTEMCTL), ("loginctl", "#!/bin/sh\necho no\n")):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)

@@ -1,9 +1,12 @@
 """Commands of the tool `exec` in bubblewrap: what they can do, and what their limits are."""
 
 import asyncio
+import os
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +15,13 @@ import pytest
 
 from agent.errors import ToolError
 from agent.sandbox import Limits
+from agent.security.sandbox.account import USER
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell import Exec
 from agent.types import ToolCall
-from tests.processes import gone, lasting, runs
+from tests.processes import gone, lasting, processes, runs
 
 ROOT = Path(__file__).parents[4]
 
@@ -60,6 +64,80 @@ async def test_the_workspace_is_where_it_is_outside(
     assert said == f"{workspace}\ngiven\nkore\n[exit code 0]"
     assert (workspace / "out").read_text() == "made\n"
     assert (workspace / "out").stat().st_mode & 0o777 == 0o700
+
+
+async def test_nothing_runs_as_its_owner_and_no_socket_leads_out(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    (workspace / "f").write_text("x")
+    code = "import os; os.open('g', os.O_CREAT | os.O_WRONLY, 0o6755); os.mknod('h', 0o104755)"
+    said = await run(bwrap, call, f'chmod 6755 f; chmod u+s f; python3 -c "{code}"; ls -l')
+    assert [path.name for path in workspace.iterdir() if path.stat().st_mode & 0o6000] == []
+    assert "Operation not permitted" in said
+    with socket.socket(socket.AF_UNIX) as door:
+        opened = os.open(workspace, os.O_PATH)
+        door.bind(f"/proc/self/fd/{opened}/door")
+        os.close(opened)
+        door.listen()
+        door.setblocking(False)
+        await run(
+            bwrap, call, "python3 -c 'import socket as s; s.socket(s.AF_UNIX).connect(\"door\")'"
+        )
+        with pytest.raises(BlockingIOError):
+            door.accept()
+    pair = "import socket; a, b = socket.socketpair(); a.send(b'y'); print(b.recv(1))"
+    assert "b'y'" in await run(bwrap, call, f'python3 -c "{pair}"')
+
+
+async def test_what_is_the_kernels_cannot_be_written_to(
+    bwrap: Bubblewrap, call: CallContext
+) -> None:
+    # For writing, and nothing is written: these are this machine's own.
+    files = (
+        "/proc/sys/kernel/core_pattern /proc/sys/vm/swappiness /proc/sysrq-trigger /proc/self/comm"
+    )
+    said = await run(bwrap, call, f"for f in {files}; do (: >>$f) && echo opened $f; done; ls /sys")
+    assert "opened" not in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
+async def test_roots_command_is_not_root_and_works_on_roots_files(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    (workspace / "in").write_text("given\n")
+    (workspace / "in").chmod(0o600)
+    (workspace / "sub").mkdir(mode=0o700)
+    command = lasting()
+    script = (
+        f"cat in; echo more >>in; echo x >sub/made; mkdir sub/d; echo seen >/dev/stderr; {command}"
+    )
+    task = asyncio.create_task(run(bwrap, call, script, exec_timeout_s=100))
+    assert await runs(command)
+    # The watcher outside is root's, and has the words in its command line as well.
+    users = {
+        (Path("/proc") / str(pid)).stat().st_uid
+        for pid in processes(command)
+        if (Path("/proc") / str(pid) / "comm").read_text() == "sleep\n"
+    }
+    assert users == {USER}
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert (workspace / "in").read_text() == "given\nmore\n"
+    for path in (workspace / "in", workspace / "sub" / "made", workspace / "sub" / "d"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (0, 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
+async def test_a_further_folder_of_root_can_be_read(bwrap: Bubblewrap, call: CallContext) -> None:
+    # Not below /tmp: there a command has a folder of its own.
+    with tempfile.TemporaryDirectory(prefix="kore-further-", dir="/var/tmp") as name:
+        folder = Path(name)
+        (folder / "f").write_text("given")
+        box = replace(bwrap, further=(folder,))
+        said = await run(box, call, f"cat {folder}/f; echo x >{folder}/g")
+        assert said.startswith("given")
+        assert [path.name for path in folder.iterdir()] == ["f"]
 
 
 async def test_the_environment_is_new(
@@ -168,6 +246,7 @@ KORE = """
 import asyncio, shutil, sys
 from pathlib import Path
 from agent.sandbox import Job
+from agent.security.sandbox.account import USER
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.tools.group import run
 box, folder = Bubblewrap(shutil.which("bwrap"), frozenset()), Path(sys.argv[1])
@@ -188,6 +267,53 @@ async def test_all_dies_when_kore_is_killed(bwrap: Bubblewrap, workspace: Path) 
         kore.kill()
         kore.wait()
     assert await gone(command)
+
+
+STARTER = f"""
+import sys
+{KORE.split("asyncio.run")[0]}
+sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+def test_nothing_is_left_of_a_command_whose_kore_is_killed_as_it_starts(
+    bwrap: Bubblewrap, workspace: Path
+) -> None:
+    rounds = 24
+    for number in range(rounds):
+        command = lasting()
+        with subprocess.Popen(
+            [sys.executable, "-c", STARTER, str(workspace), command],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as kore:  # fmt: skip
+            assert kore.stdin is not None
+            with suppress(subprocess.TimeoutExpired):
+                kore.stdin.write(b"\n")
+                kore.stdin.flush()
+                kore.wait(0.003 + 0.06 * number / rounds)
+            kore.kill()
+        assert asyncio.run(gone(command)), f"round {number}"
+
+
+async def test_the_first_process_of_the_namespace_never_leaves_the_group_that_is_killed(
+    bwrap: Bubblewrap, call: CallContext
+) -> None:
+    command = lasting()
+    task = asyncio.create_task(run(bwrap, call, command, exec_timeout_s=100))
+    assert await runs(command)
+    groups: dict[str, set[int]] = {}
+    for pid in processes(command.split()[1]):
+        with suppress(OSError, ProcessLookupError):
+            status = Path(f"/proc/{pid}/status").read_text()
+            inside = status.split("NSpid:")[1].split("\n")[0].split()[1:]
+            kind = {"": "outside", "1": "first"}.get("".join(inside), "command")
+            groups.setdefault(kind, set()).add(os.getpgid(pid))
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert groups["first"] == groups["outside"]
+    assert not groups["command"] & groups["outside"]
 
 
 async def test_the_root_is_no_workspace(bwrap: Bubblewrap, call: CallContext) -> None:

@@ -1,6 +1,8 @@
 import json
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +22,14 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 
 @pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder in PATH; empty."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    return folder
+def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The only folder in PATH; empty. Everybody may run what is in there: commands of root are
+    started as somebody else."""
+    with tempfile.TemporaryDirectory(prefix="kore-programs-", dir="/var/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        monkeypatch.setenv("PATH", name)
+        yield folder
 
 
 @pytest.fixture
@@ -42,8 +46,10 @@ def test_a_probe_sees_that_nothing_confines(home: Path) -> None:
 
 def test_a_program_that_only_claims_to_confine_is_not_trusted(home: Path, programs: Path) -> None:
     # Runs what stands behind the options, and confines nothing.
-    program(programs, "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
-    with pytest.raises(ConfigError, match=r"bwrap.*does not work here: a command could read"):
+    program(programs, "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
+    # Root's commands can do little even so: they are not root's.
+    why = "a command could reach the network" if os.geteuid() == 0 else "a command could read"
+    with pytest.raises(ConfigError, match=rf"bwrap.*does not work here: {why}"):
         choose(Wishes("bwrap"), home)
 
 
@@ -57,6 +63,22 @@ def test_a_program_that_cannot_be_started_does_not_work_here(home: Path, program
     program(programs, "bwrap", "").write_text("#!/nowhere/sh\n")
     with pytest.raises(ConfigError, match=r"does not work here: .*bwrap: No such file"):
         choose(Wishes("bwrap"), home)
+
+
+def test_a_program_in_a_workspace_is_not_tried(
+    home: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = home / "ran"
+    scripts = programs / "project" / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    for name in ("bwrap", "docker", "podman"):
+        program(scripts, name, f"echo x >>{ran}")
+    monkeypatch.setenv("PATH", f"{scripts}:.")
+    with pytest.raises(ConfigError, match=r"bubblewrap is not installed"):
+        choose(Wishes("bwrap", workspaces=(programs / "project",)), home)
+    with pytest.raises(ConfigError, match=r"neither docker nor podman"):
+        choose(Wishes("container", workspaces=(programs / "project",)), home)
+    assert not ran.exists()
 
 
 def test_what_was_tried_is_kept_until_something_changes(home: Path, programs: Path) -> None:

@@ -213,6 +213,7 @@ def test_without_a_sandbox_escapes_are_seen(place: Path) -> None:
         "chmod 600 {outside}/canary.txt": "outside was changed",
         "bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'": "a connection was made",
         "bash -c 'echo x >/dev/udp/127.0.0.1/{port}'": "a datagram was sent",
+        "touch f; chmod u+s f": "a file runs as its owner",
         "kill -9 {pid}": "the process outside is dead",
         # It has left the group before the command ends.
         "setsid sh -c 'touch left; exec sleep 30' & until test -e left; do sleep 0.01; done": (

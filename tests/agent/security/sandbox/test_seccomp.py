@@ -65,7 +65,9 @@ def test_arguments_decide(machine: str) -> None:
 
 @both
 def test_sockets(machine: str) -> None:
-    assert decide(NAMESPACED, machine, "socket", 1) == ALLOWED
+    assert decide(NAMESPACED, machine, "socket", 1) == "EPERM"
+    assert decide(NAMESPACED, machine, "socketpair", 1, 1) == ALLOWED
+    assert decide(NAMESPACED, machine, "socketpair", 1, 2) == "EPERM"
     assert decide(NAMESPACED, machine, "socket", 2) == ALLOWED
     assert decide(NAMESPACED, machine, "socket", 40) == "EPERM"
     beside = beside_landlock(7)
@@ -98,6 +100,30 @@ def test_an_older_landlock_gets_a_stricter_filter(machine: str) -> None:
     assert decide(beside_landlock(5), machine, "fcntl", 0, 3) == ALLOWED
     assert decide(beside_landlock(2), machine, "truncate") == "EPERM"
     assert decide(beside_landlock(3), machine, "truncate") == ALLOWED
+
+
+@both
+def test_no_call_makes_a_file_that_runs_as_its_owner(machine: str) -> None:
+    column = list(ARCHITECTURES).index(machine)
+    created, opened = 0o101, 0o1
+    calls: dict[str, tuple[int, ...]] = {
+        "chmod": (0,), "fchmod": (0,), "creat": (0,), "mknod": (0,), "fchmodat": (0, 0),
+        "fchmodat2": (0, 0), "mknodat": (0, 0), "open": (0, created), "openat": (0, 0, created),
+    }  # fmt: skip
+    for rules in (NAMESPACED, beside_landlock(7)):
+        for call, before in calls.items():
+            if NUMBERS[call][column] is None:
+                continue
+            for mode in (0o4755, 0o2755, 0o6000, 0o104755, 0xABCD_0000_4755):
+                assert decide(rules, machine, call, *before, mode) == "EPERM", (call, mode)
+            plain = decide(rules, machine, call, *before, 0o1777)
+            assert plain == (ALLOWED if rules is NAMESPACED else plain), call
+            assert plain != "EPERM", call
+        # Where nothing is made, the mode is whatever the register had.
+        assert decide(rules, machine, "openat", 0, 0, opened, 0o7777) == ALLOWED
+        temporary = 0o20200000
+        assert decide(rules, machine, "openat", 0, 0, temporary, 0o4755) == "EPERM"
+        assert decide(rules, machine, "openat2") == "ENOSYS"
 
 
 def test_other_architectures_are_no_way_around() -> None:

@@ -1,0 +1,69 @@
+"""Programs that Kore itself starts outside a sandbox, such as bwrap, rg or docker.
+
+A PATH may name folders that a command or a model can write to, such as the `.venv/bin` of a
+project; what lies there is no helper.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def helper(name: str, workspaces: Iterable[Path] = (), path: str | None = None) -> str | None:
+    """Where the program lies: the first in `path` (mostly PATH) that `is_trusted`, or None."""
+    wanted = os.environ.get("PATH", "") if path is None else path
+    places = tuple(workspaces)
+    for folder in wanted.split(os.pathsep):
+        if os.path.isabs(folder):
+            found = shutil.which(name, path=folder)
+            if found is not None and is_trusted(found, places):
+                return found
+    return None
+
+
+def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
+    """Whether nobody but root and this user can have put the program there, and no command.
+
+    It lies in no workspace, not in the current folder, and in no environment of a project; it and
+    all folders above it belong to root or this user, and nobody else may write there.
+    """
+    real = os.path.realpath(program)
+    own = [*map(os.path.realpath, workspaces), *map(os.path.realpath, _here())]
+    if any(_is_below(path, place) for path in (program, real) for place in own if place != "/"):
+        return False
+    if any(_is_of_project(path) for path in (program, real)):
+        return False
+    parents = (str(parent) for path in (program, real) for parent in Path(path).parents)
+    return all(_is_closed(path) for path in (real, *parents))
+
+
+def _here() -> tuple[str, ...]:
+    try:
+        return (os.getcwd(),)
+    except FileNotFoundError:
+        return ()
+
+
+def _is_of_project(path: str) -> bool:
+    above = Path(path).parent
+    return (above.parent / "pyvenv.cfg").exists() or "node_modules" in above.parts
+
+
+def _is_closed(path: str) -> bool:
+    """Whether nobody but root and this user can change or replace it."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    if found.st_uid not in (0, os.geteuid()):
+        return False
+    # In a folder such as /tmp nobody can replace what is another's.
+    return not found.st_mode & stat.S_IWOTH or bool(found.st_mode & stat.S_ISVTX)
+
+
+def _is_below(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
