@@ -140,9 +140,14 @@ class Clerk:
         elsewhere = question.route.lane != message.route.lane
         if channel is not None:
             reply_to = None if elsewhere or message.private else message.message_id
+            name = f"q{question.number}"
             with speaking(self._delivery.languages.of_person(question.principal)):
                 part = channel.show(question)
-            name = f"q{question.number}"
+                file = channel.whole(question)
+                if file is not None:
+                    caption = t("🔐 All of question {n}", n=question.number)
+                    above = [OutboundPart(caption, files=(file,))]
+                    letters.append(Letter(f"{name}.whole", question.route, above, "notice"))
             letters.append(Letter(name, question.route, [part], "approval", reply_to))
         if elsewhere:
             told = [OutboundPart(t("⏸ This needs the owner's approval; I have asked for it."))]

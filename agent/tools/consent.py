@@ -21,8 +21,12 @@ from agent.security.policy import (
 from agent.security.redaction import Redactor
 from agent.security.taint import Exposure, way_out
 from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
+from agent.tools.text import DIFF_LIMIT_CHARS, is_compared
 
 log = logging.getLogger(__name__)
+
+# What is compared has at most 400,000 characters; marks stand before its lines.
+_SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
 
 
 class Denied(PolicyDenied):
@@ -60,6 +64,8 @@ class Consent:
             raise Denied(f"Not allowed: {decision.reason}", reason)
         if self.approver is None:
             raise Denied(_nobody(decision), f"{reason}; there was nobody to ask")
+        if _is_too_large(plan, args):
+            raise Denied(load("too_large_to_ask"), f"{reason}; too large to be shown whole")
         question = ApprovalRequest(
             tool=tool.name,
             arguments=args,
@@ -115,6 +121,14 @@ def _nobody(decision: Decision) -> str:
     if decision.rule in ASKED_IN_EVERY_MODE:
         return fill("nobody_to_ask_ever", reason=decision.reason)
     return fill("nobody_to_ask", reason=decision.reason)
+
+
+def _is_too_large(plan: Plan, args: Mapping[str, Any]) -> bool:
+    """Whether nobody could be shown all of what they would agree to."""
+    if plan.diff is not None and not is_compared(plan.diff):
+        return True
+    shown = [plan.diff] if plan.diff is not None else map(str, args.values())
+    return sum(map(len, [*shown, plan.command or "", plan.sends or ""])) > _SHOWN_CHARS
 
 
 def _is_silent(tool: Tool) -> bool:

@@ -10,6 +10,7 @@ from agent.frozen import frozen
 LIMIT_BYTES = 20_000_000
 # A file of this size is compared in well under a second; a larger one is named, not compared.
 DIFF_LIMIT_CHARS = 400_000
+_TOO_LARGE = "@@ too large to compare:"
 
 # The order matters: the mark of UTF-32 begins with that of UTF-16.
 _MARKS = (
@@ -130,12 +131,17 @@ def diff(name: str, before: str, after: str) -> str:
         return ""
     header = f"--- {name}\n+++ {name}\n"
     if len(before) + len(after) > DIFF_LIMIT_CHARS:
-        return f"{header}@@ too large to compare: {len(before):,} -> {len(after):,} characters @@"
+        return f"{header}{_TOO_LARGE} {len(before):,} -> {len(after):,} characters @@"
     old, new = _marked(before), _marked(after)
     import difflib
 
     body = difflib.unified_diff(old, new, name, name, n=3, lineterm="")
     return "\n".join(body)
+
+
+def is_compared(shown: str) -> bool:
+    """Whether a diff shows what differs, and not only that the texts are too large for it."""
+    return not "".join(shown.split("\n", 3)[2:3]).startswith(_TOO_LARGE)
 
 
 def _marked(text: str) -> list[str]:

@@ -6,7 +6,14 @@ from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
 from agent.frozen import frozen
 from agent.language import t
-from gateway.messages import InboundMessage, Media, OutboundMessage, OutboundPart, Route
+from gateway.messages import (
+    InboundMessage,
+    Media,
+    OutboundFile,
+    OutboundMessage,
+    OutboundPart,
+    Route,
+)
 from gateway.question import Question
 
 
@@ -272,6 +279,10 @@ class Asks(Protocol):
 
     def show(self, question: Question, decided: str | None = None) -> OutboundPart:
         """The question as one message with its buttons; `decided` takes their place."""
+        ...
+
+    def whole(self, question: Question) -> OutboundFile | None:
+        """A file with all that would happen when it does not fit into the message, else None."""
         ...
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:

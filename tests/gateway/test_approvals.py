@@ -21,7 +21,7 @@ from agent.providers.scripted import Scripted
 from agent.security.policy import Answer
 from agent.types import Effect, ToolCall, assistant
 from gateway.channels.base import Batch
-from gateway.messages import InboundMessage, OutboundPart, Sender
+from gateway.messages import InboundMessage, OutboundFile, OutboundPart, Sender
 from gateway.question import Question, choices
 from gateway.service import WatchEvent
 from gateway.store import claims, turns
@@ -38,6 +38,9 @@ class Asking(Platform):
     def show(self, question: Question, decided: str | None = None) -> OutboundPart:
         text = decided or f"{question.number} {question.title}"
         return OutboundPart(text, (), () if decided else choices(question.nonce, whole=True))
+
+    def whole(self, question: Question) -> OutboundFile | None:
+        return None
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
         self.calls.append(("told", "", sentence))

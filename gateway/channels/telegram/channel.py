@@ -11,14 +11,14 @@ from gateway.channels.base import Accept, Batch, ChannelStatus, Growing, Streami
 from gateway.channels.memo import Forgetful, Memo
 from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
-from gateway.channels.telegram.question import show
+from gateway.channels.telegram.question import show, whole
 from gateway.channels.telegram.reactions import Reactions
 from gateway.channels.telegram.render import render, shortened
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.updates import decoded_again
 from gateway.gate import Gate
-from gateway.messages import Media, OutboundMessage, OutboundPart, Route
+from gateway.messages import Media, OutboundFile, OutboundMessage, OutboundPart, Route
 from gateway.places import Places
 from gateway.question import Question
 
@@ -152,6 +152,9 @@ class TelegramChannel:
     def show(self, question: Question, decided: str | None = None) -> OutboundPart:
         """The question with what would happen in a code block, cut to one message."""
         return show(question, decided)
+
+    def whole(self, question: Question) -> OutboundFile | None:
+        return whole(question)
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
         """Shows the presser a short sentence. Raises `SendError`, also when it is too late."""

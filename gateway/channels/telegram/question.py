@@ -9,7 +9,7 @@ from agent.visible import exact
 from gateway.channels.telegram.render import REPEAT_NOTE
 from gateway.channels.telegram.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import mend, units
-from gateway.messages import Entity, OutboundPart
+from gateway.messages import Entity, OutboundFile, OutboundPart
 from gateway.question import Question, choices
 
 # The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
@@ -27,19 +27,29 @@ class _Piece:
 def show(question: Question, decided: str | None = None) -> OutboundPart:
     """The question with its buttons; `decided` says what came of it, and takes their place.
 
-    What does not fit is left out in the middle and said so; then only "once" can be allowed.
+    What does not fit is left out in the middle and said so; `whole` holds all of it then, and only
+    "once" can be allowed.
     """
     code, language = _subject(question)
     cut = _cut(code)
     pieces = [*_pieces(question, cut, language)]
     if cut != code:
-        note = t("⚠️ This is not all of it: the middle did not fit here.")
+        note = t("⚠️ The middle did not fit here: the file above holds all of it.")
         pieces.append(_Piece(f"\n{note}"))
     if decided:
         pieces.append(_Piece(f"\n\n{exact(decided)[:_LINE_CHARS]}", "bold"))
         return _part(pieces)
     part = _part(pieces)
     return OutboundPart(part.text, part.entities, choices(question.nonce, whole=cut == code))
+
+
+def whole(question: Question) -> OutboundFile | None:
+    """A file with all that would happen, when `show` leaves something out; else None."""
+    code, language = _subject(question)
+    if _cut(code) == code:
+        return None
+    name = f"question-{question.number}.{'diff' if language == 'diff' else 'txt'}"
+    return OutboundFile(name, text=code, size_bytes=len(code.encode()))
 
 
 def _pieces(question: Question, code: str, language: str | None) -> Iterator[_Piece]:

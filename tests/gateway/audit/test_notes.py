@@ -14,7 +14,7 @@ from gateway.audit.log import AuditLog
 from gateway.audit.notes import Notes
 from gateway.audit.trail import AuditError, entries
 from gateway.channels.base import Batch
-from gateway.messages import InboundMessage, OutboundPart, Sender
+from gateway.messages import InboundMessage, OutboundFile, OutboundPart, Sender
 from gateway.question import Question
 from gateway.store import notes
 from gateway.store.database import Database
@@ -82,6 +82,9 @@ class Asking(Platform):
 
     def show(self, question: Question, decided: str | None = None) -> OutboundPart:
         return OutboundPart(decided or question.title)
+
+    def whole(self, question: Question) -> OutboundFile | None:
+        return None
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
         return

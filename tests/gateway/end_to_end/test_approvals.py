@@ -202,3 +202,19 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
         " about write_file: asked, and the question was withdrawn",
         f"not asked: {owner} allowed it for this session",
     ]
+
+
+async def test_what_does_not_fit_stands_above_as_a_file(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    content = "".join(f"line {n} of many\n" for n in range(1_000))
+    gateway.model.script(ReplyScript(tool_calls=(write(content),)))
+    await gateway.api.user_says(OWNER, "write much")
+    (question,) = await asked(gateway)
+    assert "the file above holds all of it" in (question.text or "")
+    (sent,) = [effect for effect in gateway.api.sent if effect.method == "sendDocument"]
+    assert sent.message_id is not None
+    assert sent.message_id < question.message_id
+    assert b"+line 500 of many" in sent.files[0].data
+    await press(gateway, question, "Allow once", user_id=OWNER)
+    await gateway.idle()
+    assert notes(gateway) == content

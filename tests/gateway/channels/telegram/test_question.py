@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.language import speaking
-from gateway.channels.telegram.question import show
+from gateway.channels.telegram.question import show, whole
 from gateway.channels.telegram.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
 from gateway.messages import Route
@@ -83,7 +83,11 @@ def test_hidden_characters_are_seen() -> None:
 
 def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
     part = show(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
-    assert "not all of it" in part.text
+    assert "the file above holds all of it" in part.text
+    file = whole(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
+    assert file is not None
+    assert (file.text or "").startswith("a" * 3000 + "😀" * 3000 + "end")
+    assert whole(ASKED) is None
     assert "end\n" in part.text
     assert [button.label for button in part.buttons] == ["Allow once", "Deny"]
 
