@@ -1,5 +1,6 @@
 """What is fuzzed: everything that reads what strangers, models and typing people write."""
 
+from tests.fuzz.commands import READING
 from tests.fuzz.inbound import AGENTS, CONFIG, POLICY, TELEGRAM
 from tests.fuzz.outward import ARCHIVES, ARGUMENTS, LINKS, PATHS, SHELL, URLS
 from tests.fuzz.run import Target
@@ -7,6 +8,6 @@ from tests.fuzz.run import Target
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        POLICY, ARGUMENTS, SHELL, URLS, LINKS, PATHS, ARCHIVES, TELEGRAM, CONFIG, AGENTS,
+        POLICY, ARGUMENTS, SHELL, READING, URLS, LINKS, PATHS, ARCHIVES, TELEGRAM, CONFIG, AGENTS,
     )
 }  # fmt: skip

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.fuzz.commands import Range, Wrote, bubblewrap, make
 from tests.fuzz.inputs import texts
 from tests.fuzz.run import Target, fuzz
 from tests.fuzz.targets import TARGETS
@@ -32,3 +34,29 @@ def test_a_crash_is_found_made_small_and_kept(tmp_path: Path) -> None:
     assert "found it" in outcome.report()
     kept = outcome.crash.keep(tmp_path / "crashes").read_text().splitlines()
     assert (kept[0], kept[-1]) == ("# target: hay", "'needle'")
+
+
+def test_a_line_that_is_wrongly_said_to_read_is_found(tmp_path: Path) -> None:
+    box = bubblewrap()
+    if box is None:
+        pytest.skip("bubblewrap is not installed")
+    target = Range(tmp_path, box, lambda line, folder, workspace: True)
+    target.check(["ls -l", "cat a | sort", "git status", "echo x > /tmp/x"])
+    assert target.ran == 4
+    for line, name in (
+        ("touch new", "new"),
+        ("chmod 600 a", "a"),
+        ("git tag new", "refs/tags/new"),
+    ):
+        with pytest.raises(Wrote, match=name):
+            target.check(["ls", line, "cat a"])
+
+
+def test_lines_that_count_as_reading_write_nothing(tmp_path: Path) -> None:
+    box = bubblewrap()
+    if box is None:
+        pytest.skip("bubblewrap is not installed")
+    target, random = Range(tmp_path, box), Random(11)
+    for _ in range(15):
+        target.check(make(random))
+    assert target.ran > 15

@@ -1,0 +1,315 @@
+"""Command lines that count as reading, run where they could write: none may change the disk.
+
+Lines are made of programs of the table, their real options (from what `--help` says here), wrappers
+and shell syntax. What the judgement calls reading runs in bubblewrap without the read-only wall.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from agent.sandbox import Job, Limits
+from agent.security.commands import only_reads
+from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.table import options, programs, wrappers
+from agent.tools.group import run
+from tests.fuzz.run import Target
+
+Judge = Callable[[str, Path, Path], bool]
+
+LINES = 8
+LINE_S = 0.5
+BATCH_S = 15
+LIMITS = Limits(processes=80, file_bytes=5_000_000, memory_bytes=500_000_000)
+_OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z0-9][\w-]*)(\[?=)?")
+_FILES = ("a", "b.txt", "data.csv", "dir", "dir/c", "dir/d.py", "x.json", "new", "dir/new", "out")
+_SCRIPTS = (
+    "1p", "s/a/b/", "s/a/b/w out", "1w out", "w new", "1e touch new", "s/.*/touch new/e", "$!N;p",
+    "{print}", "{print > \"out\"}", "{print | \"tee out\"}", "BEGIN{system(\"touch new\")}", "/a/",
+    ".", ".name", "keys", "%h %s", "+%s", "%(refname)", "*", "*.py", "[ab]*", "b*", "a\\|b", ".*",
+)  # fmt: skip
+_VALUES = ("1", "5", "-1", "+2", "0", "2k", "HEAD", "HEAD~1", "main", "master", "1,3", "always")
+# Of the table, what takes long or needs a terminal is not worth its time.
+_LEFT_OUT = frozenset({"sleep", "wait", "cal", "hostname", "df", "readelf", "objdump", "trap"})
+_OTHERS = ("rm", "tee", "cp", "mv", "touch", "sh", "python3", "split", "truncate", "true", "ln")
+_WRAPPERS = (
+    "{}", "{}", "{}", "{}", "env {}", "env A=1 {}", "env -S {q}", "env -S {q} new", "env -i {}",
+    "env -vS{q} out", "env --split-string={q} b.txt", "timeout 1 {}", "timeout -k1 1 {}",
+    "nice {}", "nice -n 5 {}", "nice --adjustment 5 {}", "stdbuf -oL {}", "time {}", "command {}",
+    "builtin {}", "exec {}", "eval {}", "eval {q}", "sh -c {q}", "bash -c {q}", "nohup {}",
+    "busybox {}", "setsid {}", "ionice -c3 {}", "flock a {}", "strace -o out {}",
+    "script -c {q} out", "echo a | xargs -r {}",
+    "echo a | xargs {}", "echo a b | xargs -n1 {}", "echo new | xargs --max-lines {}",
+    "echo a | xargs -I% {}", "echo a | xargs -i {}", "echo a | xargs --replace {}",
+    "echo a | xargs -d , {}", "echo a | xargs --max-args 1 {}", "echo a | xargs -l {}",
+    "echo a | xargs -L 1 {}", "echo a | xargs --eof {}", "echo a | xargs -e {}", "xargs -a a {}",
+    "find . -name a -exec {} \\;", "find dir -exec {} {{}} +", "find . -maxdepth 1 -execdir {} \\;",
+    "echo $({})", "echo `{}`", "cat <({})", "[ -n \"$({})\" ]", "! {}", "( {} )", "{{ {}; }}",
+    "if {}; then echo; fi", "for f in a new; do {} $f; done", "for f in a; do {} \"$f\" new; done",
+    "while {}; do break; done", "cd dir && {}", "cd dir; {}", "{} > /dev/null", "{} 2>&1", "{} < a",
+    "{} > out", "{} >> a", "{} >| out", "{} &> out", "{} <> new", "{} 2> out", "{} <<< x",
+    "{} <<E\nx\nE\n", "{} &", "x=1 {}", "A=a; {} $A", "f() {{ {}; }}; f", "alias l={q}; l",
+    "case a in a) {};; esac", "coproc {}", "{} | cat", "{} | tee out", "cat a | {}",
+    "trap {q} EXIT", "{} --", "watch -n1 {}", "parallel {} ::: a",
+)  # fmt: skip
+_RUNNERS = (
+    "env", "xargs", "xargs", "timeout", "nice", "stdbuf", "time", "command", "builtin", "exec",
+    "nohup", "setsid", "ionice", "chrt", "setpriv", "flock", "unshare", "strace", "script",
+)  # fmt: skip
+_JOINTS = ("; ", " && ", " || ", " | ", "\n", " & ")
+
+
+@cache
+def _told(program: str) -> tuple[str, ...]:
+    """Every option that the program says it has."""
+    words = program.split()
+    if shutil.which(words[0]) is None:
+        return ()
+    asked = [*words, "-h"] if words[0] == "git" and len(words) > 1 else [words[0], "--help"]
+    try:
+        ran = subprocess.run(
+            asked, capture_output=True, stdin=subprocess.DEVNULL, timeout=5, cwd="/", check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    text = (ran.stdout + ran.stderr).decode("utf-8", "replace")[:40_000]
+    return tuple(dict.fromkeys(found[1] for found in _OPTION.finditer(text)))
+
+
+@cache
+def _heads() -> tuple[str, ...]:
+    """The programs of the table that are here, and git's subcommands."""
+    found = [
+        name for name, spec in programs().items()
+        if spec.get("class") == "reads" and "/" not in name and name not in _LEFT_OUT
+        and shutil.which(name)
+    ]  # fmt: skip
+    git = [f"git {name}" for name in programs()["git"]["sub"] if name[0] != "-"]
+    stash = [f"git stash {name}" for name in programs()["git"]["sub"]["stash"]["sub"]]
+    # As often as the others together: most has been found there.
+    return (*found, *(git + stash) * 2, *_OTHERS)
+
+
+@cache
+def _known(head: str) -> tuple[str, ...]:
+    """The options that the table knows of the program."""
+    spec: Any = programs().get(head.split()[0], {})
+    for word in head.split()[1:]:
+        spec = spec.get("sub", {}).get(word, {})
+    known = options(spec.get("known", ""))
+    named = [*spec.get("text_options", ()), *spec.get("works", ()), *spec.get("forbid", ())]
+    named += [*spec.get("options", ()), *(f"-{letter}" for letter in sorted(known.letters))]
+    return (*named, *sorted(known.words))
+
+
+def make(random: Random) -> list[str]:
+    """Some lines."""
+    return [_line(random) for _ in range(LINES)]
+
+
+def _line(random: Random) -> str:
+    line = _wrapped(random)
+    while random.random() < 0.2:
+        line += random.choice(_JOINTS) + _wrapped(random)
+    return line
+
+
+def _wrapped(random: Random) -> str:
+    line = _simple(random)
+    for _ in range(random.choice((0, 0, 0, 1, 1, 2))):
+        if random.random() < 0.3:
+            line = _run_by(random) + line
+            continue
+        form = random.choice(_WRAPPERS)
+        form = form.replace("{{", "\0").replace("}}", "\1")
+        # The line itself may hold braces.
+        before, mark, after = form.partition("{q}" if "{q}" in form else "{}")
+        inner = shlex.quote(line) if mark == "{q}" else line
+        outer = [each.replace("\0", "{").replace("\1", "}") for each in (before, after)]
+        line = f"{outer[0]}{inner}{outer[1]}"
+    return line
+
+
+def _run_by(random: Random) -> str:
+    """A program that runs another, with options of its own and perhaps a writing program before
+    the one that reads: who takes that one for the value of an option is wrong."""
+    name = random.choice(_RUNNERS)
+    pool = (*_told(name), *_of_wrapper(name))
+    words = ["echo new | xargs" if name == "xargs" else name]
+    for _ in range(random.choice((0, 1, 1, 1, 2))):
+        if pool:
+            words.append(random.choice(pool))
+        if random.random() < 0.3:
+            words[-1] += random.choice((" ", "=", "")) + random.choice((*_VALUES, *_FILES))
+    if random.random() < 0.4:
+        words.append(random.choice(_OTHERS))
+    return " ".join(words) + " "
+
+
+@cache
+def _of_wrapper(name: str) -> tuple[str, ...]:
+    """The options that the table knows of it."""
+    spec: Any = wrappers().get(name, {})
+    short = [f"-{letter}" for key in ("flags", "values") for letter in spec.get(key, "")]
+    return (*short, *spec.get("long_flags", ()), *spec.get("long_values", ()))
+
+
+@cache
+def _foreign() -> tuple[str, ...]:
+    """Options that write in some program: another may know them too."""
+    found = ["--output", "-o", "-w", "-i", "-u", "--in-place", "--delete", "--force"]
+    for spec in programs().values():
+        for each in (spec, *spec.get("sub", {}).values()):
+            found += [*each.get("works", ()), *each.get("forbid", ())]
+    return tuple(dict.fromkeys(found))
+
+
+def _simple(random: Random) -> str:
+    head = random.choice(_heads())
+    words = [head]
+    for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4))):
+        words += _argument(head, random)
+    return " ".join(words)
+
+
+def _argument(head: str, random: Random) -> list[str]:
+    kind = random.random()
+    if kind < 0.35:
+        return [random.choice(_FILES)]
+    if kind < 0.45:
+        return [shlex.quote(random.choice(_SCRIPTS))]
+    if kind < 0.5:
+        return [random.choice(_VALUES)]
+    pool = random.choice((_known(head), _known(head), _told(head), _foreign()))
+    if not pool:
+        return [f"-{random.choice('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ')}"]
+    option = random.choice(pool)
+    if option[:2] == "--" and random.random() < 0.15:
+        option = option[: random.randrange(3, len(option) + 1)]
+    elif option[:2] != "--" and len(option) == 2 and random.random() < 0.3:
+        option += random.choice(pool)[-1]
+    if random.random() < 0.45:
+        value = shlex.quote(random.choice((*_FILES, *_FILES, *_SCRIPTS, *_VALUES)))
+        glue = "" if option[-1] == "=" else random.choice(("=", " ", " ", ""))
+        return f"{option}{glue}{value}".split(" ", 1)
+    return [option]
+
+
+def plant(folder: Path) -> None:
+    """The files that lines are about, in a repository with two commits."""
+    (folder / "dir").mkdir(parents=True)
+    for name, text in {
+        "a": "alpha\nb b\n", "b.txt": "beta\n1 2 3\n", "data.csv": "x,1\ny,2\n", "dir/c": "gamma\n",
+        "dir/d.py": "import os\n", "x.json": '{"name": "value"}\n',
+    }.items():  # fmt: skip
+        (folder / name).write_text(text)
+    named = ["-c", "user.name=n", "-c", "user.email=e@x"]
+    for words in (
+        ["init", "-q", "-b", "main"], ["add", "."], [*named, "commit", "-qm", "first"],
+        [*named, "commit", "-qm", "second", "--allow-empty"], ["tag", "v1"], ["branch", "old"],
+    ):  # fmt: skip
+        subprocess.run(["git", *words], cwd=folder, check=True, env=_GIT)
+    (folder / "a").write_text("changed\n")
+    (folder / "dir" / "untracked").write_text("u\n")
+
+
+_GIT = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent", "PATH": os.defpath}
+
+
+def seen(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """Everything below a folder, so that every change of it shows."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for path in (folder, *folder.rglob("*")):
+        info = path.lstat()
+        text = os.readlink(path).encode() if path.is_symlink() else b""
+        if path.is_file() and not path.is_symlink():
+            text = path.read_bytes()
+        facts = (info.st_mode, info.st_uid, info.st_nlink, info.st_size, info.st_mtime_ns)
+        found[str(path.relative_to(folder))] = (*facts, hashlib.sha256(text).hexdigest())
+    return found
+
+
+class Wrote(Exception):
+    """A line that counts as reading has changed the disk."""
+
+
+class Range:
+    """A workspace and a sandbox without the wall; `ran` counts the lines that were run."""
+
+    def __init__(self, scratch: Path, box: Bubblewrap, judge: Judge = only_reads) -> None:
+        self._box, self._judge = box, judge
+        self._folder = Path(os.path.realpath(scratch)) / "workspace"
+        self._seed = Path(os.path.realpath(scratch)) / "seed"
+        plant(self._seed)
+        self._before: dict[str, tuple[Any, ...]] = {}
+        self._reset()
+        self.ran = 0
+
+    def check(self, lines: list[str]) -> None:
+        """Raises `Wrote`."""
+        reading = [each for each in lines if self._judge(each, self._folder, self._folder)]
+        if not reading or not self._changed_by(reading):
+            return
+        for line in reading:
+            self._reset()
+            if changed := self._changed_by([line]):
+                raise Wrote(f"{line!r} changed {changed}")
+        raise Wrote(f"together, {reading} changed something")
+
+    def _reset(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.copytree(self._seed, self._folder, symlinks=True)
+        # `git diff` refreshes the index, which loses nothing: so there is nothing to refresh.
+        for path in self._folder.rglob("*"):
+            os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)
+        words = ["git", "update-index", "-q", "--refresh"]
+        subprocess.run(words, cwd=self._folder, check=False, env=_GIT, stdout=subprocess.DEVNULL)
+        self._before = seen(self._folder)
+
+    def _changed_by(self, lines: list[str]) -> list[str]:
+        parts = ["export GIT_OPTIONAL_LOCKS=0"]
+        parts += [f"timeout -s KILL {LINE_S} sh -c {shlex.quote(one)} </dev/null" for one in lines]
+        asyncio.run(self._run("\n".join(parts)))
+        self.ran += len(lines)
+        after = seen(self._folder)
+        changed = [name for name in after.keys() | self._before.keys()
+                   if after.get(name) != self._before.get(name)]  # fmt: skip
+        if changed:
+            self._reset()
+        return sorted(changed)
+
+    async def _run(self, script: str) -> None:
+        with self._box.prepare(Job(script, self._folder, self._folder)) as spawn:
+            await run(spawn, BATCH_S, lambda _: None)
+
+
+def bubblewrap() -> Bubblewrap | None:
+    program = shutil.which("bwrap")
+    if program is None:
+        return None
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    return Bubblewrap(program, version_words(told.stdout + told.stderr), LIMITS)
+
+
+def opened(scratch: Path) -> Callable[[Any], None]:
+    box = bubblewrap()
+    if box is not None:
+        return Range(scratch, box).check
+
+    def judge(lines: list[str]) -> None:
+        for line in lines:
+            only_reads(line, scratch, scratch)
+
+    return judge
+
+
+READING = Target("reading", make, opened)
