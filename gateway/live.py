@@ -38,6 +38,10 @@ async def try_model(config: ModelConfig) -> str:
     return t("{model} answered in {seconds:.1f} s", model=config.model, seconds=took)
 
 
+class Unreachable(KoreError):
+    """Nobody answered at all: what was to be checked may be right."""
+
+
 @frozen
 class Bot:
     """Who a token stands for; `skew_s` is the server's clock minus ours."""
@@ -112,7 +116,7 @@ def _unreachable(base_url: str, exc: Exception) -> KoreError:
         case _:
             kind = type(exc).__name__
             said = t("{address} cannot be asked ({kind})", address=base_url, kind=kind)
-    return KoreError(said, hint=hint)
+    return Unreachable(said, hint=hint)
 
 
 def _is_local(address: str) -> bool:

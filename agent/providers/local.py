@@ -8,6 +8,7 @@ from typing import Any
 from agent.frozen import frozen
 
 _DEADLINE_S = 0.5
+_ANYWHERE_S = 5.0
 _LIMIT_BYTES = 1 << 20
 # Where each listens unless somebody says otherwise, and where its models are listed.
 _USUAL = (("ollama", 11434), ("lmstudio", 1234), ("vllm", 8000))
@@ -42,16 +43,40 @@ async def local_servers(
     ]
 
 
+async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list[str]:
+    """What a server anywhere offers; empty when it does not say. `api_base` has its version."""
+    import aiohttp
+
+    url = f"{api_base}/api/tags" if is_ollama else f"{api_base}/models"
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    timeout = aiohttp.ClientTimeout(total=_ANYWHERE_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
+            found = json.loads(await response.content.read(_LIMIT_BYTES))
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError):
+        return []
+    return (_tagged(found) if is_ollama else _listed(found)) or []
+
+
 async def _ollama(host: str, port: int) -> list[str] | None:
-    found = await _ask(host, port, "/api/tags")
+    return _tagged(await _ask(host, port, "/api/tags"))
+
+
+async def _openai(host: str, port: int) -> list[str] | None:
+    return _listed(await _ask(host, port, "/v1/models"))
+
+
+def _tagged(found: Any) -> list[str] | None:
     with suppress(KeyError, TypeError):
         return [str(model["name"]) for model in found["models"]]
     return None
 
 
-async def _openai(host: str, port: int) -> list[str] | None:
+def _listed(found: Any) -> list[str] | None:
     """As `GET /v1/models` of every compatible server lists them; embeddings answer nobody."""
-    found = await _ask(host, port, "/v1/models")
     with suppress(KeyError, TypeError):
         names = [str(model["id"]) for model in found["data"]]
         return [name for name in names if "embed" not in name.lower()]

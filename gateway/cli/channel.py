@@ -17,6 +17,7 @@ from gateway.settings.document import read_object
 
 if TYPE_CHECKING:
     from gateway.home import Home
+    from gateway.live import Bot
     from gateway.settings import Settings
     from gateway.setup.dialogue import Dialogue
     from gateway.setup.owner import Candidate
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return add(args)
 
 
-def add(args: argparse.Namespace, *, then_serve: bool = False) -> int:
+def add(args: argparse.Namespace) -> int:
     """Connect a bot: its token, who owns it, what to do next. Raises `KoreError`."""
     from gateway.setup.dialogue import Back, Dialogue, Skip
 
@@ -67,8 +68,13 @@ def add(args: argparse.Namespace, *, then_serve: bool = False) -> int:
         return 0
     if fresh:
         _write(args, token)
-        talk.say(t("@{name} is connected.", name=token.bot.username))
-    return _meet(args, token, talk, then_serve=then_serve)
+        if token.bot is not None:
+            talk.say(t("@{name} is connected.", name=token.bot.username))
+    if token.bot is None:
+        talk.say(t("The token is kept, and not checked yet: Telegram could not be reached."))
+        talk.say(t("When the network is back: `kore channel add telegram` makes you its owner."))
+        return 0
+    return _meet(args, token, token.bot, talk)
 
 
 def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
@@ -133,14 +139,14 @@ def _apply(change: "Change", path: Path, home: "Home") -> None:
     change_secrets(home.secrets, {name: None for name in change.secrets if name not in new})
 
 
-def _meet(args: argparse.Namespace, token: "Token", talk: "Dialogue", *, then_serve: bool) -> int:
+def _meet(args: argparse.Namespace, token: "Token", bot: "Bot", talk: "Dialogue") -> int:
     """Who owns it, and what to do next."""
     from gateway.setup.owner import Candidate, invitation, show_link
 
     home = home_of(args)
     # Whatever else uses the port: this is no gateway that anybody has to find.
     settings = settings_of(args, {"http.port": 0})
-    candidate = Candidate(token.bot, args.name or token.account)
+    candidate = Candidate(bot, args.name or token.account)
     if args.no_wait:
         link = asyncio.run(invitation(settings, home, candidate))
         if link:
@@ -159,7 +165,7 @@ def _meet(args: argparse.Namespace, token: "Token", talk: "Dialogue", *, then_se
     talk.say(
         t("Next: `kore gateway` answers from now on; `kore service install` keeps it running.")
     )
-    return _serve(args) if then_serve and talk.confirm(t("Start it here now?")) else 0
+    return 0
 
 
 def _awaited(
@@ -181,7 +187,13 @@ def _awaited(
         return t("Nobody owns it yet. The link holds on: `kore gateway`, then open it.")
 
 
-def _serve(args: argparse.Namespace) -> int:
+def may_serve(args: argparse.Namespace) -> bool:
+    """Whether a bot waits for a gateway that is not there."""
+    return bool(_bots(settings_of(args))) and asyncio.run(_states(home_of(args))) is None
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the gateway here."""
     from gateway.cli import gateway
 
     args.quiet = False
@@ -230,8 +242,8 @@ def _test(args: argparse.Namespace) -> int:
     from gateway.setup.telegram import check
 
     settings = settings_of(args)
-    token = check(_connected(settings, args.name), settings.telegram.base_url)
-    bot = token.bot
+    bot = check(_connected(settings, args.name), settings.telegram.base_url).bot
+    assert bot is not None, "check asks Telegram"
     facts = {"ok": True, "id": bot.id, "username": bot.username, "name": bot.name, "link": bot.link}
     if args.json:
         print_json(facts)

@@ -3,12 +3,13 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.language import t
-from agent.providers.local import LocalServer, local_servers
+from agent.providers.local import LocalServer, local_servers, models_at
 from agent.providers.routing import ModelConfig, normalise_base, resolve
 from agent.providers.vendors import VENDORS, Vendor
 from gateway.live import try_model
@@ -18,17 +19,21 @@ NAME = "default"
 _MODELS_SHOWN = 15
 # A further address of the OpenAI kind: what it is, Kore need not know.
 _OTHER = "openai"
+_OLLAMA = "ollama"
+_NEAR = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 Further = Literal["again", "key", "model", "address", "keep"]
 
 
 @frozen
 class Choice:
-    """A line of the list: a vendor, or None for the stand-in; `api_base` when it is not its own."""
+    """A line of the list: a vendor, or None for the stand-in. `asks_address` for a server that was
+    not found, with the `usual` one as the default."""
 
     label: str
     vendor: Vendor | None
     models: tuple[str, ...] = ()
     asks_address: bool = False
+    usual: str = ""
 
 
 @frozen
@@ -68,6 +73,10 @@ def offered(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> list[
         if ready[v.name]
     ]
     found += [Choice(v.name, v) for v in vendors if not ready[v.name]]
+    if all(one.vendor != _OLLAMA for one in servers):
+        label = t("{name}: models of your own (does not run here now)", name=_OLLAMA)
+        usual = VENDORS[_OLLAMA].api_base
+        found.append(Choice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
     other = t("another server with an OpenAI-compatible address")
     found.append(Choice(other, VENDORS[_OTHER], asks_address=True))
     found.append(Choice(t("none for now: an offline stand-in that repeats what you write"), None))
@@ -79,10 +88,15 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
     vendor = choice.vendor
     if vendor is None:
         return Chosen(None, {})
-    address = _ask_address(talk, vendor) if choice.asks_address else None
-    model = _ask_model(talk, vendor, choice)
+    address = _ask_address(talk, vendor, choice) if choice.asks_address else None
     variable = _exported(vendor, environ) if not choice.asks_address else None
+    if address is None:
+        model = _ask_model(talk, vendor, choice)
     key = environ[variable] if variable else _ask_key(talk, vendor, optional=choice.asks_address)
+    if address is not None:
+        # Some list their models only for a key.
+        choice = _with_models(talk, choice, vendor, address, key)
+        model = _ask_model(talk, vendor, choice)
     while True:
         config = ModelConfig(NAME, f"{vendor.name}/{model}", address, key or None)
         talk.say(t("Asking {model} for one word …", model=config.model))
@@ -96,7 +110,7 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
             case "model":
                 model = _ask_model(talk, vendor, choice)
             case "address":
-                address = _ask_address(talk, vendor)
+                address = _ask_address(talk, vendor, choice)
             case "keep":
                 break
     if failure is None:
@@ -153,22 +167,49 @@ def _free(vendor: Vendor, key: str, *, own: bool) -> str:
     return name if os.environ.get(usual, key) != key else usual
 
 
-def _ask_address(talk: Dialogue, vendor: Vendor) -> str:
+def _ask_address(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
     def judge(text: str) -> str | None:
         try:
-            normalise_base(text, vendor.version)
+            normalise_base(_with_scheme(text), vendor.version)
         except KoreError as exc:
             return str(exc)
         return None
 
-    text = talk.ask(t("Its address, such as http://192.168.1.5:8080/v1"), judge=judge)
-    return normalise_base(text, vendor.version)
+    question = t("Its address, such as http://192.168.1.5:8080/v1")
+    if choice.usual:
+        question = t("Its address")
+    return normalise_base(_with_scheme(talk.ask(question, choice.usual, judge)), vendor.version)
+
+
+def _with_scheme(text: str) -> str:
+    """The address as people type it: a machine nearby speaks http, a name on the internet https."""
+    if not text or "://" in text:
+        return text
+    host = text.partition("/")[0]
+    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    name = (name or port).strip("[]").lower()
+    is_near = "." not in name or name.replace(".", "").isdecimal() or name.endswith(_NEAR)
+    return f"http://{text}" if is_near else f"https://{text}"
+
+
+def _with_models(talk: Dialogue, choice: Choice, vendor: Vendor, address: str, key: str) -> Choice:
+    """The choice with the models that the server names."""
+    is_ollama = vendor.protocol == "ollama"
+    models = asyncio.run(models_at(address, key, is_ollama=is_ollama))
+    if not models:
+        talk.say(t("{address} does not list its models.", address=address))
+        if is_ollama:
+            talk.say(t("Start it with `ollama serve`; `ollama pull llama3.2` gets a model."))
+    return replace(choice, models=tuple(models))
 
 
 def _ask_model(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
     if choice.models:
         shown = choice.models[:_MODELS_SHOWN]
-        return shown[talk.choose(t("Which model?"), shown)]
+        other = [t("another one")] if choice.asks_address else []
+        chosen = talk.choose(t("Which model?"), [*shown, *other])
+        if chosen < len(shown):
+            return shown[chosen]
 
     def judge(text: str) -> str | None:
         return None if text else t("Type the name of a model.")

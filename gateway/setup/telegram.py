@@ -8,7 +8,7 @@ from typing import Any
 from agent.errors import ConfigError, KoreError
 from agent.frozen import frozen
 from agent.language import t
-from gateway.live import Bot, try_bot
+from gateway.live import Bot, Unreachable, try_bot
 from gateway.settings import Settings
 from gateway.settings.place import Key
 from gateway.setup.dialogue import Dialogue
@@ -23,10 +23,11 @@ _TRIES = 5
 
 @frozen
 class Token:
-    """`variable` is the exported one that holds it; None when somebody typed it."""
+    """`variable` is the exported one that holds it; None when somebody typed it. `bot` is None as
+    long as Telegram could not be asked."""
 
     text: str
-    bot: Bot
+    bot: Bot | None
     variable: str | None = None
 
     @property
@@ -70,18 +71,35 @@ def asked(talk: Dialogue, environ: Mapping[str, str], base_url: str) -> Token:
     """Ask the person until Telegram knows the token; an exported one is offered first."""
     variable = exported(environ)
     if variable and talk.confirm(t("Use the token in {name}?", name=variable)):
-        try:
-            return check(environ[variable].strip(), base_url, variable)
-        except KoreError as exc:
-            _complain(talk, exc)
+        token = _checked(talk, environ[variable].strip(), base_url, variable)
+        if token is not None:
+            return token
     talk.say(t("A bot and its token come from @BotFather: https://t.me/BotFather"))
     talk.say(t("Send it /newbot, answer its two questions, and copy the token that it shows."))
     for _ in range(_TRIES):
+        text = talk.secret(t("Token (not shown while you paste it)"))
+        token = _checked(talk, text, base_url, None)
+        if token is not None:
+            return token
+    raise KoreError(t("no token was found; nothing was written"))
+
+
+def _checked(talk: Dialogue, text: str, base_url: str, variable: str | None) -> Token | None:
+    """None when it is asked for again. Without a network it can be kept, and checked later."""
+    while True:
         try:
-            return check(talk.secret(t("Token (not shown while you paste it)")), base_url)
+            return check(text, base_url, variable)
+        except Unreachable as exc:
+            _complain(talk, exc)
+            ways = [t("try again"), t("keep the token and check it later"), t("another token")]
+            match talk.choose(t("What now?"), ways, default=1):
+                case 1:
+                    return Token(text, None, variable)
+                case 2:
+                    return None
         except KoreError as exc:
             _complain(talk, exc)
-    raise KoreError(t("no token was found; nothing was written"))
+            return None
 
 
 def _complain(talk: Dialogue, exc: KoreError) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.language import ENGLISH, LANGUAGES, is_writable, language_of_terminal, speak, spoken, t
 from gateway.home import Home
@@ -112,16 +113,45 @@ _STEPS: tuple[Step, ...] = (_language, _model, _persona, _sandbox)
 
 
 def connect_telegram(talk: Dialogue, args: argparse.Namespace) -> int:
-    """Offer a bot, and to start the service."""
+    """Offer a bot and to start the gateway; whatever happens, say what works now."""
     from gateway.cli import channel
 
     talk.say()
     try:
-        wanted = talk.confirm(t("Connect a Telegram bot now?"))
+        if talk.confirm(t("Connect a Telegram bot now?")):
+            args.token_env, args.name, args.no_wait = None, None, False
+            channel.add(args)
+    except (Back, Skip):
+        talk.say(t("Left as it is."))
+    except KoreError as exc:
+        talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
+    except KeyboardInterrupt:
+        talk.say()
+    _say_what_works(talk, args)
+    try:
+        wanted = channel.may_serve(args) and talk.confirm(t("Start it here now?"))
     except (Back, Skip):
         wanted = False
-    if not wanted:
-        talk.say(t("Next: `kore agent` talks here; `kore channel add telegram` connects a bot."))
-        return 0
-    args.token_env, args.name, args.no_wait = None, None, False
-    return channel.add(args, then_serve=True)
+    return channel.serve(args) if wanted else 0
+
+
+def _say_what_works(talk: Dialogue, args: argparse.Namespace) -> None:
+    """The last words on every path: what is usable, and the command for it."""
+    from agent.providers.routing import OFFLINE
+    from gateway.cli.basis import settings_of
+    from gateway.settings.models import chosen_model, model_list
+
+    settings = settings_of(args)
+    name = chosen_model(settings, os.environ)
+    model = next((one.model for one in model_list(settings) if one.name == name), name)
+    talk.say()
+    talk.say(t("What works now:"))
+    talk.say("  " + t("`kore agent`: talk here, answered by {model}", model=model))
+    if model == OFFLINE:
+        talk.say("  " + t("No model is set up yet: `kore init` asks for one again."))
+    if settings.telegram.enabled and settings.telegram.token.get_secret_value():
+        talk.say(
+            "  " + t("`kore gateway`: answers in Telegram; `kore service install` keeps it running")
+        )
+    else:
+        talk.say("  " + t("Telegram is not connected: `kore channel add telegram` does that."))

@@ -34,8 +34,8 @@ def at(bot_api: str) -> dict[str, str]:
 async def name_a_server(terminal: Terminal, address: str) -> None:
     await choose(terminal, OTHER, "Which model provider?")
     await answer(terminal, "Its address", address)
-    await answer(terminal, "Which model?", "fake")
     await answer(terminal, "Its key, if it asks for one", KEY)
+    await answer(terminal, "Which model?", "fake")
 
 
 async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_api: BotApi) -> None:
@@ -57,6 +57,8 @@ async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_a
         await answer(terminal, "Token (not shown", TOKEN)
         await bot_api.user_says(77, f"/start {await code_in(terminal)}")
         await terminal.see("Person 77 (telegram:77) is the owner.")
+        await terminal.see("answered by openai/fake")
+        await terminal.see("`kore gateway`: answers in Telegram")
         await answer(terminal, "Start it here now?")
         await terminal.see("is running")
         await bot_api.user_says(77, "hello")
@@ -105,6 +107,8 @@ async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
         await answer(terminal, "What shall I be called?", "-")
         await terminal.see("Left as it is.")
         await answer(terminal, "Connect a Telegram bot now?", "n")
+        await terminal.see("What works now:")
+        await terminal.see("Telegram is not connected")
         assert await terminal.ended() == 0
     assert json.loads((home / "secrets.json").read_text()) == {
         "KORE_SECRET_MODEL_LIST_DEFAULT_API_KEY": "sk-the-right-one"
@@ -166,3 +170,82 @@ async def test_a_terminal_without_chinese_letters_is_asked_in_plain_ones(tmp_pat
         await terminal.see("Which model provider?")
     assert "\\u7b80" not in terminal.text
     assert "\\u6309" not in terminal.text
+
+
+async def test_a_server_names_its_models_and_needs_no_scheme(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    home = tmp_path / "h"
+    async with (
+        ModelServer(api_key=KEY) as model,
+        kore_there(home, "init", environ=surroundings(bot_api)) as terminal,
+    ):
+        model.models = ["llama-small", "llama-large"]
+        await answer(terminal, "Language / ")
+        await choose(terminal, OTHER, "Which model provider?")
+        await answer(terminal, "Its address", model.url.removeprefix("http://"))
+        await answer(terminal, "Its key, if it asks for one", KEY)
+        await terminal.see("another one")
+        await answer(terminal, "Which model?", "llama-l")
+        await terminal.see("It answers.")
+        await answer(terminal, "What shall I be called?", "-")
+        await answer(terminal, "Connect a Telegram bot now?", "n")
+        assert await terminal.ended() == 0
+    entry = config(home)["model_list"][0]
+    assert (entry["model"], entry["api_base"]) == ("openai/llama-large", f"{model.url}/v1")
+
+
+async def test_ollama_can_be_chosen_where_it_was_not_found(tmp_path: Path, bot_api: BotApi) -> None:
+    home = tmp_path / "h"
+    async with (
+        ModelServer() as model,
+        kore_there(home, "init", environ=surroundings(bot_api)) as terminal,
+    ):
+        model.models = ["llama3.2"]
+        await answer(terminal, "Language / ")
+        await choose(terminal, "ollama", "Which model provider?")
+        await answer(terminal, "Its address", model.url.removeprefix("http://"))
+        await answer(terminal, "Which model?", "1")
+        await terminal.see("It answers.")
+        await answer(terminal, "What shall I be called?", "-")
+        await answer(terminal, "Connect a Telegram bot now?", "n")
+        assert await terminal.ended() == 0
+    entry = config(home)["model_list"][0]
+    assert (entry["model"], entry["api_base"]) == ("ollama/llama3.2", model.url)
+
+
+async def test_without_a_network_the_token_is_kept_and_all_that_works_is_said(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    home = tmp_path / "h"
+    nowhere = at(f"http://127.0.0.1:{unused_tcp_port}")
+    async with kore_there(home, "init", environ=nowhere) as terminal:
+        await answer(terminal, "Language / ")
+        await choose(terminal, "offline stand-in", "Which model provider?")
+        await answer(terminal, "What shall I be called?", "-")
+        await answer(terminal, "Connect a Telegram bot now?")
+        await answer(terminal, "Token (not shown", TOKEN)
+        await terminal.see("cannot be asked")
+        await answer(terminal, "What now?", "keep")
+        await terminal.see("The token is kept")
+        await terminal.see("What works now:")
+        await terminal.see("answers in Telegram")
+        await answer(terminal, "Start it here now?", "n")
+        assert await terminal.ended() == 0
+        assert TOKEN not in terminal.text
+    assert TOKEN in (home / "secrets.json").read_text()
+    assert config(home)["telegram"]["enabled"] is True
+
+
+async def test_ctrl_c_at_the_token_still_ends_with_what_works(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    async with kore_there(tmp_path / "h", "init", environ=at(bot_api.url)) as terminal:
+        await answer(terminal, "Language / ")
+        await choose(terminal, "offline stand-in", "Which model provider?")
+        await answer(terminal, "What shall I be called?", "-")
+        await answer(terminal, "Connect a Telegram bot now?")
+        await terminal.see("Token (not shown")
+        await terminal.interrupt("What works now:")
+        await terminal.see("`kore agent`")
+        assert await terminal.ended() == 0
