@@ -27,9 +27,10 @@ from gateway.policies import Policies
 from gateway.roster import open_channels, places_of, say_who_is_let_in
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
-from gateway.store import approvals, claims, memo, outbox, tasks, turns
+from gateway.store import approvals, claims, memo, outbox, restored, tasks, turns
 from gateway.store.channels import limit
 from gateway.store.cipher import cipher_of
+from gateway.store.copy import discard_unfinished
 from gateway.store.database import Database
 from gateway.store.rekey import discard_copies
 from gateway.watchers import Watchers
@@ -51,10 +52,11 @@ async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIt
     `Locked` when another process owns the data, `StoreError`, `ConfigError`.
     """
     home.ensure()
-    ensure_workspace(settings.agent.workspace)
     async with AsyncExitStack() as stack:
         what = "kore gateway" if channels else "kore agent"
         unclean = stack.enter_context(hold(home.lock, what))
+        discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
+        ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
         discard_copies(settings.store.path)
         database = Database.open(settings.store.path, check=unclean, cipher=cipher)
@@ -200,6 +202,8 @@ def _recover(connection: Connection) -> None:
     """Sort out what the last process left, before anything runs."""
     given_up = turns.abandon(connection, ONCE, time.time())
     given_up += tasks.abandon(connection, ONCE, time.time())
+    if suspended := restored.settle(connection, time.time()):
+        log.warning("a backup was restored: %d messages that were under way are closed", suspended)
     claims.recover(connection)
     approvals.recover(connection, time.time())
     marked = outbox.recover(connection, time.time() + LONGEST_REST_S)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from agent.frozen import frozen
 from agent.language import plural, t
+from gateway.store import restored
 from gateway.store.faults import StoreError
 from gateway.store.upgrade import FOLDER, scripts
 
@@ -83,20 +84,41 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
             shutil.copyfileobj(source, target, 1 << 20)
             target.flush()
             os.fsync(target.fileno())
+        restored.mark(fresh)
+        _sync(fresh)
         read_back(fresh)
         aside = _set_aside(path) if path.exists() else None
         for end in ("-wal", "-shm"):
             path.with_name(path.name + end).unlink(missing_ok=True)
         fresh.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-    except OSError as exc:
+        _sync(path.parent)
+    except (OSError, sqlite3.Error) as exc:
         raise StoreError(f"the database could not be put in place: {exc}") from exc
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
     return aside
+
+
+def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
+    """Finish or remove what a restore that was killed has left behind: whole copies of everything.
+    Nobody may have the database open."""
+    halves = sorted(workspace.parent.glob(f".{workspace.name}.restore-*"))
+    if halves and not workspace.exists():
+        # The old one was moved aside already, so the new one is whole.
+        halves.pop().rename(workspace)
+    for folder in (*home.glob(".restore-*"), *halves):
+        shutil.rmtree(folder)
+    for end in ("", "-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}.restore{end}").unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _set_aside(path: Path) -> Path:

@@ -4,6 +4,8 @@ from sqlite3 import Connection
 
 # A deletion of a person's data that is not done yet (gateway/custodian.py).
 DELETION = "deletion"
+# The database is a backup that was restored and has not been opened since (store/restored.py).
+RESTORED = "restored"
 
 
 def get(connection: Connection, name: str) -> str | None:

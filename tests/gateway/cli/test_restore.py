@@ -2,7 +2,10 @@
 
 import json
 import os
+import pty
 import sqlite3
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -193,3 +196,39 @@ def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
     (aside,) = (home / "backups").glob("before-restore-*-config.json")
     assert json.loads(aside.read_text()) == {"http": {"port": 3}}
     assert f"{mine} is kept as {aside}" in done.stderr
+
+
+def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    terminal, inside = pty.openpty()
+    command = [sys.executable, "-m", "gateway", "restore", str(backed_up[1])]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KORE_HOME": str(home)}
+    restoring = subprocess.Popen(command, stdin=inside, stderr=subprocess.PIPE, env=environ)
+    assert restoring.stderr is not None
+    try:
+        # It asks once everything is unpacked.
+        restoring.stderr.readline()
+        assert list(home.glob(".restore-*/kore.db"))
+    finally:
+        restoring.kill()
+        restoring.communicate()
+        os.close(terminal)
+        os.close(inside)
+    (home / "kore.db.restore").write_bytes(b"half of a copy")
+    (home / ".workspace.restore-1").mkdir()
+    said(home, "and on")
+    assert not [path.name for path in home.iterdir() if "restore" in path.name]
+    assert (home / "workspace").is_dir()
+
+
+def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    (home / "workspace" / "mine.txt").write_text("restored")
+    (home / "workspace").rename(home / ".workspace.restore-1")
+    said(home, "and on")
+    assert (home / "workspace" / "mine.txt").read_text() == "restored"
+    assert not (home / ".workspace.restore-1").exists()
