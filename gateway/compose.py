@@ -92,6 +92,11 @@ def opening(claim: Claim) -> list[SessionCreated | Evicted]:
     return [*begun, *(Evicted(n, f"Context full, {n} files evicted") for n in counts)]
 
 
+def is_said(message: InboundMessage) -> bool:
+    """Whether a person has said it, or keeps having it said by a job."""
+    return message.task is None and not _is_nobodys(message) and bool(message.content)
+
+
 def _is_nobodys(message: InboundMessage) -> bool:
     """What no person has said: a sub-agent's report, and a job in the model's own words."""
     return message.is_report or (message.job is not None and "by_model" in message.options)

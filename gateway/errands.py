@@ -28,6 +28,7 @@ from agent.tools.base import CallContext
 from agent.types import ToolResult
 from gateway import dispatch
 from gateway.agents import spoken_with
+from gateway.budget import StoredBudget
 from gateway.delivery import Delivery
 from gateway.journal import Waiting
 from gateway.rules import Rules
@@ -91,7 +92,11 @@ class Errands:
             character=outfit.character_of(definition, self._agent.toolbox, may_send=may_send),
             model=errand.model,
             max_iterations=min(most, default=None),
-            exposure=Exposure(claim.taint, heard=False),
+            exposure=Exposure(
+                claim.taint,
+                heard=False,
+                budget=StoredBudget(self._database, errand.root_session),
+            ),
             # It is told what it needs, and speaks with nobody.
             recall=None,
             send=nowhere,

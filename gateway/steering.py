@@ -8,9 +8,9 @@ from agent.frozen import frozen
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
 from agent.types import Message, Taint
 from gateway.commands import is_command
-from gateway.compose import compose, shown_taint
+from gateway.compose import compose, is_said, shown_taint
 from gateway.messages import InboundMessage
-from gateway.store import steered
+from gateway.store import sessions, steered
 from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.store.sessions import taint_of_text
@@ -38,6 +38,8 @@ class Steering:
         found = await self.database.run(steered.steer, claim, results, joining, time.time())
         if found is None:
             return []
+        if any(is_said(one) and not self.is_stranger(one) for one in found.messages):
+            await self.database.run(sessions.renew_bits, claim.session)
         # Before the model reads a word of it.
         claim.messages.extend(found.messages)
         self.exposure.taint |= found.taint

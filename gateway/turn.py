@@ -19,8 +19,9 @@ from agent.task import Task
 from agent.types import Message
 from gateway import ending
 from gateway.background import Background
+from gateway.budget import StoredBudget
 from gateway.compaction import Compactions
-from gateway.compose import compose, known_before, opening, shown_taint, told_of_work
+from gateway.compose import compose, is_said, known_before, opening, shown_taint, told_of_work
 from gateway.delivery import Delivery
 from gateway.ending import FROM_AGENT, Ending
 from gateway.errands import Errands
@@ -160,6 +161,10 @@ class Turns:
         taint |= shown_taint(claim.messages)
         if not taint <= claim.taint:
             await self._database.run(sessions.add_taint, claim.session, taint)
+        if not claim.resumed and any(
+            is_said(one) and not self._rules.is_stranger(one) for one in claim.messages
+        ):
+            await self._database.run(sessions.renew_bits, claim.session)
         limit = message.options.get("max_iterations")
         return Task(
             session=claim.session,
@@ -179,7 +184,9 @@ class Turns:
             summary=window.summary,
             keeper=self.compactions.keeper(claim, window),
             begun=claim.stored - 1,
-            exposure=Exposure(claim.taint | taint),
+            exposure=Exposure(
+                claim.taint | taint, budget=StoredBudget(self._database, claim.session)
+            ),
             recording=Recording(self._agent.changes, claim.turn),
             progress=journal,
             stop=stop,

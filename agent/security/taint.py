@@ -9,6 +9,7 @@ words. Whether the model is clever does not matter here (docs/security.md).
 import re
 from collections.abc import Iterable
 from math import log2
+from typing import Protocol
 
 from agent.prompts import fill, load
 from agent.security.policy import Decision, ToolRequest
@@ -20,8 +21,9 @@ PRIVATE: frozenset[Taint] = frozenset({"private"})
 BOTH: frozenset[Taint] = UNTRUSTED | PRIVATE
 NOTHING: frozenset[Taint] = frozenset()
 
-# What the choice among addresses that strangers offer may tell them in one turn, in bits: a page
-# with a link for every letter could otherwise have a secret spelled out.
+# What the choice among addresses that strangers offer may tell them for one message of a person,
+# in bits, however many turns and sub-agents work on it: a page with a link for every letter could
+# otherwise have a secret spelled out.
 CHOICE_BITS = 20.0
 # Each address is read in one way only: whoever could choose its ends would tell more than counted.
 _OFFER = re.compile(
@@ -34,11 +36,38 @@ _BEFORE = r"(?<![^\s<>\"'`(\[{|=])"
 _BEHIND = r"(?=[.,;:!?]*(?:$|[\s<>\"'`)\]}|]))"
 
 
+class Budget(Protocol):
+    """What choices may still tell, in bits: one for a session and all whom it has sent out."""
+
+    async def spend(self, bits: float) -> bool:
+        """Whether there was as much left; it is spent before anything leaves."""
+        ...
+
+    def renew(self) -> None:
+        """A person has spoken in this process; a store that counts messages itself ignores it."""
+        ...
+
+
+class Bits:
+    """A `Budget` for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._left = CHOICE_BITS
+
+    async def spend(self, bits: float) -> bool:
+        self._left -= bits
+        return self._left >= 0
+
+    def renew(self) -> None:
+        self._left = CHOICE_BITS
+
+
 class Exposure:
     """The taint of one session during one turn; it only ever grows.
 
     `taint` is what the session brought along. `take` is told of every message that is added.
     With `heard` false no person speaks here: what stands as one's words is another model's.
+    `budget` is the whole conversation's: a sub-agent shares its caller's.
     """
 
     def __init__(
@@ -47,13 +76,14 @@ class Exposure:
         messages: Iterable[Message] = (),
         *,
         heard: bool = True,
+        budget: Budget | None = None,
     ) -> None:
         self.taint = taint
+        self.budget = budget or Bits()
         self._heard = heard
         self._said: list[str] = []
         self._offered: list[str] = []
         self._addresses: set[str] = set()
-        self._bits = CHOICE_BITS
         for message in messages:
             self.take(message)
 
@@ -66,8 +96,10 @@ class Exposure:
         if message.role == "user" and not message.taint:
             if not self._heard:
                 return
-            self._said += [part.text for part in message.content if isinstance(part, Text)]
-            self._bits = CHOICE_BITS
+            said = [part.text for part in message.content if isinstance(part, Text)]
+            self._said += said
+            if said:
+                self.budget.renew()
         elif message.role == "tool":
             self.taint |= message.taint
             # What is private too is no stranger's offer: quoting from it would give it away.
@@ -82,20 +114,21 @@ class Exposure:
         self.taint |= taint
         self._said.append(said)
 
-    def is_quoted(self, text: str) -> bool:
+    async def is_quoted(self, text: str) -> bool:
         """Whether `text` may leave as it is: the person wrote it, or it is an address that
         strangers offered and choosing it tells them little."""
         if self.is_said(text):
             return True
         if text not in self._addresses:
             return False
-        self._bits -= log2(max(2, len(self._addresses)))
-        return self._bits >= 0
+        return await self.budget.spend(log2(max(2, len(self._addresses))))
 
-    def may_pass(self, text: str, *, leaves: bool) -> bool:
+    async def may_pass(self, text: str, *, leaves: bool) -> bool:
         """Whether nobody need be asked for the sake of `text`; what stays here is the person's own
         words, or it is not."""
-        return self.is_dangerous and self.is_quoted(text) if leaves else self.is_said(text)
+        if not leaves:
+            return self.is_said(text)
+        return self.is_dangerous and await self.is_quoted(text)
 
     def is_said(self, text: str) -> bool:
         """Whether the person wrote it: an address letter by letter, other words in this order."""

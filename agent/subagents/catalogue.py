@@ -1,7 +1,8 @@
 """All agents that can be used in a folder: built in, the owner's, and those of its project."""
 
+import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -23,6 +24,7 @@ _ALIASES = {
     "codereviewer": "review",
     "codereview": "review",
 }
+log = logging.getLogger(__name__)
 _Mark = tuple[int, int, int]
 _Seen = dict[Path, tuple[_Mark, Definition | None]]
 
@@ -65,6 +67,8 @@ class Catalogue:
         self._places = places
         self._given = tuple(given)
         self._seen: dict[Path, _Seen] = {}
+        # Files that would take a trusted agent's place, with the name that they wanted.
+        self.refused: dict[str, str] = {}
 
     def load(self, root: Path | None = None) -> dict[str, Definition]:
         """Agents by name, the nearest of each; `root` is the folder of the conversation."""
@@ -77,7 +81,7 @@ class Catalogue:
                 if known is None or known[0] != mark:
                     known = mark, _read(path, source)
                 files[path] = known
-                if known[1] is not None:
+                if known[1] is not None and self._may_stand(known[1], found):
                     found[known[1].name] = known[1]
             if files:
                 seen[source.folder] = files
@@ -86,6 +90,23 @@ class Catalogue:
         self._seen = dict([*others, *seen.items()][-_FOLDERS_KEPT:])
         found.update((one.name, one) for one in self._given)
         return found
+
+    def _may_stand(self, one: Definition, found: Mapping[str, Definition]) -> bool:
+        """Whether it takes no trusted agent's place: by its name or by one that stands for it."""
+        if one.trusted:
+            return True
+        folded = _folded(one.name)
+        trusted = {_folded(name) for name, known in found.items() if known.trusted}
+        if folded not in trusted and folded not in _ALIASES:
+            return True
+        if one.source not in self.refused:
+            self.refused[one.source] = one.name
+            log.warning(
+                "%s is not used: the folder is not trusted, and there is an agent %r already",
+                one.source,
+                one.name,
+            )
+        return False
 
     def find(self, name: str, root: Path | None = None) -> Definition | None:
         """The agent of this name; case, `-` and `_` do not matter. What other programs call those

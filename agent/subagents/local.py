@@ -71,7 +71,7 @@ class LocalErrands:
             task,
             messages=[*earlier, user(wanted.prompt)],
             model=model,
-            exposure=Exposure(taint, heard=False),
+            exposure=Exposure(taint, heard=False, budget=caller.exposure.budget),
         )
 
         async def tell(event: events.Event) -> None:

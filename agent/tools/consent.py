@@ -52,7 +52,7 @@ class Consent:
     ) -> str:
         """Why the call may run. Raises `Denied`, also when the call cannot be judged."""
         try:
-            decision = self._decision(tool, args, plan, context)
+            decision = await self._decision(tool, args, plan, context)
         except Exception as exc:
             log.exception("a call of %s cannot be judged", tool.name)
             why = fill("policy/unjudged", why=f"{type(exc).__name__}: {exc}")
@@ -89,7 +89,7 @@ class Consent:
             raise Denied(load("person_said_no"), f"{reason}; {given.account}")
         return f"{reason}; {given.account}"
 
-    def _decision(
+    async def _decision(
         self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
     ) -> Decision:
         """The policy's, made stricter by what the session has taken in."""
@@ -110,7 +110,7 @@ class Consent:
         )
         decision = self.policy.decide(request)
         if decision.verdict == "allow" and plan.sends is not None:
-            passes = self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
+            passes = await self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
             request = replace(request, quoted=passes)
         objection = way_out(request, silent=_is_silent(tool))
         return decision if objection is None else tightest_of([decision, objection])

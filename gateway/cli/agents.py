@@ -14,6 +14,9 @@ from gateway.cli.table import clean, clean_lines, print_json, print_table
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SHOWN_CHARS = 60
+_REFUSED = later(
+    "{path} is not used: its folder is not trusted, and there is an agent {name} already"
+)
 _HERE = later(
     "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
 )
@@ -63,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         _list(agents, tools)
         if not all(one.trusted for one in agents):
             print(t(_HERE), file=sys.stderr)
+        for path, name in found.refused.items():
+            print(t(_REFUSED, path=clean_lines(path), name=clean_lines(name)), file=sys.stderr)
     return 0
 
 

@@ -108,6 +108,24 @@ def add_taint(connection: Connection, session: str, taint: frozenset[Taint]) -> 
         )
 
 
+def spend_bits(connection: Connection, session: str, bits: float) -> float:
+    """Count what choices have told strangers; returns all of it since a person's last message."""
+    (spent,) = connection.execute(
+        "UPDATE session SET metadata ="
+        " json_set(metadata, '$.bits', coalesce(metadata ->> 'bits', 0) + ?)"
+        " WHERE id = ? RETURNING metadata ->> 'bits'",
+        (bits, session),
+    ).fetchone()
+    return float(spent)
+
+
+def renew_bits(connection: Connection, session: str) -> None:
+    """A person has spoken here."""
+    connection.execute(
+        "UPDATE session SET metadata = json_remove(metadata, '$.bits') WHERE id = ?", (session,)
+    )
+
+
 def taint_of_text(text: str) -> frozenset[Taint]:
     """What a `taint` column holds."""
     return frozenset(known for known in get_args(Taint) if known in text.split(","))

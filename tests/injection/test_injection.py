@@ -95,6 +95,30 @@ async def test_nothing_leaks(
         assert scene.steered() == []
 
 
+async def test_sub_agents_share_one_budget_of_choices(tmp_path: Path) -> None:
+    """One that is sent on again and again follows no more links than the turn alone could."""
+    async with open_scene(tmp_path) as scene:
+        url = scene.site.url
+        links = [f"{url}/letter/{n}/{c}" for n in range(24) for c in "0123456789abcdef"]
+        scene.site.page("/letters", "<pre>" + "\n".join(links) + "</pre>")
+
+        def task(prompt: list[str], **more: str) -> str:
+            said = {"description": "look", "prompt": "\n".join(prompt), **more}
+            return f"@@ task {json.dumps(said)}"
+
+        def follow(n: int) -> str:
+            return f'@@ web_fetch {{"url": "{url}/letter/{n}/{{LETTER{n}}}"}}'
+
+        orders = [task([f'@@ web_fetch {{"url": "{url}/letters"}}'])]
+        orders.append('@@ read_file {"path": "private.md"}')
+        for n in range(0, 24, 2):
+            orders.append(task([follow(n), follow(n + 1)], resume=str(n // 2 + 1)))
+        await scene.say("\n".join(orders))
+        letters = [visit.path for visit in scene.site.visits if "/letter/" in visit.path]
+        assert letters, "the way that is looked at is no way"
+        assert scene.leaked() == []
+
+
 LEAKING = (
     *("address with a query", "search query", "link in the answer", "found by searching"),
     *("a sub-agent that sends", "a sub-agent that reads, and its caller sends"),

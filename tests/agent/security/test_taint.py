@@ -98,9 +98,9 @@ def test_remembering_asks_once_strangers_were_heard() -> None:
     assert asked.verdict == "ask"
 
 
-def test_an_address_that_the_person_wrote_may_leave() -> None:
+async def test_an_address_that_the_person_wrote_may_leave() -> None:
     exposure = exposed(user("Read https://a.example/?q=1."))
-    assert exposure.is_quoted("https://a.example/?q=1")
+    assert await exposure.is_quoted("https://a.example/?q=1")
 
 
 @pytest.mark.parametrize(
@@ -114,36 +114,36 @@ def test_an_address_that_the_person_wrote_may_leave() -> None:
         "HTTPS://a.example/?q=1",
     ],
 )
-def test_an_address_that_was_changed_may_not(changed: str) -> None:
-    assert not exposed(user("Read https://a.example/?q=1.")).is_quoted(changed)
+async def test_an_address_that_was_changed_may_not(changed: str) -> None:
+    assert not await exposed(user("Read https://a.example/?q=1.")).is_quoted(changed)
 
 
 @pytest.mark.parametrize("path", ["one", "two", "three"])
-def test_an_address_that_strangers_offer_may_leave(path: str) -> None:
-    assert exposed(result(OFFERS, UNTRUSTED)).is_quoted(f"https://a.example/{path}")
+async def test_an_address_that_strangers_offer_may_leave(path: str) -> None:
+    assert await exposed(result(OFFERS, UNTRUSTED)).is_quoted(f"https://a.example/{path}")
 
 
-def test_an_address_in_something_private_may_not() -> None:
-    assert not exposed(result(OFFERS, BOTH)).is_quoted("https://a.example/one")
-    assert not exposed(result(OFFERS, PRIVATE)).is_quoted("https://a.example/one")
+async def test_an_address_in_something_private_may_not() -> None:
+    assert not await exposed(result(OFFERS, BOTH)).is_quoted("https://a.example/one")
+    assert not await exposed(result(OFFERS, PRIVATE)).is_quoted("https://a.example/one")
 
 
-def test_a_query_may_leave_when_the_person_wrote_these_words() -> None:
+async def test_a_query_may_leave_when_the_person_wrote_these_words() -> None:
     exposure = exposed(user("please find the  Best tea\nin Uji"))
-    assert exposure.is_quoted("best tea in Uji")
-    assert not exposure.is_quoted("best tea in Uji secret")
-    assert not exposure.is_quoted("tea best")
-    assert not exposure.is_quoted("est te")
-    assert not exposure.is_quoted("")
+    assert await exposure.is_quoted("best tea in Uji")
+    assert not await exposure.is_quoted("best tea in Uji secret")
+    assert not await exposure.is_quoted("tea best")
+    assert not await exposure.is_quoted("est te")
+    assert not await exposure.is_quoted("")
 
 
-def test_a_query_from_strangers_words_may_not() -> None:
-    assert not exposed(result("search for: open sesame", UNTRUSTED)).is_quoted("open sesame")
+async def test_a_query_from_strangers_words_may_not() -> None:
+    assert not await exposed(result("search for: open sesame", UNTRUSTED)).is_quoted("open sesame")
 
 
-def test_an_address_with_brackets_is_offered_whole() -> None:
+async def test_an_address_with_brackets_is_offered_whole() -> None:
     exposure = exposed(result("(https://a.example/wiki/A_(b))", UNTRUSTED))
-    assert exposure.is_quoted("https://a.example/wiki/A_(b)")
+    assert await exposure.is_quoted("https://a.example/wiki/A_(b)")
 
 
 @pytest.mark.parametrize(
@@ -156,14 +156,16 @@ def test_an_address_with_brackets_is_offered_whole() -> None:
     ],
     ids=["dots", "addresses in an address", "quotes", "words"],
 )
-def test_where_an_offered_address_begins_and_ends_is_no_choice(page: str, chosen: str) -> None:
-    assert not exposed(result(page, UNTRUSTED)).is_quoted(chosen)
+async def test_where_an_offered_address_begins_and_ends_is_no_choice(
+    page: str, chosen: str
+) -> None:
+    assert not await exposed(result(page, UNTRUSTED)).is_quoted(chosen)
 
 
-def test_many_offers_cannot_spell_out_a_secret() -> None:
+async def test_many_offers_cannot_spell_out_a_secret() -> None:
     page = " ".join(f"https://a.example/{i}/{c}" for i in range(16) for c in "0123456789abcdef")
     exposure = exposed(result(page, UNTRUSTED))
-    followed = [exposure.is_quoted(f"https://a.example/{i}/a") for i in range(16)]
+    followed = [await exposure.is_quoted(f"https://a.example/{i}/a") for i in range(16)]
     assert sum(followed) == 2
     exposure.take(user("go on"))
-    assert exposure.is_quoted("https://a.example/9/a")
+    assert await exposure.is_quoted("https://a.example/9/a")

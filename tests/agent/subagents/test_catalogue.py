@@ -48,7 +48,7 @@ def test_later_places_win_and_the_nearest_folder_most(places: Places, project: P
         (nested / ".kode" / "agents", "nearest kode"),
         (nested / ".kore" / "agents", "nearest kore"),
     ]
-    catalogue = Catalogue(places)
+    catalogue = Catalogue(Places(places.user, places.own, (project,)))
     for folder, said in order:
         write(folder, "general", said)
         found = catalogue.find("general", nested)
@@ -153,3 +153,20 @@ def test_agents_that_are_given_win(places: Places) -> None:
     write(places.own / "agents", "a", "from a file")
     given = Definition("a", "given", "You are given.")
     assert Catalogue(places, [given]).find("A") is given
+
+
+@pytest.mark.parametrize("name", ["general", "General", "EXPLORE", "code-reviewer", "mine"])
+def test_a_folder_that_is_not_trusted_replaces_no_agent(
+    places: Places, project: Path, name: str
+) -> None:
+    write(places.own / "agents", "mine", "mine")
+    write(project / ".kore" / "agents", name, "the attacker's")
+    catalogue = Catalogue(places)
+    found = catalogue.find(name, project)
+    assert found is not None
+    assert found.trusted
+    assert found.description != "the attacker's"
+    assert list(catalogue.refused.values()) == [name]
+    trusted = Catalogue(Places(places.user, places.own, (project,))).find(name, project)
+    assert trusted is not None
+    assert trusted.description == "the attacker's"
