@@ -16,6 +16,7 @@ from gateway.store.members import Asking, Person
 from gateway.store.notes import Note
 from gateway.store.outbox import Letter
 
+_DAY_S = 86_400.0
 _USAGE = "`/pair list`, `/pair approve CODE`, `/pair deny CODE`, `/pair revoke ID`"
 
 
@@ -42,11 +43,16 @@ class Door:
     def knock(self, connection: Connection, message: InboundMessage, now: float) -> bool:
         """A stranger has written: in private they get a code, and the owner hears of it.
 
-        False when they get no answer.
+        False when they get no answer. In a group only the owner hears, once a day and group.
         """
+        if not message.private:
+            self._tell_owner_of_mention(connection, message, now)
+            return False
         code = self.pairing.ask(connection, message, now)
         if code is None:
             return False
+        # So that the decision, too, comes in the language in which they asked.
+        self._languages.hear(connection, message)
         name = f"pair:{message.session_key}:{message.event_id}"
         self._post(connection, name, message.route, for_stranger(code, self.access.chief), now)
         owner = self._owner_route(message)
@@ -225,6 +231,25 @@ class Door:
         if channel != message.channel:
             return None
         return Route(message.channel, message.account, sender)
+
+    def _tell_owner_of_mention(
+        self, connection: Connection, message: InboundMessage, now: float
+    ) -> None:
+        owner = self._owner_route(message)
+        name = f"mention:{message.account}:{message.chat_id}:{int(now // _DAY_S)}"
+        if owner is None or outbox.route_of(connection, name) is not None:
+            return
+        person = Person(
+            message.channel, message.account, message.sender.id, plain_name(message.sender.name)
+        )
+        with speaking(self._languages.of_route(owner)):
+            text = t(
+                "{name} wrote to me in a group ({chat}). I don't know them, so I didn't answer."
+                " If they write to me in private, they get a pairing code for you to approve.",
+                name=called(person),
+                chat=message.chat_id,
+            )
+        self._post(connection, name, owner, text, now)
 
     def _petition(
         self, connection: Connection, message: InboundMessage, owner: Route, code: str, now: float

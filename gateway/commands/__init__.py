@@ -1,13 +1,13 @@
 """Commands that people type in a chat; the same ones on every channel."""
 
-from gateway.commands.table import COMMANDS, MISTYPED
+from gateway.commands.table import MISTYPED, Command, find_command
 from gateway.messages import InboundMessage
 
 
 def command_of(message: InboundMessage) -> str | None:
     """The command that a message is, or None: only a sender's own words command.
 
-    A single word that comes close to one is "", which `MISTYPED` answers.
+    Any other single word with a slash is "", which `MISTYPED` answers.
     """
     if message.forwarded or message.task is not None or message.job is not None:
         return None
@@ -15,11 +15,11 @@ def command_of(message: InboundMessage) -> str | None:
     if not word.startswith("/"):
         return None
     name = word[1:].partition("@")[0].lower()
-    if name in COMMANDS:
-        return name
-    from gateway.commands.near import meant
+    if (found := find_command(name)) is not None:
+        return found[0]
+    from gateway.commands.near import is_single_word
 
-    return "" if meant(message.content) else None
+    return "" if is_single_word(message.content) else None
 
 
 def argument_of(message: InboundMessage) -> str:
@@ -34,7 +34,13 @@ def is_command(message: InboundMessage) -> bool:
 def is_at_once(message: InboundMessage) -> bool:
     """Whether it is a command that goes past the queue."""
     name = command_of(message)
-    return name is not None and COMMANDS.get(name, MISTYPED).at_once
+    return name is not None and carried_out_by(name).at_once
+
+
+def carried_out_by(name: str) -> Command:
+    """What answers a name that `command_of` returned."""
+    found = find_command(name)
+    return MISTYPED if found is None else found[1]
 
 
 def _words(message: InboundMessage) -> tuple[str, str]:

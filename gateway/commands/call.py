@@ -12,8 +12,8 @@ from agent.frozen import frozen
 from agent.measure import Speaking
 from agent.security.modes import Mode
 from agent.tools.runner import Permissions
-from gateway.commands import argument_of, command_of
-from gateway.commands.table import COMMANDS, MISTYPED, Command
+from gateway.commands import argument_of, carried_out_by, command_of
+from gateway.commands.table import Command
 from gateway.door import Door
 from gateway.histories import Histories
 from gateway.languages import Languages
@@ -128,7 +128,7 @@ class Commands:
         return CommandCall(name, argument_of(claim.message), claim, now, self.office)
 
     def _command(self, claim: CommandClaim) -> Command:
-        return COMMANDS.get(command_of(claim.message) or "", MISTYPED)
+        return carried_out_by(command_of(claim.message) or "")
 
     def _module(self, claim: CommandClaim) -> Any:
         return import_module(f"gateway.commands.{self._command(claim).module}")

@@ -4,9 +4,13 @@ from sqlite3 import Connection
 
 from agent.language import t
 from gateway.commands.call import CommandCall
-from gateway.commands.table import COMMANDS
+from gateway.commands.table import COMMANDS, GROUPS
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    listed = (f"/{name} - {t(one.summary)}" for name, one in COMMANDS.items() if name != "start")
-    return "\n".join(listed)
+    return "\n\n".join(
+        "\n".join(
+            [f"**{t(title)}**", *(f"/{name} - {t(COMMANDS[name].summary)}" for name in names)]
+        )
+        for title, names in GROUPS
+    )

@@ -7,17 +7,24 @@ from agent.language import t
 from gateway.commands.call import CommandCall
 from gateway.store import archive
 
+_AUTOMATIC = "auto"
+
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    if call.session is None:
-        return t("There is nothing to name: this conversation has not begun.")
-    before = archive.name_of(connection, call.session)
+    if not call.argument:
+        name = archive.name_of(connection, call.session) if call.session else ""
+        if not name:
+            return t("What should this conversation be called? Send `/rename NAME`.")
+        return t(
+            "This conversation is called “{name}”. `/rename NAME` changes that, `/rename auto`"
+            " goes back to the automatic name.",
+            name=name,
+        )
+    wanted = "" if call.argument == _AUTOMATIC else call.argument
     try:
-        kept = archive.rename(connection, call.session, call.argument)
+        kept = archive.rename(connection, call.begun_session(connection), wanted)
     except KoreError as exc:
-        return t("It keeps its name: {exc}.", exc=exc)
+        return t("Not renamed: {exc}.", exc=exc)
     if kept:
-        return t("This conversation has its new name.")
-    if before:
-        return t("It has its automatic name again.")
-    return t("It has its automatic name; `/rename NAME` gives it another.")
+        return t("This conversation is now called “{name}”.", name=kept)
+    return t("This conversation has its automatic name again.")

@@ -6,7 +6,7 @@ from agent.language import plural, t
 from agent.version import VERSION
 from gateway.commands.call import CommandCall
 from gateway.commands.model import chosen
-from gateway.store import sessions, undecoded, whereabouts
+from gateway.store import approvals, sessions, undecoded, whereabouts
 
 _SHOWN = 5
 
@@ -23,6 +23,10 @@ def answer(call: CommandCall, connection: Connection) -> str:
                 id=call.session,
             )
         )
+    lines += [
+        t("Waiting for your answer to question {n}: {title}", n=one.number, title=one.title)
+        for one in approvals.open_questions(connection, call.message.session_key)
+    ]
     if call.is_owner:
         lines += [f"{t(name)}: {value}" for name, value in call.office.facts().items()]
         if lost := undecoded.count(connection):

@@ -67,5 +67,30 @@ COMMANDS = {
     "stop": Command(later("stop the answer that is under way"), "help"),
     "start": Command(later("say hello"), "start", at_once=True),
 }
-# What comes close to one of them; nobody lists it.
+# Under which titles /help lists them; "start" is what programs send, not people.
+GROUPS = (
+    (
+        later("Conversation"),
+        ("new", "sessions", "resume", "fork", "rename", "rewind", "compact", "context", "stop"),
+    ),
+    (later("Work"), ("undo", "redo", "diff", "tasks", "agents", "tools", "cron")),
+    (later("Permissions"), ("mode", "plan", "auto", "pair")),
+    (later("Model"), ("model", "thinking", "cost")),
+    (later("This chat"), ("status", "queue", "language", "help")),
+)
+# Other words for some of them.
+ALIASES = {"clear": "new", "reset": "new"}
+# Words that other programs have; the model must not answer them as if it could.
+_ELSEWHERE = Command(later("say where to find it"), "elsewhere", at_once=True)
+UNLISTED = dict.fromkeys(
+    ("exit", "quit", "doctor", "skills", "mcp", "plugin", "plugins"), _ELSEWHERE
+)
+# A single word with a slash that is none of them; nobody lists it.
 MISTYPED = Command(later("say what was meant"), "near", at_once=True)
+
+
+def find_command(name: str) -> tuple[str, Command] | None:
+    """The name of a command as the table has it, and the command; None when there is none."""
+    name = ALIASES.get(name, name)
+    command = COMMANDS.get(name) or UNLISTED.get(name)
+    return None if command is None else (name, command)

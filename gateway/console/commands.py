@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from agent.errors import KoreError
 from agent.language import later, plural, t
 from agent.visible import visible
-from gateway.commands.table import COMMANDS
+from gateway.commands.table import COMMANDS, GROUPS, find_command
 from gateway.console import shapes
 from gateway.console.screen import Screen
 from gateway.service import Said, Service, SessionInfo
@@ -55,9 +55,10 @@ KEYS_HELP = (
     ("Up, Down", later("earlier lines")),
     ("Ctrl-O", later("show the last result whole")),
     ("Ctrl-R", later("search in what was typed")),
-    ("Ctrl-C", later("stop the turn, or clear the line")),
+    ("Esc, Ctrl-C", later("stop the turn; Ctrl-C also clears the line")),
     ("Ctrl-D", later("leave")),
 )
+_TERMINAL, _CUSTOM, _KEYS = later("Terminal"), later("Your own commands"), later("Keys")
 _AGO = ((86_400, later("{n} d ago")), (3_600, later("{n} h ago")), (60, later("{n} min ago")))
 _SHOWN_SESSIONS = 20
 _SHOWN_MESSAGES = 2
@@ -70,10 +71,20 @@ Choose = Callable[[str], Awaitable[str | None]]
 
 def help_table(place: "Place | None" = None) -> Table:
     """All that can be typed, with the commands that people wrote themselves."""
-    own = [(f"/{one.name}", one.summary) for one in place.customs.all()] if place else []
+    chat = dict(CHAT_COMMANDS)
+    groups: list[tuple[str, Iterable[tuple[str, str]]]] = [
+        (title, [(f"/{name}", chat[f"/{name}"]) for name in names if f"/{name}" in chat])
+        for title, names in GROUPS
+    ]
+    groups.append((_TERMINAL, (*CONSOLE_COMMANDS, FILE, BY_HAND)))
+    if place and (own := [(f"/{one.name}", one.summary) for one in place.customs.all()]):
+        groups.append((_CUSTOM, own))
+    groups.append((_KEYS, KEYS_HELP))
     table = Table.grid(padding=(0, 2))
-    for name, summary in (*CHAT_COMMANDS, *CONSOLE_COMMANDS, *own, FILE, BY_HAND, *KEYS_HELP):
-        table.add_row(Text(f"  {name}", "bold"), Text(visible(t(summary)), "dim"))
+    for title, rows in groups:
+        table.add_row(Text(t(title), "bold underline"))
+        for name, summary in rows:
+            table.add_row(Text(f"  {name}", "bold"), Text(visible(t(summary)), "dim"))
     return table
 
 
@@ -87,7 +98,7 @@ def by_hand(text: str) -> str | None:
 def misspelt(text: str) -> str | None:
     """What to say of a line that nearly is a command of the console; None for all others."""
     word = next(iter(text.split()), "")
-    if not _WORD.fullmatch(word) or word in CONSOLE_WORDS or word[1:] in COMMANDS:
+    if not _WORD.fullmatch(word) or word in CONSOLE_WORDS or find_command(word[1:]):
         return None
     from difflib import get_close_matches
 

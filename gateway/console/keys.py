@@ -45,6 +45,13 @@ class TypeAhead:
             self.text += self._taker.take_back()
         if self._answered(key, text):
             return
+        if key == "escape":
+            self._taker.interrupt()
+            return
+        self._edit(key, text)
+        self._taker.typed(self.text)
+
+    def _edit(self, key: Key, text: str) -> None:
         match key:
             case "enter":
                 sent, self.text = self.text, ""
@@ -60,7 +67,6 @@ class TypeAhead:
                 self.text = " ".join(self.text.split(" ")[:-1])
             case "line":
                 self.text = ""
-        self._taker.typed(self.text)
 
     def _answered(self, key: Key, text: str) -> bool:
         letter = {"escape": "\x1b", "enter": "\r", "text": text}.get(key, "")

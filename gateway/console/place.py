@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.frozen import frozen
 from agent.language import t
-from gateway.commands.table import COMMANDS
+from gateway.commands.table import find_command
 from gateway.console.custom import Custom, Customs
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Place:
             from agent.prompts import fill
 
             return Order(fill(OWN_PROMPTS[name], what=f": {arguments}" if arguments else ""))
-        if not name or name in COMMANDS or (found := self.customs.find(name)) is None:
+        if not name or find_command(name) or (found := self.customs.find(name)) is None:
             return None
         return Order(found.filled(arguments), None if found.trusted else found)
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -152,16 +152,16 @@ class Prompt:
         """Without echo: every key goes to `on_key` until the block ends."""
         loop = asyncio.get_running_loop()
         flush: asyncio.TimerHandle | None = None
-        after_escape = False
 
-        def press(keys: Iterable[KeyPress]) -> None:
-            nonlocal after_escape
-            for pressed in keys:
+        def press(keys: Sequence[KeyPress]) -> None:
+            after_escape = False
+            for n, pressed in enumerate(keys, 1):
                 key, text = _meaning(pressed, self.pastes)
                 if after_escape and key == "enter":
                     key = "newline"
                 after_escape = key == "escape"
-                if key is not None:
+                # Alt comes as an Escape in front of the key, in the same batch.
+                if key is not None and not (after_escape and n < len(keys)):
                     on_key(key, text)
 
         def on_ready() -> None:

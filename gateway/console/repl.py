@@ -173,7 +173,7 @@ class Repl:
             text = self._prompt.pastes.whole(text or "")
             if not text.strip():
                 continue
-            if text.split()[0] in ("/exit", "/quit"):
+            if text.split()[0] in ("/exit", "/quit") or text.strip() in ("exit", "quit"):
                 return
             await self._command(text.strip() if text.startswith("/") else text)
 

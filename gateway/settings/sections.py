@@ -13,6 +13,7 @@ from agent.security.modes import Mode
 from gateway.settings.people import Audience, ChatPlace, Principal, RoleName, SenderId
 from gateway.settings.reach import Folder, HostName
 from gateway.settings.values import (
+    BotToken,
     BotUrl,
     Flag,
     HeaderName,
@@ -88,7 +89,7 @@ class TelegramAccount(Section):
     """A further bot beside the first one."""
 
     name: Word
-    token: SecretStr
+    token: BotToken
     allow_from: tuple[SenderId, ...] = ()
 
 
@@ -103,7 +104,7 @@ class TelegramChat(Section):
 
 class TelegramSection(Section):
     enabled: Flag = False
-    token: SecretStr = SecretStr("")
+    token: BotToken = SecretStr("")
     allow_from: tuple[SenderId, ...] = ()
     base_url: BotUrl = "https://api.telegram.org"
     mode: Literal["polling", "webhook"] = "polling"

@@ -1,9 +1,10 @@
 """The kinds of values that settings have, each with the words that say what it expects."""
 
+import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
 
 from agent.language import t
 
@@ -22,6 +23,14 @@ def _url(text: str) -> str:
 def _bot_url(text: str) -> str:
     """The root of a Bot API server; the `/bot` that libraries want after it is taken off."""
     return _url(text).removesuffix("/bot")
+
+
+def _bot_token(token: SecretStr) -> SecretStr:
+    """Empty when there is none yet. Local servers and emulators make shorter ones."""
+    text = token.get_secret_value()
+    if text and not re.fullmatch(r"[0-9]+:[\x21-\x7e]+", text):
+        raise ValueError(t("the token that @BotFather shows, such as 123456789:AAF0…"))
+    return token
 
 
 def _store_url(text: str) -> str:
@@ -71,6 +80,7 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 Url = Annotated[str, AfterValidator(_url)]
 BotUrl = Annotated[str, AfterValidator(_bot_url)]
+BotToken = Annotated[SecretStr, AfterValidator(_bot_token)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Names = Annotated[Word | tuple[Word, ...], BeforeValidator(_names)]
 ZoneName = Annotated[str, AfterValidator(_zone)]

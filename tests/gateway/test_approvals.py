@@ -157,6 +157,17 @@ async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -
         assert await parts.platform.answers("2", 1) == ["mine"]
 
 
+async def test_status_names_the_open_question(tmp_path: Path) -> None:
+    seed(tmp_path)
+    model = [assistant("", (change("1"),))]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        await take(parts, said("/status"))
+        wanted = f"Waiting for your answer to question {asked.number}: {asked.title}"
+        await parts.platform.until(lambda: any(wanted in x for x in parts.platform.texts("1")))
+
+
 async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
     file = seed(tmp_path)
     async with running(

@@ -1,6 +1,7 @@
 """Each person is spoken to in their own language, also by what they did not ask for."""
 
 import asyncio
+import re
 from pathlib import Path
 
 from agent.language import spoken
@@ -56,6 +57,10 @@ async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) ->
         await platform.until(lambda: len(platform.chats["7"]) > 1 and platform.chats["8"])
         assert "想" in platform.chats["7"][-1].text
         assert "認識" in platform.chats["8"][-1].text
+        (code,) = re.findall(r"[A-Z2-9]{4}-[A-Z2-9]{4}", platform.chats["8"][-1].text)
+        await parts.bus.accept("chat", "bot", Batch([said(f"/pair approve {code}", chat="7")]))
+        await platform.until(lambda: len(platform.chats["8"]) > 1)
+        assert not platform.chats["8"][-1].text.isascii()
 
 
 async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Path) -> None:

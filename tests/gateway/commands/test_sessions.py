@@ -78,11 +78,21 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
         ((count,),) = await parts.rows("SELECT count(*) FROM message WHERE session = ?", new)
         assert count == 4
         assert f"`{new}` one (2)" in await tell(parts, "/sessions")
-        assert "again" in await tell(parts, "/rename")
-        assert "`/rename NAME`" in await tell(parts, "/rename")
+        # A copy is named after the conversation that it was made of.
+        assert "is called" in await tell(parts, "/rename")
         await tell(parts, "/rename the plan")
         assert f"`{new}` the plan" in await tell(parts, "/sessions")
-        assert "again" in await tell(parts, "/rename")
+        assert "“the plan”" in await tell(parts, "/rename")
+        assert "again" in await tell(parts, "/rename auto")
+        assert f"`{new}` the plan" not in await tell(parts, "/sessions")
+
+
+async def test_a_conversation_is_named_before_anything_is_said(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        assert "What should" in await tell(parts, "/rename")
+        assert "“Garden”" in await tell(parts, "/rename Garden")
+        await tell(parts, "hello")
+        assert f"`{await session(parts, 'hello')}` Garden" in await tell(parts, "/sessions")
 
 
 async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path: Path) -> None:

@@ -82,6 +82,30 @@ async def test_a_long_paste_while_a_turn_runs_is_sent_whole_too(
     assert await submitted(owner, 2) == ["slow", lines]
 
 
+async def test_escape_stops_a_turn_and_alt_enter_does_not(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("two\x1b\rlines")
+        await terminal.see("lines")
+        terminal.type("\x1b")
+        await terminal.see("Stopped.")
+        await terminal.see(PROMPT)
+        terminal.type("\r")
+        await terminal.see("echo: two")
+    assert await submitted(owner, 2) == ["slow", "two\nlines"]
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "/quit"])
+async def test_a_word_leaves(owner: MemoryService, home: Path, word: str) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"{word}\r")
+        assert await terminal.ended() == 0
+    assert owner.submitted == []
+
+
 async def test_lines_typed_before_the_console_is_up_are_messages_of_their_own(
     owner: MemoryService, home: Path
 ) -> None:

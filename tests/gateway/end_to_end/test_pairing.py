@@ -86,6 +86,20 @@ async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: Gateway
         assert await alone.told(77, "hi") == answers
 
 
+async def test_the_owner_hears_once_that_a_stranger_wrote_in_a_group(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure(OWNED)
+    async with alone:
+        await alone.told(OWNER, "I am here")
+        for person in (77, 78):
+            await alone.told(-100_5, "@kore_test_bot hi", user_id=person)
+        await alone.told(OWNER, "still here")
+        told = [text for text in alone.api.answers(OWNER) if "wrote to me in a group" in text]
+        assert [("(telegram:77)" in text, "-1005" in text) for text in told] == [(True, True)]
+        assert alone.api.answers(-100_5) == []
+
+
 async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) -> None:
     alone.configure(OWNED)
     async with alone:
