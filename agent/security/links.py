@@ -12,8 +12,8 @@ from itertools import pairwise
 
 # A block of code that stands for itself: one in a list or a quotation may end with that.
 _BLOCK = re.compile(
-    r"^(?:(?P<ticks>`{3,})[^`\n]*\n.*?(?:^ {0,3}(?P=ticks)`*[ \t]*$|\Z)"
-    r"|(?P<waves>~{3,})[^\n]*\n.*?(?:^ {0,3}(?P=waves)~*[ \t]*$|\Z))",
+    r"^(?:(?P<ticks>`{3,}+)[^`\n]*+\n.*?(?:^ {0,3}(?P=ticks)`*[ \t]*$|\Z)"
+    r"|(?P<waves>~{3,}+)[^\n]*+\n.*?(?:^ {0,3}(?P=waves)~*[ \t]*$|\Z))",
     re.DOTALL | re.MULTILINE,
 )
 # What may make something else of such a block: HTML, front matter, another fence.

@@ -3,6 +3,7 @@
 Which entities may stand in which: https://core.telegram.org/bots/api#messageentity
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from gateway.messages import Entity
 
 # Of deeper nesting only the marks of its first lines are shown.
 _DEPTH = 8
+# Deeper items have no mark of their own: a line must not cost more for what stands before it.
+_MARGINS = 64
 # Formatting that nothing else may stand in, and that stands in quotations alone.
 _CODE = ("code", "pre")
 # What cannot be taken apart: none of these may hold code, nor another of these.
@@ -22,11 +25,9 @@ _FOLDED_CHARS = 600
 
 @dataclass(slots=True)
 class _Open:
-    """Formatting that goes on; `start` is None until something is written in it. One that is
-    `muted` changes nothing: the same is open around it."""
+    """Formatting that goes on; `start` is None until something is written in it."""
 
     kind: str
-    muted: bool
     extra: dict[str, Any]
     start: int | None = None
 
@@ -50,6 +51,8 @@ class Marks:
     _open: list[_Open] = field(default_factory=list)
     _spans: list[tuple[str, int, int, dict[str, Any]]] = field(default_factory=list)
     _margins: list[_Margin] = field(default_factory=list)
+    _repeated: Counter[str] = field(default_factory=Counter)
+    _deeper: int = 0
 
     def block(self, newlines: int) -> None:
         """What follows stands on a line of its own, after this many line ends at least."""
@@ -85,12 +88,17 @@ class Marks:
         self._spans.append(("pre", start, self.length, {"language": language} if language else {}))
 
     def open(self, kind: str, **extra: Any) -> None:
-        around = [mark.kind for mark in self._open if not mark.muted]
-        muted = kind in around or (kind in _WHOLE and any(one in _WHOLE for one in around))
-        self._open.append(_Open(kind, muted, extra))
+        """The same within the same changes nothing: it is only counted, however deep it goes."""
+        if self.is_open(kind):
+            self._repeated[kind] += 1
+        else:
+            self._open.append(_Open(kind, extra))
 
     def close(self, kind: str) -> None:
         """End the innermost of this kind; what was opened in it goes on behind it."""
+        if self._repeated[kind]:
+            self._repeated[kind] -= 1
+            return
         for index in reversed(range(len(self._open))):
             if self._open[index].kind == kind:
                 self._cut(index)
@@ -102,7 +110,10 @@ class Marks:
 
     def indent(self, rest: str, first: str | None = None) -> None:
         """Until `outdent`, lines begin with `rest`, and the first with `first`."""
-        self._margins.append(_Margin(rest, first))
+        if len(self._margins) < _MARGINS:
+            self._margins.append(_Margin(rest, first))
+        else:
+            self._deeper += 1
 
     def remark(self, first: str) -> None:
         """Another mark for the item whose text is about to come."""
@@ -111,6 +122,9 @@ class Marks:
 
     def outdent(self) -> None:
         """Ends the margin; the mark of an item without text is shown all the same."""
+        if self._deeper:
+            self._deeper -= 1
+            return
         if self._margins[-1].first is not None:
             self._settle(with_margin=True)
         self._margins.pop()
@@ -167,14 +181,14 @@ class Marks:
 
     def _start(self) -> None:
         for mark in self._open:
-            if mark.start is None and not mark.muted:
+            if mark.start is None:
                 mark.start = self.length
 
     def _interrupt(self) -> None:
         """End everything but quotations here; it goes on with the next text."""
         for index, mark in enumerate(self._open):
             if mark.kind == _QUOTE:
-                if mark.start is None and not mark.muted:
+                if mark.start is None:
                     mark.start = self.length
             else:
                 self._end(index)

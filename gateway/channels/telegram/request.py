@@ -19,6 +19,7 @@ _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 _HEAD_BYTES = UNDECODED_LIMIT_CHARS
 _CHUNK_BYTES = 256 * 1024
 _DOWNLOAD_S = 1800.0
+_LONGEST_WAIT_S = 24 * 3600.0
 
 
 class Unsent(TelegramError):
@@ -45,8 +46,16 @@ class Refusal(TelegramError):
         super().__init__(f"{code} {description}")
         self.code = code
         self.description = description
-        self.retry_after_s = float(parameters.get("retry_after") or 1.0)
-        self.new_chat_id: int | None = parameters.get("migrate_to_chat_id")
+        self.retry_after_s = _seconds(parameters.get("retry_after"))
+        moved = parameters.get("migrate_to_chat_id")
+        self.new_chat_id = moved if isinstance(moved, int) else None
+
+
+def _seconds(value: object) -> float:
+    """A wait that a server names: never endless, whatever number it sends."""
+    if not isinstance(value, int | float) or not 0 < value <= _LONGEST_WAIT_S:
+        return _LONGEST_WAIT_S if isinstance(value, int | float) and value > 0 else 1.0
+    return float(value)
 
 
 class AiohttpRequest(BaseRequest):
@@ -106,7 +115,8 @@ class AiohttpRequest(BaseRequest):
         if not isinstance(answer, dict):
             raise Unreadable("the answer is not a JSON object", payload[:_HEAD_BYTES])
         if answer.get("ok") is False:
-            raise _refusal(int(answer.get("error_code") or 400), answer)
+            code = answer.get("error_code")
+            raise _refusal(code if isinstance(code, int) else 400, answer)
         if "result" not in answer:
             raise Unreadable("the answer has no result", payload[:_HEAD_BYTES])
         return answer

@@ -23,7 +23,7 @@ def batch_of(
     moves: list[tuple[str, str]] = []
     standings: list[Standing] = []
     for raw in updates:
-        if not isinstance(raw, dict) or not isinstance(raw.get("update_id"), int):
+        if not isinstance(raw, dict) or not is_update_id(raw.get("update_id")):
             continue
         next_offset = max(next_offset or 0, raw["update_id"] + 1)
         update = without_nulls(raw)
@@ -53,6 +53,11 @@ def decoded_again(raw: str, here: Here, received_at: float) -> Batch:
     updates = found.get("result", [found]) if isinstance(found, dict) else ()
     batch = batch_of(updates if isinstance(updates, list) else (), here, received_at)
     return Batch(batch.messages, batch.undecoded, None, batch.moves, batch.standings)
+
+
+def is_update_id(value: object) -> bool:
+    """Whether it is a number that a cursor can be set to, and stored."""
+    return isinstance(value, int) and 0 <= value < 2**62
 
 
 def without_nulls(value: Any, depth: int = _DEPTH) -> Any:

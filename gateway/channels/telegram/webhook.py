@@ -23,7 +23,7 @@ from gateway.channels.telegram.decode import Bot, Here
 from gateway.channels.telegram.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.trouble import Troubles
-from gateway.channels.telegram.updates import batch_of
+from gateway.channels.telegram.updates import batch_of, is_update_id
 from gateway.places import Places
 
 _log = logging.getLogger(__name__)
@@ -201,6 +201,6 @@ def _update(body: bytes) -> dict[str, Any] | None:
         update = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
+    if not isinstance(update, dict) or not is_update_id(update.get("update_id")):
         return None
     return update

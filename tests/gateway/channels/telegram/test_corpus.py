@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.visible import visible
 from gateway.channels.telegram.render import mark_repeat, render, render_preview
 from gateway.channels.telegram.utf16 import mend
 from gateway.messages import OutboundPart
@@ -71,7 +72,7 @@ def test_every_message_is_valid(name: str) -> None:
 def test_no_text_is_lost(name: str) -> None:
     markdown = answer(name)
     seen = "\n".join(shown(render(markdown)))
-    assert not signs(markdown) - signs(seen)
+    assert not signs(visible(markdown)) - signs(seen)
     wanted, found = words(markdown), words(seen)
     if max(map(len, markdown.split())) > _LONGEST:
         # What fills a message without a blank is cut anywhere: its letters are looked for.

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.channels.telegram import render as rendering
+from gateway.channels.telegram.marks import Marks
 from gateway.channels.telegram.markup import parsed
 from gateway.channels.telegram.render import render
 from gateway.channels.telegram.table import cells_of
@@ -111,3 +112,20 @@ def test_what_needs_no_parser_looks_as_the_parser_would_have_it(text: str) -> No
         walk = Walk(source)
         walk.events(events)
         assert walk.finish() == (text, [])
+
+
+def test_deep_nesting_costs_a_line_no_more_than_shallow() -> None:
+    marks = Marks()
+    for _ in range(10_000):
+        marks.open("blockquote")
+        marks.indent("│ ", "• ")
+    marks.write("a")
+    assert len(marks._open) == 1
+    assert len(marks._margins) <= 64
+    for _ in range(10_000):
+        marks.outdent()
+        marks.close("blockquote")
+    text, (quote,) = marks.finish()
+    assert text.endswith("a")
+    assert quote.offset + quote.length == len(text)
+    assert marks._margins == []
