@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,19 @@ from gateway.cli.table import print_json, size
 from gateway.lock import hold
 
 if TYPE_CHECKING:
+    from zipfile import ZipInfo
+
     from gateway.home import Home
+
+# About a million files.
+_DIRECTORY_BYTES = 100_000_000
+# The end of a zip file: its record, a comment of at most 65,535 bytes, and the records of ZIP64.
+_TAIL_BYTES = 66_000
+# Configuration and secrets are read into memory.
+_BESIDE_BYTES = 10_000_000
+# A file takes a block of the disk at least; a disk is never filled to its end.
+_BLOCK_BYTES = 4096
+_SHARE = 0.9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,11 +102,13 @@ def _unpacked(file: Path, folder: Path) -> Path:
         os.symlink(file, folder / DATABASE)
         return folder
     try:
+        _check_directory(file)
         with zipfile.ZipFile(file) as packed:
             names = [info.filename for info in packed.infolist() if not info.is_dir()]
             strange = [name for name in names if not _is_ours(name)]
             if strange or DATABASE not in names:
                 raise KoreError(t("{path} is no backup of Kore's", path=file))
+            _check_room(file, packed.infolist(), folder)
             for info in packed.infolist():
                 if not info.is_dir():
                     made = Path(packed.extract(info, folder))
@@ -102,6 +116,52 @@ def _unpacked(file: Path, folder: Path) -> Path:
     except (zipfile.BadZipFile, OSError, RuntimeError) as exc:
         raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
     return folder
+
+
+def _check_directory(file: Path) -> None:
+    """Before anything reads the list of what is packed: it must fit into memory.
+
+    https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, 4.3.14 and 4.3.16
+    """
+    with file.open("rb") as packed:
+        packed.seek(max(0, file.stat().st_size - _TAIL_BYTES))
+        tail = packed.read()
+    found = [int.from_bytes(tail[at + 12 : at + 16], "little") for at in _places(tail, b"PK\5\6")]
+    found += [int.from_bytes(tail[at + 40 : at + 48], "little") for at in _places(tail, b"PK\6\6")]
+    # A size that says "look into the larger record" is none.
+    if any(_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in found):
+        raise KoreError(
+            t("{path} lists too many files to be unpacked", path=file),
+            hint=t("A list may have {size} at most.", size=size(_DIRECTORY_BYTES)),
+        )
+
+
+def _places(data: bytes, mark: bytes) -> Iterator[int]:
+    at = data.find(mark)
+    while at >= 0:
+        yield at
+        at = data.find(mark, at + 1)
+
+
+def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
+    """What is unpacked lies on the disk twice until it is in place. `zipfile` takes no more out of
+    a file than its entry says."""
+    import shutil
+
+    for info in packed:
+        if info.filename in BESIDE and info.file_size > _BESIDE_BYTES:
+            raise KoreError(
+                t("{name} in {path} is too large: {size}", name=info.filename, path=file,
+                  size=size(info.file_size))
+            )  # fmt: skip
+    wanted = 2 * sum(info.file_size + _BLOCK_BYTES for info in packed)
+    free = int(shutil.disk_usage(folder).free * _SHARE)
+    if wanted > free:
+        raise KoreError(
+            t("{path} needs {wanted}, and {free} may be used", path=file, wanted=size(wanted),
+              free=size(free)),
+            hint=t("nothing was restored; make room, or look into the file: it may be no backup"),
+        )  # fmt: skip
 
 
 def _is_ours(name: str) -> bool:

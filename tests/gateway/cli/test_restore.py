@@ -232,3 +232,52 @@ def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_pat
     said(home, "and on")
     assert (home / "workspace" / "mine.txt").read_text() == "restored"
     assert not (home / ".workspace.restore-1").exists()
+
+
+def packed(path: Path, names: list[str]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    return path
+
+
+def patched(path: Path, mark: bytes, offset: int, number: int) -> Path:
+    """Another number of four bytes behind each `mark`."""
+    data = bytearray(path.read_bytes())
+    at = data.find(mark)
+    while at >= 0:
+        data[at + offset : at + offset + 4] = number.to_bytes(4, "little")
+        at = data.find(mark, at + 1)
+    path.write_bytes(data)
+    return path
+
+
+def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    names = ["kore.db", *(f"workspace/{n}" for n in range(2_000))]
+    # Eight terabytes, says the list of what is in it.
+    bomb = patched(packed(tmp_path / "bomb.zip", names), b"PK\1\2", 24, 0xFFFFFFF0)
+    done = kore("restore", bomb, "--yes", home=home)
+    assert done.returncode != 0
+    assert "may be used" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in home.glob(".restore-*")] == []
+    assert not (home / "workspace").exists()
+
+
+def test_a_list_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
+    many = patched(packed(tmp_path / "many.zip", ["kore.db"]), b"PK\5\6", 12, 0xFFFFFFF0)
+    done = kore("restore", many, "--yes", home=tmp_path / "h")
+    assert done.returncode != 0
+    assert "lists too many files" in done.stderr
+
+
+def test_a_configuration_too_large_to_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("kore.db", b"x")
+        archive.writestr("config.json", b" " * 20_000_000)
+    done = kore("restore", path, "--yes", home=tmp_path / "h")
+    assert done.returncode != 0
+    assert "config.json" in done.stderr
+    assert "too large" in done.stderr
