@@ -18,6 +18,7 @@ from agent.tools.scope import Scope
 from agent.tools.undo import checked
 from agent.types import ToolCall
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 
 DIFF_CHARS = 8_000
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Undoing:
 
     def told(self, done: Done, direction: Direction) -> str:
         """What it came to, as markdown."""
-        lines = [escaped(line) for line in report.told(done, direction, self.root).splitlines()]
+        lines = [literal(line) for line in report.told(done, direction, self.root).splitlines()]
         if any(move.verdict in ("changed", "shared") for move in done.moves):
             lines.append(
                 t("`/undo force` undoes also what others have changed; /redo takes it back.")
@@ -89,11 +90,6 @@ class Undoing:
         rules, message = self.call.office.rules, self.call.message
         policy = rules.permissions([message], self.session, None, turn=0).policy
         return policy.decide(request).verdict == "allow"
-
-
-def escaped(text: str) -> str:
-    """Names of files are no markdown."""
-    return "".join(f"\\{char}" if char in "\\`*_[]<>~|#" else char for char in text)
 
 
 def fenced(diff: str) -> str:

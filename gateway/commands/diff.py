@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from agent.language import plural, t
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 
 if TYPE_CHECKING:
     from agent.changes.report import Pairs
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 async def answer(call: CommandCall) -> str:
     """`/diff [last] [PATH]`."""
     from agent.changes import report
-    from gateway.undoing import DIFF_CHARS, Undoing, escaped, fenced
+    from gateway.undoing import DIFF_CHARS, Undoing, fenced
 
     undoing = Undoing(call)
     first, *rest = call.argument.split(maxsplit=1) or [""]
@@ -21,12 +22,12 @@ async def answer(call: CommandCall) -> str:
     name = (rest[0] if rest else "") if last else call.argument
     pairs = await undoing.run(lambda: _pairs(undoing, name, last))
     if not pairs and name:
-        return t("Nothing at {escaped} has changed in this conversation.", escaped=escaped(name))
+        return t("Nothing at {escaped} has changed in this conversation.", escaped=literal(name))
     if not pairs:
         return t("This conversation has changed no file, or it was all changed back.")
     if not undoing.may_see(list(pairs)):
         return t("Your role does not allow you to see these files.")
-    names = escaped(report.listed(pairs, undoing.root))
+    names = literal(report.listed(pairs, undoing.root))
     text = await undoing.run(
         lambda: report.differences(pairs, undoing.changes.blobs, undoing.root, DIFF_CHARS)
     )

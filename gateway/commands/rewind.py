@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from agent.errors import KoreError
 from agent.language import plural, t
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 from gateway.store import rewinding
 from gateway.store.archive import Owner
 from gateway.store.rewinding import Asked
@@ -86,7 +87,6 @@ def _plan(undoing: "Undoing", since: Asked, *, force: bool) -> "tuple[Move, ...]
 
 
 def _list(undoing: "Undoing", asked: list[Asked]) -> str:
-    from gateway.undoing import escaped
 
     paths: dict[int, set[object]] = {}
     for step in undoing.changes.ledger.steps(undoing.session):
@@ -97,7 +97,7 @@ def _list(undoing: "Undoing", asked: list[Asked]) -> str:
         count = len(paths.get(one.turn, ()))
         files = plural(count, ", {n} file changed", ", {n} files changed") if count else ""
         at = time.strftime("%H:%M", time.localtime(one.at))
-        lines.append(f"`{number}` {at}{files}: {escaped(one.title)}")
+        lines.append(f"`{number}` {at}{files}: {literal(one.title)}")
     lines.append(t("`/rewind N` shows what going back to before a message would change."))
     return "\n".join(lines)
 
@@ -105,14 +105,13 @@ def _list(undoing: "Undoing", asked: list[Asked]) -> str:
 def _preview(undoing: "Undoing", moves: "tuple[Move, ...]", number: str, since: Asked) -> str:
     from agent.changes import report
     from agent.changes.reversal import Done
-    from gateway.undoing import escaped
 
     told = report.told(Done(moves), "undo", undoing.root, would=True)
     would = told or t("No file would change.")
     lines = [
-        t("Back to before message {number}: {escaped}", number=number, escaped=escaped(since.title))
+        t("Back to before message {number}: {escaped}", number=number, escaped=literal(since.title))
     ]
-    lines += [escaped(line) for line in would.splitlines()]
+    lines += [literal(line) for line in would.splitlines()]
     lines.append(
         t(
             "`/rewind {number} files` does it; `/rewind {number} both` also takes the "

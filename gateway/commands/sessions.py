@@ -8,6 +8,7 @@ from agent.errors import KoreError
 from agent.language import later, t
 from gateway.access import CONSOLE
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 from gateway.messages import Route
 from gateway.service import SessionInfo, SessionState
 from gateway.store import search, sessions
@@ -51,7 +52,7 @@ _STATES: dict[SessionState, str] = {
 
 def lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
     return [
-        f"{n}. `{info.id}` {_plain(info.name) or t('(empty)')}, {_when(info.last_active_at)}"
+        f"{n}. `{info.id}` {literal(info.name) or t('(empty)')}, {_when(info.last_active_at)}"
         + _state(info, here=info.id == call.session)
         for n, info in enumerate(listed, 1)
     ]
@@ -63,7 +64,7 @@ def _find(call: CommandCall, connection: Connection) -> str:
         found = search.look_up(connection, call.argument, scope_of(call), _FOUND)
     except KoreError as exc:
         return f"{str(exc)[0].upper()}{str(exc)[1:]}."
-    told = [f"- `{hit.session}` {_when(hit.at)}: {_plain(hit.snippet)}" for hit in found]
+    told = [f"- `{hit.session}` {_when(hit.at)}: {literal(hit.snippet)}" for hit in found]
     if not whole:
         told.append(t("Older messages are still being read in; ask again for those."))
     return "\n".join(told) or t("Nothing found in your conversations here.")
@@ -77,8 +78,3 @@ def _state(info: SessionInfo, *, here: bool) -> str:
 
 def _when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-
-
-def _plain(text: str) -> str:
-    """What people wrote, without what would be formatted here."""
-    return "".join(f"\\{letter}" if letter in "\\`*_[]<>~|#" else letter for letter in text)

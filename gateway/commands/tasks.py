@@ -5,6 +5,7 @@ from sqlite3 import Connection
 
 from agent.language import later, t
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 from gateway.store import tasks as store
 from gateway.store.tasks import Errand
 
@@ -32,7 +33,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     if not tasks:
         nothing = t("Nothing runs in the background of this conversation.")
         return "\n".join(errands) or nothing
-    lines = [*errands, *(f"- `{task.id}` {_plain(task.title)}: {task.state}" for task in tasks)]
+    lines = [*errands, *(f"- `{task.id}` {_title(task.title)}: {task.state}" for task in tasks)]
     return "\n".join([*lines, t("`/tasks kill ID` ends one (the owner only).")])
 
 
@@ -43,7 +44,7 @@ def _errands(call: CommandCall, found: Sequence[Errand]) -> Iterator[str]:
         state = t(_STATES.get(one.state, one.state))
         if one.background:
             state = t("{state} in the background", state=state)
-        yield f"- {one.agent} ({one.id}) {_plain(one.title)}: {state}, {took:.0f} s"
+        yield f"- {one.agent} ({one.id}) {_title(one.title)}: {state}, {took:.0f} s"
 
 
 def _kill(call: CommandCall, session: str, name: str) -> str:
@@ -54,6 +55,10 @@ def _kill(call: CommandCall, session: str, name: str) -> str:
         other = t("`/stop NUMBER` ends a sub-agent.") if name.isdecimal() else ""
         return f"{said} {other}".rstrip()
     return t("`{plain}` is being ended, with all that it started.", plain=_plain(name))
+
+
+def _title(text: str) -> str:
+    return literal(" ".join(text.split()))
 
 
 def _plain(text: str) -> str:

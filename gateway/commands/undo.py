@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agent.errors import KoreError
 from agent.language import t
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 
 if TYPE_CHECKING:
     from agent.changes.reversal import Wish
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 async def answer(call: CommandCall) -> str:
     """`/undo [STEPS] [force] [PATH]`; a step is one tool call."""
-    from gateway.undoing import Undoing, escaped
+    from gateway.undoing import Undoing
 
     undoing = Undoing(call)
     wish = _wish(undoing, call)
@@ -24,7 +25,7 @@ async def answer(call: CommandCall) -> str:
         return told
     undo = wish.direction == "undo"
     if wish.path:
-        path = escaped(str(wish.path))
+        path = literal(str(wish.path))
         return t(
             "There is nothing to undo in {path}."
             if undo

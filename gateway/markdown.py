@@ -1,0 +1,24 @@
+"""Text in a reply that is written in markdown."""
+
+import re
+
+# A backslash before these is read as the start of a formula (`\\[`), or does not help.
+_ENTITIES = {ord(char): f"&#{ord(char)};" for char in "[]$&"}
+_ESCAPES = {ord(char): f"\\{char}" for char in "\\`*_<>~|#"}
+# What makes a list, a rule or a heading of a line.
+_FIRST = re.compile(r"^(\s*)(?:([-+=])|(\d{1,9})([.)]))")
+
+
+def literal(text: str) -> str:
+    """Names and titles, which come out as they are: nothing in them is markdown. A line for each
+    line of theirs."""
+    return "\n".join(map(_line, text.split("\n")))
+
+
+def _line(text: str) -> str:
+    escaped = text.translate(_ENTITIES | _ESCAPES)
+    return _FIRST.sub(lambda found: _first(*found.groups()), escaped)
+
+
+def _first(blank: str, sign: str | None, number: str | None, end: str | None) -> str:
+    return f"{blank}\\{sign}" if sign else f"{blank}{number}\\{end}"
