@@ -44,6 +44,9 @@ class _Arguments:
             takes = 1
             if word is not None and word[:1] == "-" and len(word) > 1 and not ended:
                 ended = word == "--"
+                if self._positionals and "options_first" in spec:
+                    # To this program it is a file, and may be one that it writes.
+                    self._lift()
                 takes = self._option(word, at)
             else:
                 self._positional(word, self._command.words[at])

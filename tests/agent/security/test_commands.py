@@ -138,7 +138,8 @@ def test_commands_that_build_test_or_edit_are_works(command: str, workspace: Pat
         "git stash", "git stash -u", "git stash --include-untracked", "git stash drop",
         "env -S 'uniq a b' echo", "env -S 'uniq a' b", "env -vS'uniq a' b",
         "env --split-string='uniq a' b", "env --split-string 'tee a' b",
-        "date 010203042005", "ls --never-heard-of", "cat -Z src/a.py", "sort --outp=b a",
+        "xxd src/a.py -vnew", "xxd src/a.py -s", "date 010203042005", "ls --never-heard-of",
+        "cat -Z src/a.py", "sort --outp=b a",
         "sort -ubob a", "tree --output a", "grep -Q x src", "find . -fprin x", "ls --al",
     ],
 )  # fmt: skip
