@@ -13,12 +13,13 @@ from gateway.approvals import Approvals
 from gateway.channels.base import Batch
 from gateway.commands import is_at_once, is_command
 from gateway.commands.call import Commands
+from gateway.ending import quiet
 from gateway.halt import Halted, halt
 from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
 from gateway.lane import Lane
 from gateway.messages import InboundMessage
-from gateway.store import backlog, claims, inbox, turns
+from gateway.store import backlog, claims, inbox, sessions, turns
 from gateway.store.claims import Busy, Claim, CommandClaim
 from gateway.store.database import Damaged, Database, NotNow, StoreError
 from gateway.store.outbox import Letter
@@ -309,6 +310,9 @@ class MessageBus:
         if not backlog.is_unanswered(connection, claim.seq):
             return  # it has gone past the queue meanwhile
         message = claim.message
+        if claim.session is not None:
+            # It may show titles and paths that a model has chosen.
+            text = quiet(text, sessions.taint_of(connection, claim.session))
         letter = Letter(
             delivery_id="",  # `finish_command` names it
             route=message.route,

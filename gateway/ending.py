@@ -7,7 +7,7 @@ from agent import events
 from agent.language import t
 from agent.prompts import load
 from agent.security.links import inert
-from agent.security.taint import Exposure
+from agent.security.taint import BOTH, Exposure
 from agent.types import Message, Result, Taint, assistant
 from gateway.store.tasks import Outcome
 
@@ -94,6 +94,11 @@ def outcome(ending: Ending, taint: frozenset[Taint]) -> Outcome:
 def harmless(markdown: str, exposure: Exposure) -> str:
     """Without links that could carry something private away."""
     return inert(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+
+
+def quiet(markdown: str, taint: frozenset[Taint]) -> str:
+    """The same for a text of Kore's own where this was taken in: no link at all."""
+    return inert(markdown, lambda address: False) if taint >= BOTH else markdown
 
 
 def said_before(messages: Sequence[Message], begun: int) -> list[str]:

@@ -71,7 +71,7 @@ class Errands:
     async def sending(self, claim: Claim, task: Task) -> Task:
         """A person's turn: as the agent that they speak with, able to send out files and
         sub-agents."""
-        task = replace(task, send=sending(self._database, self._delivery, claim))
+        task = replace(task, send=sending(self._database, self._delivery, claim, task.exposure))
         if (chosen := spoken_with(claim.messages[-1])) is not None:
             task = outfit.spoken_as(task, chosen, self._agent)
             await self._database.run(sessions.add_taint, claim.session, task.exposure.taint)

@@ -82,7 +82,8 @@ class InboundMessage:
     `event_id` is what the platform keeps across redelivery; with channel and account it is
     unique. `message_id` is the platform's id of the message (an edit keeps it). `edited` marks a
     new version of an earlier message. `private` is false in groups. `received_at` is Unix time in
-    seconds. `quoted` is the text of the message that this one replies to.
+    seconds. `quoted` is the text of the message that this one replies to, `quoted_id` its id, and
+    `quoted_own` says that the sender wrote it.
     """
 
     channel: str
@@ -95,6 +96,8 @@ class InboundMessage:
     thread_id: str | None = None
     message_id: str | None = None
     quoted: str | None = None
+    quoted_id: str | None = None
+    quoted_own: bool = False
     edited: bool = False
     private: bool = True
     # Somebody else's words, which the sender passes on.

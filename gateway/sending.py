@@ -8,9 +8,11 @@ from itertools import groupby
 
 from agent.errors import ToolError
 from agent.prompts import fill, load
+from agent.security.taint import Exposure
 from agent.tools.base import CallContext, Parcel, Send
 from gateway.channels.base import SendsMedia
 from gateway.delivery import Delivery
+from gateway.ending import harmless
 from gateway.messages import OutboundFile, OutboundPart
 from gateway.outgoing import FOLDER, drop, keep
 from gateway.store import outbox
@@ -25,8 +27,9 @@ CAPTION_UNITS = 900
 _TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": "audio"}
 
 
-def sending(database: Database, delivery: Delivery, claim: Claim) -> Send:
-    """For a turn: returns when the files are in the outbox, and says so to the model."""
+def sending(database: Database, delivery: Delivery, claim: Claim, exposure: Exposure) -> Send:
+    """For a turn: returns when the files are in the outbox, and says so to the model. Their caption
+    is the model's word like any answer."""
     message = claim.messages[-1]
     route = message.route
 
@@ -43,10 +46,11 @@ def sending(database: Database, delivery: Delivery, claim: Claim) -> Send:
         except BaseException:
             drop(files)
             raise
+        caption = harmless(delivery.redactor.clean(parcel.caption), exposure)
         letter = Letter(
             delivery_id=f"file:{claim.turn}:{secrets.token_hex(8)}",
             route=route,
-            parts=_parts(files, delivery.render(route, parcel.caption) if parcel.caption else ()),
+            parts=_parts(files, delivery.render(route, caption) if caption else ()),
             reply_to=claim.reply_to,
             event_id=message.event_id,
         )

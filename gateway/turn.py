@@ -40,6 +40,7 @@ from gateway.store import sessions, tasks, turns
 from gateway.store.claims import Claim
 from gateway.store.database import Database
 from gateway.store.outbox import Letter
+from gateway.store.quotes import taint_of_quotes
 from gateway.store.tasks import Errand
 from gateway.store.turns import Outcome
 from gateway.store.windows import Window
@@ -159,6 +160,7 @@ class Turns:
             # It reads no file unasked; what it was told is in its taint already.
             taint = NOTHING
         taint |= shown_taint(claim.messages)
+        taint |= await self._database.run(taint_of_quotes, claim.messages)
         if not taint <= claim.taint:
             await self._database.run(sessions.add_taint, claim.session, taint)
         if not claim.resumed and any(

@@ -10,9 +10,10 @@ from agent.security.names import folded
 from agent.security.steering import CONFIGURATIONS, GIT, GIT_FILES, PROMPT_FILES, PROMPT_FOLDERS
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.scope import OWN_FOLDER, PRIVATE_NAMES
+from agent.tools.scope import OWN_FOLDER, OWNER_ERRANDS, PRIVATE_NAMES
 
 LIMIT_ENTRIES = 200_000
+_ERRANDS = frozenset(folded(name) for name in OWNER_ERRANDS)
 _PRIVATE = frozenset(folded(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 # Folders of others' packages: programs that install them rename what lies there, and nobody opens
 # one as a project. Only their own entries are looked at.
@@ -36,17 +37,19 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
     Where anything is closed, git's stores are closed too: they keep older versions of it. What
     the system prompt is made of and what other programs run by themselves is frozen: file tools
     change it, and are judged for it. Blocked paths are covered at any depth; `.git` can be read.
+    After strangers' words so is what later turns are told to do (HEARTBEAT.md, the checklist).
     May block: it walks through the first `LIMIT_ENTRIES` entries, those near the top first.
     """
     root = call.workspace.resolve()
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
     closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
     frozen = []
+    told = _ERRANDS if "untrusted" in call.taint else frozenset[str]()
     for entry in os.scandir(root):
         name = folded(entry.name)
         if not call.owner and name in _PRIVATE:
             closed.append(root / entry.name)
-        elif name in PROMPT_FILES or name in PROMPT_FOLDERS:
+        elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in told:
             frozen.append(root / entry.name)
     walk = _Walk(root, settings.blocked_paths)
     covered = {*closed, *frozen}

@@ -11,6 +11,7 @@ from sqlite3 import Connection
 from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.language import plural, speaking, t
+from gateway.ending import quiet
 from gateway.schedule.heartbeat import has_work
 from gateway.schedule.rule import Rule
 from gateway.schedule.timetable import House
@@ -148,7 +149,8 @@ def _begin(
     if job.kind == "reminder":
         if _is_unheard(connection, house, job, now):
             return
-        text = f"⏰ {job.message.content}" + (f"\n\n{late}" if late else "")
+        made_in = frozenset(job.message.options.get("taint", ()))
+        text = quiet(f"⏰ {job.message.content}", made_in) + (f"\n\n{late}" if late else "")
         parts = house.delivery.render(job.route, text)
         outbox.put(connection, None, [Letter(job.event(slot), job.route, parts, "notice")], now)
         fired.mail.add(job.route.lane)

@@ -1,15 +1,18 @@
 """The heartbeat: a look into HEARTBEAT.md now and then, and no model call while it is empty."""
 
+import logging
 import re
 from pathlib import Path
 from sqlite3 import Connection
 
 from agent.prompts import load
+from agent.security.marks import is_unseen
 from gateway.messages import InboundMessage, Sender
 from gateway.settings.sections import ScheduleSection
 from gateway.store import jobs, spending
 from gateway.store.jobs import Job
 
+log = logging.getLogger(__name__)
 FILE = "HEARTBEAT.md"
 _MADE_BY = "heartbeat"
 _READ_BYTES = 20_000
@@ -19,7 +22,15 @@ _COMMENT = re.compile(r"<!--.*?(-->|$)", re.DOTALL)
 
 
 def has_work(workspace: Path) -> bool:
-    """Whether the file says that anything is to be done."""
+    """Whether the file says that anything is to be done, in words that a person has seen: what a
+    command wrote there after strangers' words is not carried out."""
+    if is_unseen(workspace / FILE):
+        log.warning(
+            "%s was changed by a command that may have read strangers' words, and is not used"
+            " until `kore trust` names it",
+            workspace / FILE,
+        )
+        return False
     try:
         with (workspace / FILE).open("rb") as file:
             text = file.read(_READ_BYTES).decode(errors="replace")

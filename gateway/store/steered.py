@@ -9,6 +9,7 @@ from agent.types import Message, Taint
 from gateway.messages import InboundMessage
 from gateway.store import backlog, sessions
 from gateway.store.claims import Claim
+from gateway.store.quotes import taint_of_quotes
 
 
 @frozen
@@ -68,6 +69,6 @@ def steer(
     )
     said = [*results, joining.compose(messages)]
     sessions.append_messages(connection, claim.session, claim.turn, said, now)
-    taint = joining.taint(messages)
+    taint = joining.taint(messages) | taint_of_quotes(connection, messages)
     sessions.add_taint(connection, claim.session, taint)
     return Steered(messages, said, taint)

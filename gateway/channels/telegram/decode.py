@@ -176,6 +176,8 @@ class _Reading:
             thread_id=self._thread(),
             message_id=stored_id(str(self._chat_id), self._message_id, self._here.moves),
             quoted=self._quoted(),
+            quoted_id=self._quoted_id(),
+            quoted_own=self._replied() == (self._message.get("from") or {}).get("id"),
             edited=edited,
             private=self._private,
             forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
@@ -265,6 +267,12 @@ class _Reading:
         chosen = self._message.get("quote") or self._reply() or {}
         text = chosen.get("text") or chosen.get("caption")
         return visible(mend(str(text))) if text else None
+
+    def _quoted_id(self) -> str | None:
+        number = (self._reply() or {}).get("message_id")
+        if not isinstance(number, int):
+            return None
+        return stored_id(str(self._chat_id), number, self._here.moves)
 
     def _quoted_media(self) -> tuple[Media, ...]:
         """Files of the message replied to, also when that stands in another chat."""
