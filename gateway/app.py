@@ -4,8 +4,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from gateway.changes import changes_in
 from gateway.channels.base import Channel, Hooked
 from gateway.channels.console import ConsoleChannel
 from gateway.confinement import choose_sandbox
+from gateway.handover import Handover, Ownership, take_over
 from gateway.home import Home
 from gateway.lock import hold
 from gateway.messages import ONCE
@@ -45,21 +46,27 @@ STOP_S = 10.0
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIterator[App]:
+async def open_app(
+    settings: Settings, home: Home, *, channels: bool, attended: Sequence[str] = ()
+) -> AsyncIterator[App]:
     """Own the data and run until the block ends; then drain and close.
 
-    With `channels` everything that is enabled is started, else the console alone. Raises
-    `Locked` when another process owns the data, `StoreError`, `ConfigError`.
+    With `channels` everything that is enabled is started, else the console alone, and a gateway
+    that asks for the data is given it. `attended` are lanes of one-shot runs that still wait for
+    their answers. Raises `Locked` when another process owns the data, `StoreError`, `ConfigError`.
     """
     home.ensure()
     async with AsyncExitStack() as stack:
-        what = "kore gateway" if channels else "kore agent"
-        unclean = stack.enter_context(hold(home.lock, what))
+        lock = stack.enter_context(ExitStack())
+        if channels:
+            owned = await take_over(lock, home, "kore gateway")
+        else:
+            owned = Ownership(lock.enter_context(hold(home.lock, "kore agent")), attended)
         discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
         discard_copies(settings.store.path)
-        database = Database.open(settings.store.path, check=unclean, cipher=cipher)
+        database = Database.open(settings.store.path, check=owned.unclean, cipher=cipher)
         stack.push_async_callback(database.close)
         await database.run(outgoing.sweep, database.folder / outgoing.FOLDER)
         choice = await choose_sandbox(settings, home)
@@ -74,7 +81,7 @@ async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIt
             for channel in await open_channels(settings, database, stack, places):
                 _add(ways, channel)
         await database.run(limit, ways.keys())
-        await database.run(_recover)
+        await database.run(_recover, owned.attended)
         redactor = redactor_of(settings, os.environ)
         policies = Policies.of(settings)
         audit = await _record(policies, home, redactor, stack)
@@ -88,7 +95,10 @@ async def open_app(settings: Settings, home: Home, *, channels: bool) -> AsyncIt
             log.info("finishing the deletion of a person's data that was cut off")
             await _custodian(settings, home, app).finish()
         say_who_is_let_in(ways, app.bus.door.access)
-        async with _running(app, database, watchers), _reachable(app, home):
+        handover = None
+        if not channels:
+            handover = app.desk.handover = Handover(database, app.bus, watchers)
+        async with _running(app, database, watchers, handover), _reachable(app, home):
             if channels:
                 app.desk.timetable.attended.set()
                 await stack.enter_async_context(_observable(app, settings, ways))
@@ -121,7 +131,9 @@ def _custodian(settings: Settings, home: Home, app: App) -> "Custodian":
 
 
 @asynccontextmanager
-async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIterator[None]:
+async def _running(
+    app: App, database: Database, watchers: Watchers, handover: Handover | None
+) -> AsyncIterator[None]:
     """Lanes, senders, pollers, in this order; on the way out the pollers end first."""
     async with asyncio.TaskGroup() as group:
         work = [
@@ -130,6 +142,8 @@ async def _running(app: App, database: Database, watchers: Watchers) -> AsyncIte
             group.create_task(app.compactions.run(), name="compactions"),
             group.create_task(app.scheduler.run(), name="scheduler"),
         ]
+        if handover is not None:
+            work.append(group.create_task(handover.run(), name="handover"))
         receiving = group.create_task(_receive(app), name="reception")
         try:
             yield
@@ -198,10 +212,10 @@ def _add(ways: Channels, channel: Channel) -> None:
     ways[channel.name, channel.account] = channel
 
 
-def _recover(connection: Connection) -> None:
+def _recover(connection: Connection, attended: Sequence[str]) -> None:
     """Sort out what the last process left, before anything runs."""
-    given_up = turns.abandon(connection, ONCE, time.time())
-    given_up += tasks.abandon(connection, ONCE, time.time())
+    given_up = turns.abandon(connection, ONCE, time.time(), attended)
+    given_up += tasks.abandon(connection, ONCE, time.time(), attended)
     if suspended := restored.settle(connection, time.time()):
         log.warning("a backup was restored: %d messages that were under way are closed", suspended)
     claims.recover(connection)

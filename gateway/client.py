@@ -48,14 +48,24 @@ class Client:
         self._path = path
 
     @classmethod
-    async def connect(cls, path: Path) -> Self | None:
+    async def connect(cls, path: Path, *, timeout_s: float = _CONNECT_S) -> Self | None:
         """A client, or None when nobody listens at `path`.
 
-        Raises `KoreError` when the one who listens may not be trusted or is of another version.
+        Raises `KoreError` when the one who listens may not be trusted or is of another version,
+        `OwnerLost` when it does not answer: it is stopped, or on its way out.
         """
         client = cls(path)
         try:
-            hello = await client._call("hello")
+            async with asyncio.timeout(timeout_s):
+                hello = await client._call("hello")
+        except TimeoutError as exc:
+            raise OwnerLost(
+                t("the Kore that is running does not answer"),
+                hint=t(
+                    "It may be stopped (Ctrl-Z) or busy; `cat {path}` names it.",
+                    path=path.with_name("kore.lock"),
+                ),
+            ) from exc
         except (FileNotFoundError, ConnectionRefusedError):
             return None
         except PermissionError as exc:
@@ -149,6 +159,10 @@ class Client:
     async def status(self) -> Mapping[str, Any]:
         status: Mapping[str, Any] = await self._call("status")
         return status
+
+    async def hand_over(self, successor: str) -> Sequence[str] | None:
+        lanes: Sequence[str] | None = await self._call("hand_over", successor=successor)
+        return lanes
 
     async def replay(self, seq: int) -> str:
         return str(await self._call("replay", seq=seq))

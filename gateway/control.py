@@ -35,6 +35,7 @@ from gateway.wire import (
 log = logging.getLogger(__name__)
 
 _GRACE_S = 2.0
+_ACCEPT_S = 0.02
 _REQUEST_S = 10.0
 _HEAD_LIMIT_BYTES = 16_384
 _CONNECTIONS = 256
@@ -89,6 +90,7 @@ class ControlServer:
             "export_person": lambda a: service.export_person(a["principal"], Path(a["target"])),
             "delete_person": lambda a: service.delete_person(a["principal"], bool(a["copies"])),
             "reload": lambda _: service.reload(),
+            "hand_over": lambda a: service.hand_over(a["successor"]),
             "replay": lambda a: service.replay(int(a["seq"])),
             "people": lambda _: service.people(),
             "approve": lambda a: service.approve(a["code"]),
@@ -110,6 +112,9 @@ class ControlServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._listener.remove()
+        # Who connected before that is served: asyncio would leave a connection that is just being
+        # accepted open and unanswered, as long as this process lives.
+        await asyncio.sleep(_ACCEPT_S)
         self._server.close()
         for task, streaming in self._tasks.items():
             if streaming:

@@ -23,7 +23,7 @@ from gateway.bus import MessageBus
 from gateway.caps import Day
 from gateway.consoles import LOCAL, MAIN
 from gateway.facts import resident_bytes
-from gateway.messages import InboundMessage, Route
+from gateway.messages import ONCE, InboundMessage, Route
 from gateway.question import Question
 from gateway.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
 from gateway.standing import standing
@@ -65,6 +65,14 @@ class Desk(Upkept):
 
     async def submit(self, message: InboundMessage) -> None:
         await self._bus.submit(message)
+        if message.session_key.startswith(ONCE):
+            # A one-shot run says it again to a new owner, which may have given it up.
+            reason = await self._database.run(inbox.fate, message)
+            if reason is not None:
+                raise KoreError(
+                    t("Kore was restarted meanwhile and gave this run up"),
+                    hint=t("what it did so far stands in its session: `kore agent -c`"),
+                )
 
     @asynccontextmanager
     async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:

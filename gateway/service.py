@@ -220,6 +220,11 @@ class Upkeep(Protocol):
         restart. Raises `KoreError`; then the last good one holds."""
         ...
 
+    async def hand_over(self, successor: str) -> Sequence[str] | None:
+        """Let go of the data for a gateway that starts, as soon as what runs rests at a step. None:
+        this owner keeps it. Else the lanes of one-shot runs that wait for the successor."""
+        ...
+
     async def replay(self, seq: int) -> str:
         """Queue a dead or finished inbox row again; returns a sentence. Raises `KoreError`."""
         ...

@@ -1,6 +1,6 @@
 """What the front desk has done by others: the configuration, and what is kept of people."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,11 +25,22 @@ class Keeps(Protocol):
     async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]: ...
 
 
+class HandsOver(Protocol):
+    """Lets go of the data."""
+
+    async def request(self, successor: str) -> Sequence[str]: ...
+
+
 class Upkept:
-    """A part of the desk. A terminal of its own has no `reloader`."""
+    """A part of the desk. A terminal of its own has no `reloader`, but a `handover`."""
 
     reloader: Reloads | None = None
     custodian: Callable[[], Keeps] | None = None
+    # A gateway has none: it keeps the data.
+    handover: HandsOver | None = None
+
+    async def hand_over(self, successor: str) -> Sequence[str] | None:
+        return None if self.handover is None else await self.handover.request(successor)
 
     async def reload(self) -> Mapping[str, Any]:
         if self.reloader is None:

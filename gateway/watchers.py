@@ -135,6 +135,7 @@ class Watchers:
         self._lanes: dict[str, list[Watcher]] = {}
         # Of turns only: who tells nothing of its end is not kept.
         self._calls: dict[str, dict[str, ToolStart]] = {}
+        self._failure: KoreError | None = None
 
     @contextmanager
     def turn(self, lane: str) -> Iterator[None]:
@@ -151,6 +152,8 @@ class Watchers:
         for started in self._calls.get(lane, {}).values():
             watcher.put(started)
         self._lanes.setdefault(lane, []).append(watcher)
+        if self._failure is not None:
+            watcher.fail(self._failure)
         try:
             yield watcher
         finally:
@@ -168,6 +171,13 @@ class Watchers:
         """Nobody who watches the lane will see an answer: each is told why."""
         for watcher in self._lanes.get(lane, ()):
             watcher.fail(failure)
+
+    def fail_all(self, failure: KoreError) -> None:
+        """Every watch ends with this, also one that begins later."""
+        self._failure = failure
+        for watchers in self._lanes.values():
+            for watcher in watchers:
+                watcher.fail(failure)
 
     def _note(self, lane: str, event: WatchEvent) -> None:
         calls = self._calls.get(lane)

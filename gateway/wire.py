@@ -31,6 +31,12 @@ class OwnerLost(KoreError):
     code = "owner-lost"
 
 
+class HandedOver(OwnerLost):
+    """The process that owned the data has let go of it for another one, which goes on."""
+
+    code = "handed-over"
+
+
 def inbound_to_json(message: InboundMessage) -> dict[str, Any]:
     return asdict(message)
 
@@ -90,7 +96,7 @@ def error_to_json(error: KoreError) -> dict[str, Any]:
 def error_from_json(data: Mapping[str, Any]) -> KoreError:
     """The error that the other side raised; of its class only what callers tell apart."""
     told_apart: dict[str | None, type[KoreError]] = {
-        cls.code: cls for cls in (ConfigError, OwnerLost)
+        cls.code: cls for cls in (ConfigError, OwnerLost, HandedOver)
     }
     cls = told_apart.get(data.get("code"), KoreError)
     error = cls(str(data.get("message", "")), hint=data.get("hint"))

@@ -14,6 +14,7 @@ from agent.language import t
 from agent.security.modes import MODES
 from gateway.cli.ahead import import_ahead
 from gateway.cli.basis import dollars, home_of, hours, settings_of, whole
+from gateway.cli.line import open_line, successor
 from gateway.cli.once import DONE, INTERRUPTED, OneTurn, Order
 from gateway.cli.project import place_of, project_of
 from gateway.cli.terminal import ask_here, interrupts, reached
@@ -21,9 +22,12 @@ from gateway.home import Home
 from gateway.shield import shield
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from gateway.console.shell import Command, Show
     from gateway.service import Service
     from gateway.settings import Settings
+    from gateway.wire import OwnerLost
 
 _STDIN_LIMIT_BYTES = 1_000_000
 SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
@@ -196,7 +200,8 @@ def _tools(names: str, flag: str) -> list[str]:
 async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool) -> int:
     interrupted = asyncio.Event()
     with interrupts(interrupted):
-        async with reached(settings, home) as service:
+        async with open_line(settings, home) as line:
+            service = line.service
             status = await service.status()
             chosen = order.options.get("model", status.get("model"))
             if (hint := status.get("model_hint")) and chosen == status.get("model"):
@@ -208,7 +213,7 @@ async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool)
                 order = replace(order, options={**order.options, "unattended": True})
             if forked:
                 order = replace(order, session=await _fork(service, order.session), latest=False)
-            return await OneTurn(service, order, sys.stdout, sys.stderr, ask).run(interrupted)
+            return await OneTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
 
 
 async def _fork(service: "Service", session: str | None) -> str:
@@ -242,5 +247,9 @@ async def _talk(
 
     place = place_of(options, settings, project, home.root)
     start = Start(session or None, fresh, args.resume == "", options, project, place, by_hand)
-    await converse(lambda: reached(settings, home), start, home.root)
+
+    def connect(lost: "OwnerLost | None") -> "AbstractAsyncContextManager[Service]":
+        return reached(settings, home) if lost is None else successor(settings, home, lost)
+
+    await converse(connect, start, home.root)
     return DONE

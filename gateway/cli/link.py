@@ -1,6 +1,6 @@
 """How a verb reaches the data: through the process that owns it, or by owning it for a moment."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,12 @@ class NotRunning(KoreError):
 
 @asynccontextmanager
 async def open_service(
-    settings: "Settings", home: Home, *, own: bool = True
+    settings: "Settings", home: Home, *, own: bool = True, attended: Sequence[str] = ()
 ) -> AsyncIterator[Service]:
     """The running Kore's service; without one, this process's own until the block ends.
 
-    With `own` false nothing is opened and `NotRunning` is raised instead.
+    With `own` false nothing is opened and `NotRunning` is raised instead. `attended` are lanes of
+    one-shot runs that this process waits for.
     """
     client = await Client.connect(home.socket)
     if client is not None:
@@ -36,5 +37,5 @@ async def open_service(
         raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
     from gateway.app import open_app
 
-    async with open_app(settings, home, channels=False) as app:
+    async with open_app(settings, home, channels=False, attended=attended) as app:
         yield app.desk

@@ -17,6 +17,7 @@ from agent.context.longwork import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.language import later, plural, t
 from agent.prompts import fill
+from gateway.cli.line import Line, open_line
 from gateway.cli.longplan import Plan, plan_for, refuse_stand_in
 from gateway.cli.once import (
     BLOCKED,
@@ -31,9 +32,8 @@ from gateway.cli.once import (
 )
 from gateway.cli.shift import BEAT_S, Shift, Worked
 from gateway.cli.tally import Tally, TallyFile, opened
-from gateway.cli.terminal import ask_here, interrupts, reached
+from gateway.cli.terminal import ask_here, interrupts
 from gateway.home import Home
-from gateway.service import Service
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -51,33 +51,33 @@ async def work(args: argparse.Namespace, order: Order, settings: "Settings", hom
     plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
     with interrupts(interrupted), opened(home, plan.folder) as tally_file:
-        async with reached(settings, home) as service:
-            refuse_stand_in(order.options, await service.status())
+        async with open_line(settings, home) as line:
+            refuse_stand_in(order.options, await line.service.status())
             ask = ask_here(interrupted)
             if ask is None:
                 options = {**order.options, "unattended": True}
                 plan = replace(plan, order=replace(order, options=options))
-            long = LongWork(service, plan, tally_file, ask)
+            long = LongWork(line, plan, tally_file, ask)
             return await (long.run if args.auto_continue else long.init)(interrupted)
 
 
 class LongWork:
-    """`exit_code = await LongWork(service, plan, tally_file, ask).run(interrupted)`."""
+    """`exit_code = await LongWork(line, plan, tally_file, ask).run(interrupted)`."""
 
     def __init__(
         self,
-        service: Service,
+        line: Line,
         plan: Plan,
         tally_file: TallyFile,
         ask: Ask | None,
         beat_s: float = BEAT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._service = service
+        self._line = line
         self._plan = plan
         self._tally_file = tally_file
         self._clock = clock
-        self._shift = Shift(service, plan, tally_file, ask, beat_s, clock)
+        self._shift = Shift(line, plan, tally_file, ask, beat_s, clock)
 
     async def init(self, interrupted: asyncio.Event) -> int:
         """Have the files written. Raises `ConfigError` when there is a checklist already."""
@@ -125,7 +125,7 @@ class LongWork:
         )
         # A running gateway works on when only the terminal was killed; two must not work at once.
         until = self._clock() + _STOP_S
-        while await self._service.stop(tally.lane):
+        while await self._line.service.stop(tally.lane):
             if self._clock() > until:
                 raise KoreError(
                     t("the session that was cut off is still at work"),

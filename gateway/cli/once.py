@@ -14,11 +14,12 @@ from agent.language import later, t
 from agent.security.policy import Answer
 from agent.types import Result
 from agent.visible import visible
+from gateway.cli.line import Line
 from gateway.cli.pulse import Pulse
 from gateway.console.lines import call_line, outcome, side_line
 from gateway.console.speaker import Speaker, principal
 from gateway.service import Delivered, Service, WatchEvent
-from gateway.wire import OwnerLost, watch_event_to_json
+from gateway.wire import HandedOver, OwnerLost, watch_event_to_json
 
 if TYPE_CHECKING:
     from agent.context.project import Project
@@ -43,15 +44,15 @@ class Order:
 
 
 class OneTurn:
-    """`exit_code = await OneTurn(service, order, out, err).run(interrupted)`.
+    """`exit_code = await OneTurn(line, order, out, err).run(interrupted)`.
 
     `ask` puts an approval to a person; without it approvals are denied.
     """
 
     def __init__(
-        self, service: Service, order: Order, out: TextIO, err: TextIO, ask: Ask | None = None
+        self, line: Line, order: Order, out: TextIO, err: TextIO, ask: Ask | None = None
     ) -> None:
-        self._service = service
+        self._line = line
         self._order = order
         self._out = out
         self._err = err
@@ -63,6 +64,7 @@ class OneTurn:
         self._result: Result | None = None
         self._error: events.Error | None = None
         self._stopping = False
+        self._chosen = False
         self._started: set[str] = set()
 
     @property
@@ -77,10 +79,30 @@ class OneTurn:
     async def run(self, interrupted: asyncio.Event) -> int:
         """Returns the exit code once the turn is stored. `interrupted` stops the turn.
 
-        Raises `KoreError` when the turn could not be asked for.
+        When the owner of the data changes, the turn goes on in the new one. Raises `KoreError` when
+        the turn could not be asked for.
         """
+        while True:
+            try:
+                await self._follow(interrupted)
+                break
+            except OwnerLost as lost:
+                if isinstance(lost, HandedOver):
+                    self._note(t("· {why}; this run goes on there", why=visible(str(lost))))
+                await self._line.renew(lost, self.lane)
+        self._close()
+        return INTERRUPTED if interrupted.is_set() else self._exit_code()
+
+    @property
+    def _service(self) -> Service:
+        return self._line.service
+
+    async def _follow(self, interrupted: asyncio.Event) -> None:
+        """Ask, unless that is stored already, and show what comes until it is answered."""
         lane = self._speaker.lane
-        await self._choose_session(lane)
+        if not self._chosen:
+            await self._choose_session(lane)
+            self._chosen = True
         failure: KoreError | None = None
         async with self._service.watch(lane) as watched:
             await self._service.submit(self._message)
@@ -101,8 +123,6 @@ class OneTurn:
                 self._pulse.erase()
         if failure is not None:
             raise failure
-        self._close()
-        return INTERRUPTED if interrupted.is_set() else self._exit_code()
 
     async def _choose_session(self, lane: str) -> None:
         session = self._order.session

@@ -17,6 +17,8 @@ from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
 from gateway.collector import postpone
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+# EX_TEMPFAIL of sysexits.h: another process owns the data; the same may work later.
+IN_USE = 75
 
 
 # Words of argparse's own.
@@ -125,6 +127,8 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     lines += [f"      {clean(error.hint)}"] if error.hint else []
     told = "\n".join(lines)
     print(fitted(told, _columns(2)) if sys.stderr.isatty() else told, file=sys.stderr)
+    if error.code == "locked":
+        return IN_USE
     return USAGE if isinstance(error, ConfigError) else FAILED
 
 

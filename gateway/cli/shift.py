@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agent.frozen import frozen
+from gateway.cli.line import Line
 from gateway.cli.longplan import Plan
 from gateway.cli.once import Ask, OneTurn
 from gateway.cli.tally import Tally, TallyFile
-from gateway.service import Service
 
 # How often the time of a session under way is noted.
 BEAT_S = 10.0
@@ -29,7 +29,7 @@ class Worked:
 class Shift:
     """Works one session after the other; `clock` is monotonic time in seconds."""
 
-    service: Service
+    line: Line
     plan: Plan
     tally_file: TallyFile
     ask: Ask | None
@@ -63,7 +63,7 @@ class Shift:
         if self.plan.order.project is not None:
             self.plan.order.project.forget()
         order = replace(self.plan.order, text=text)
-        turn = OneTurn(self.service, order, sys.stdout, sys.stderr, self.ask)
+        turn = OneTurn(self.line, order, sys.stdout, sys.stderr, self.ask)
         under_way = replace(tally, lane=turn.lane)
         self.tally_file.write(under_way)
         beat = asyncio.create_task(self._note(under_way))

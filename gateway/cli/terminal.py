@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def reached(settings: "Settings", home: Home) -> "AsyncIterator[Service]":
-    """The service to speak to. Raises `ConfigError` when it lacks the sandbox that is wanted."""
+async def reached(
+    settings: "Settings", home: Home, *, attended: Sequence[str] = ()
+) -> "AsyncIterator[Service]":
+    """The service to speak to; `attended` as in `open_service`. Raises `ConfigError` when it lacks
+    the sandbox that is wanted."""
     from gateway.cli.link import open_service
 
-    async with open_service(settings, home) as service:
+    async with open_service(settings, home, attended=attended) as service:
         wanted = settings.security.sandbox
         used = str((await service.status()).get("sandbox", ""))
         if wanted not in ("auto", "none") and used != wanted:

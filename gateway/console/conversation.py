@@ -1,16 +1,16 @@
 """A conversation in the terminal, which outlives the Kore that it is with."""
 
 import asyncio
+import os
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import KoreError
 from agent.language import speak, spoken, t
 from agent.visible import visible
 from gateway.console.commands import CHAT_COMMANDS, CONSOLE_COMMANDS
@@ -20,14 +20,14 @@ from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt
 from gateway.console.repl import Repl, Start
 from gateway.console.screen import Screen
+from gateway.console.stage import Unsent
 from gateway.service import Opened, Service
-from gateway.wire import OwnerLost
+from gateway.wire import HandedOver, OwnerLost
 
-_LOCKED_S = 30.0
 _TRIES = 4
 _PAUSE_S = 0.5
-_LOCKED_AGAIN_S = 0.3
-Connect = Callable[[], AbstractAsyncContextManager[Service]]
+# A service, or the one that follows after a loss.
+Connect = Callable[[OwnerLost | None], AbstractAsyncContextManager[Service]]
 
 
 async def converse(connect: Connect, start: Start, folder: Path) -> None:
@@ -58,53 +58,54 @@ async def _converse(
     connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
 ) -> None:
     left: Opened | None = None
+    unsent: Sequence[Unsent] = ()
+    lost: OwnerLost | None = None
     tries = 0
     while True:
         repl: Repl | None = None
-        why = ""
         try:
-            async with connect() as service:
-                opened = left or await service.open_console(start.session, start.fresh)
-                speak(opened.language or spoken())
-                repl = Repl(service, opened, start, screen, prompt)
-                await repl.run(greet=left is None)
-                return
+            async with connect(lost) as service:
+                try:
+                    if lost is not None:
+                        screen.print(Text(await _found(service, lost), "dim"))
+                    opened = left or await service.open_console(start.session, start.fresh)
+                    speak(opened.language or spoken())
+                    repl = Repl(service, opened, start, screen, prompt, unsent)
+                    await repl.run(greet=left is None)
+                    return
+                except* OwnerLost as group:
+                    # Outside of this the data is let go of, in an orderly way.
+                    lost = _first(group)
         except* OwnerLost as group:
-            why = str(_first(group))
-            tries = 1 if repl is not None and repl.spoke else tries + 1
-            if tries > _TRIES or (repl is None and left is None):
-                raise KoreError(t("Kore stopped and cannot be reached again")) from group
+            lost = _first(group)
+        assert lost is not None, "only a loss comes here"
+        tries = 1 if repl is not None and repl.spoke else tries + 1
+        if tries > _TRIES or (repl is None and left is None):
+            raise KoreError(t("Kore stopped and cannot be reached again")) from lost
         # The same lane again: that is where the answer to an unfinished turn will come.
-        left = repl.place if repl is not None else left
+        left, unsent = (repl.place, repl.unsent) if repl is not None else (left, unsent)
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
-        screen.print(Text(t("! {why}; looking for it again …", why=visible(why)), "yellow"))
-        connect = _patient(connect)
+        if not isinstance(lost, HandedOver):
+            why = visible(str(lost))
+            screen.print(Text(t("! {why}; looking for it again …", why=why), "yellow"))
 
 
-def _first(group: BaseExceptionGroup[OwnerLost]) -> BaseException:
+async def _found(service: Service, lost: OwnerLost) -> str:
+    """Who goes on with the conversation, in a line."""
+    status = await service.status()
+    if status.get("pid") == os.getpid():
+        return t(
+            "· No gateway runs: this terminal works by itself, and chats wait for `kore gateway`."
+        )
+    if isinstance(lost, HandedOver):
+        return t("· {why}: this conversation goes on through it.", why=visible(str(lost)))
+    return t("· Connected again.")
+
+
+def _first(group: BaseExceptionGroup[OwnerLost]) -> OwnerLost:
     cause: BaseException = group
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
+    assert isinstance(cause, OwnerLost)
     return cause
-
-
-def _patient(connect: Connect) -> Connect:
-    """The same, but waiting while the old owner of the data still holds its lock."""
-
-    @asynccontextmanager
-    async def connect_patiently() -> AsyncIterator[Service]:
-        deadline = time.monotonic() + _LOCKED_S
-        while True:
-            async with AsyncExitStack() as stack:
-                try:
-                    service = await stack.enter_async_context(connect())
-                except ConfigError as exc:
-                    if exc.code != "locked" or time.monotonic() > deadline:
-                        raise
-                else:
-                    yield service
-                    return
-            await asyncio.sleep(_LOCKED_AGAIN_S)
-
-    return connect_patiently

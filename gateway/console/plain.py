@@ -54,6 +54,9 @@ class PlainPrompt:
             self._out.write("\n")
             self._waiting.set_result(None)
 
+    def keep_draft(self) -> None:
+        """Whole lines only: the terminal itself keeps what is typed."""
+
     def interrupt(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(KeyboardInterrupt())

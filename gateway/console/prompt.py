@@ -120,6 +120,12 @@ class Prompt:
         if self._session.app.is_running and not self._session.app.is_done:
             self._leave_at_once()
 
+    def keep_draft(self) -> None:
+        """`read` is about to be cancelled: what was typed so far becomes the draft."""
+        if self._session.app.is_running and not self._session.app.is_done:
+            self.draft = self._session.default_buffer.text
+            self._session.app.erase_when_done = True
+
     def interrupt(self) -> None:
         if self._session.app.is_running and not self._session.app.is_done:
             self._session.app.exit(exception=KeyboardInterrupt())

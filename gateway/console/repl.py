@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from gateway.console.plain import PlainPrompt
 from gateway.console.prompt import Prompt
 from gateway.console.screen import Screen
 from gateway.console.speaker import Speaker
-from gateway.console.stage import Stage
+from gateway.console.stage import Stage, Unsent
 from gateway.console.status import Status
 from gateway.service import Opened, Service
 from gateway.wire import OwnerLost
@@ -55,6 +55,7 @@ class Repl:
         start: Start,
         screen: Screen,
         prompt: Prompt | PlainPrompt,
+        unsent: Sequence[Unsent] = (),
     ) -> None:
         self._service = service
         self._opened = opened
@@ -64,6 +65,7 @@ class Repl:
         self._session = opened.session
         speaker = Speaker(opened.chat_id, start.options, start.project, start.place)
         self._stage = Stage(service, speaker, screen, prompt)
+        self._unsent = unsent
         self._status: Status | None = None
         if isinstance(prompt, Prompt):
             prompt.completions.service = service
@@ -85,6 +87,11 @@ class Repl:
         """Whether anything was heard from the service."""
         return self._stage.heard
 
+    @property
+    def unsent(self) -> Sequence[Unsent]:
+        """What was typed and may not have reached the service; a successor is told again."""
+        return [*self._unsent, *self._stage.unsent]
+
     async def run(self, greet: bool) -> None:
         """Returns when the person leaves. Raises what the service raises, in a group."""
         facts = await self._service.status()
@@ -93,6 +100,9 @@ class Repl:
         if greet:
             await self._greet(facts)
         async with self._stage.open(self._opened.unfinished):
+            while self._unsent:
+                await self._stage.send_again(self._unsent[0])
+                self._unsent = self._unsent[1:]
             if self._start.choose:
                 await self._command("/resume")
             await self._talk()

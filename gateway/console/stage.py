@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent import events
 from agent.errors import KoreError
+from agent.frozen import frozen
 from agent.language import t
 from agent.security.policy import Answer
 from agent.visible import visible
@@ -28,6 +29,7 @@ from gateway.console.screen import Screen
 from gateway.console.signals import signals
 from gateway.console.speaker import Speaker, principal
 from gateway.console.view import View
+from gateway.messages import InboundMessage
 from gateway.service import Delivered, Service, WatchEvent
 from gateway.wire import OwnerLost
 
@@ -35,6 +37,15 @@ if TYPE_CHECKING:
     from gateway.console.shell import Command, Show
 
 _TICK_S = 0.1
+
+
+@frozen
+class Unsent:
+    """A message that its service did not confirm; `text` and `line` as for `Stage.submit`."""
+
+    message: InboundMessage
+    text: str
+    line: str
 
 
 class Stage:
@@ -62,6 +73,7 @@ class Stage:
         # Commands of the console itself that were typed while a turn ran.
         self.later: deque[str] = deque()
         self.session: str | None = None
+        self.unsent: list[Unsent] = []
         self.foot.queued = lambda: self._awaited.behind + len(self.later)
 
     @property
@@ -93,12 +105,22 @@ class Stage:
         self._awaited.add(message, text, line)
         try:
             await self._service.submit(message)
+        except OwnerLost:
+            # It may be stored or not: the successor is told again, and knows it if it is.
+            self._awaited.remove(message)
+            self.unsent.append(Unsent(message, text, line))
+            raise
         except KoreError:
             self._awaited.remove(message)
             self._speaker.unsay(message)
             raise
         self._speaker = self._speaker.settled_by(text)
         self.foot.settled(self._speaker.options)
+
+    async def send_again(self, unsent: "Unsent") -> None:
+        """What a service that is gone may not have stored."""
+        self._awaited.add(unsent.message, unsent.text, unsent.line)
+        await self._service.submit(unsent.message)
 
     def misspelt(self, text: str) -> str | None:
         """What to say of a line that nearly is a command of the console."""
@@ -234,20 +256,23 @@ class Stage:
         try:
             yield
         except KoreError as exc:
-            if exc.code == "owner-lost":
+            if isinstance(exc, OwnerLost):
                 raise
             self._view.say(complaint(exc), "red")
 
     async def _pump(self, watched: AsyncIterator[WatchEvent]) -> None:
-        async for event in watched:
-            self.heard = True
-            self._awaited.notice(event)
-            if self._on_stage:
-                self._take(event)
-            else:
-                self._prompt.leave()
-                await self._held.keep(event)
-        raise OwnerLost(t("Kore stopped"))
+        try:
+            async for event in watched:
+                self.heard = True
+                self._awaited.notice(event)
+                if self._on_stage:
+                    self._take(event)
+                else:
+                    self._prompt.leave()
+                    await self._held.keep(event)
+            raise OwnerLost(t("Kore stopped"))
+        finally:
+            self._prompt.keep_draft()
 
     def _take(self, event: WatchEvent) -> None:
         if line := self._awaited.follow(event):

@@ -152,6 +152,24 @@ def lanes_with_work(connection: Connection) -> list[str]:
     return [lane for (lane,) in rows]
 
 
+def lanes_at_work(connection: Connection) -> list[str]:
+    """Lanes with something that is not answered yet, also what waits for a person."""
+    rows = connection.execute(
+        f"SELECT lane FROM turn WHERE {LIVE} UNION SELECT DISTINCT lane FROM inbox WHERE {WAITING}"
+        " UNION SELECT DISTINCT lane FROM outbox WHERE state IN ('pending', 'inflight')"
+    )
+    return [lane for (lane,) in rows]
+
+
+def fate(connection: Connection, message: InboundMessage) -> str | None:
+    """Why a message that is stored will not be answered; None as long as it may be."""
+    row = connection.execute(
+        "SELECT dead_reason FROM inbox WHERE channel = ? AND account = ? AND event_id = ?",
+        (message.channel, message.account, message.event_id),
+    ).fetchone()
+    return row[0] if row else None
+
+
 def is_run_here(connection: Connection, lane: str) -> bool:
     """Whether what the lane has to do is this process's; the others keep it as it is."""
     (found,) = connection.execute(

@@ -173,9 +173,12 @@ def end(connection: Connection, number: int, outcome: Outcome, now: float) -> bo
     return True
 
 
-def abandon(connection: Connection, lanes: str, now: float) -> int:
-    """End what works for nobody any more: for chats on lanes that begin like this."""
-    found = _all(connection, "state = 'running' AND root_lane GLOB ?", f"{lanes}*")
+def abandon(connection: Connection, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
+    """End what works for nobody any more: for chats on lanes that begin like this, except those
+    whose processes are `attended`."""
+    where = "state = 'running' AND root_lane GLOB ?"
+    where += " AND root_lane NOT IN (SELECT value FROM json_each(?))"
+    found = _all(connection, where, f"{lanes}*", dumps(list(attended)))
     for errand in found:
         turns.abandon(connection, errand.lane, now)
         end(connection, errand.id, Outcome("stopped", "Nobody waits for it any more."), now)

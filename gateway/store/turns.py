@@ -202,23 +202,26 @@ def give_up(
     connection.execute("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
 
 
-def abandon(connection: Connection, lanes: str, now: float) -> int:
-    """End what nobody waits for any more: everything on lanes that begin like this."""
+def abandon(connection: Connection, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
+    """End what nobody waits for any more: everything on lanes that begin like this, except those
+    whose processes are `attended`."""
     reason = "its terminal is gone"
+    meant = "lane GLOB ? AND lane NOT IN (SELECT value FROM json_each(?))"
+    which = (f"{lanes}*", dumps(list(attended)))
     rows = connection.execute(
-        "SELECT id FROM turn WHERE state IN ('running', 'waiting') AND lane GLOB ?", (f"{lanes}*",)
+        f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {meant}", which
     ).fetchall()
     for (turn,) in rows:
         give_up(connection, turn, [], reason, now)
     connection.execute(
         "UPDATE inbox SET dead_reason = ? WHERE turn_id IS NULL AND dead_reason IS NULL"
-        " AND lane GLOB ?",
-        (reason, f"{lanes}*"),
+        f" AND {meant}",
+        (reason, *which),
     )
     for state in ("state = 'streaming'", outbox.UNSENT):
         connection.execute(
-            f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE lane GLOB ? AND {state}",
-            (reason, f"{lanes}*"),
+            f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {meant} AND {state}",
+            (reason, *which),
         )
     return len(rows)
 

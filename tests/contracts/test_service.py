@@ -17,6 +17,7 @@ from gateway.home import Home
 from gateway.messages import InboundMessage, Sender
 from gateway.service import Delivered, Service, WatchEvent
 from gateway.settings import load_settings
+from gateway.wire import HandedOver
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 10
@@ -280,3 +281,13 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
         seen = await until_last(events, sent.event_id)
     assert [e.answer for e in seen if isinstance(e, ApprovalAnswered)] == ["deny"]
     assert not await service.approvals()
+
+
+async def test_a_gateway_is_given_the_data_or_told_that_it_is_kept(service: Service) -> None:
+    lanes = await service.hand_over("kore gateway")
+    if lanes is None:
+        return  # it stays as it is
+    assert list(lanes) == []
+    with pytest.raises(HandedOver, match="kore gateway"):
+        async with service.watch("cli:local:main") as events:
+            await until_last(events, "none")

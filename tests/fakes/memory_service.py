@@ -231,6 +231,9 @@ class MemoryService:
             "pid": 1,
         }
 
+    async def hand_over(self, successor: str) -> Sequence[str] | None:
+        return None
+
     async def replay(self, seq: int) -> str:
         if seq > len(self.submitted):
             raise KoreError(f"no message {seq}", hint="kore status lists them")

@@ -9,6 +9,7 @@ import pytest
 
 from agent.events import ApprovalAsked, TextDelta
 from agent.security.policy import Answer
+from gateway.cli.line import Line
 from gateway.cli.once import OneTurn, Order
 from gateway.console.speaker import Speaker
 from tests.fakes.memory_service import MemoryService
@@ -25,7 +26,7 @@ async def service() -> AsyncIterator[MemoryService]:
 async def turn(service: MemoryService, order: Order) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     async with asyncio.timeout(DEADLINE_S):
-        code = await OneTurn(service, order, out, err).run(asyncio.Event())
+        code = await OneTurn(Line(service), order, out, err).run(asyncio.Event())
     return code, out.getvalue(), err.getvalue()
 
 
@@ -115,7 +116,7 @@ async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> N
         return "session" if asked.tool == "exec" else "deny"
 
     out = io.StringIO()
-    await OneTurn(service, Order("ask"), out, io.StringIO(), ask).run(asyncio.Event())
+    await OneTurn(Line(service), Order("ask"), out, io.StringIO(), ask).run(asyncio.Event())
     assert out.getvalue() == "answer: session\n"
     assert service.answers[0][1] == "session"
 
@@ -145,7 +146,7 @@ async def test_an_interrupt_stops_the_turn_and_waits_for_it(service: MemoryServi
     interrupted = asyncio.Event()
     order = Order("slow", output="stream-json")
     out = io.StringIO()
-    running = OneTurn(service, order, out, io.StringIO())
+    running = OneTurn(Line(service), order, out, io.StringIO())
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         task = group.create_task(running.run(interrupted))
         while TextDelta.type not in out.getvalue():
@@ -165,7 +166,7 @@ async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_st
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     interrupted, err = asyncio.Event(), Terminal()
-    running = OneTurn(service, Order("slow"), io.StringIO(), err)
+    running = OneTurn(Line(service), Order("slow"), io.StringIO(), err)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         task = group.create_task(running.run(interrupted))
         while "Ctrl-C stops\x1b[0m" not in err.getvalue():

@@ -111,7 +111,7 @@ def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: P
     said(home, "here")
     with in_use(home):
         done = kore("restore", backed_up[1], "--yes", home=home)
-    assert done.returncode == 2
+    assert done.returncode == 75
     assert "in use by kore gateway" in done.stderr
     assert "here" in texts(home)
 

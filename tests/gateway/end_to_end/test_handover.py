@@ -1,0 +1,165 @@
+"""A gateway that starts is given the data by the terminal that owns it, and the other way round."""
+
+import asyncio
+import random
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from gateway.handover import take_over
+from gateway.home import Home
+from gateway.lock import Locked
+from tests.fakes.model_mind import worker
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.console.terminal import kore_agent
+from tests.gateway.end_to_end.asking import run
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.test_takeover import stored
+
+_ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
+_EFFECTS = "effects/ran"
+# Has its effect, and lasts until the test lets it end.
+_LASTING = f"echo once >> {_EFFECTS}; while [ ! -e effects/go ]; do sleep 0.05; done"
+
+
+def effects(gateway: GatewayProcess) -> list[str]:
+    file = gateway.workspace / _EFFECTS
+    return file.read_text().split() if file.exists() else []
+
+
+async def test_an_open_terminal_gives_way_and_goes_on(alone: GatewayProcess) -> None:
+    async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
+        await terminal.see("leaves.")
+        terminal.type("hello\r")
+        await terminal.see("echo: hello")
+        terminal.type("half a ")
+        await terminal.see("half a")
+        await alone.start()
+        await terminal.see("takes over: this conversation goes on through it.")
+        terminal.type("sentence\r")
+        await terminal.see("echo: half a sentence")
+        assert await alone.told(OWNER, "and I") == ["echo: and I"]
+        await alone.kill()
+        await terminal.see("looking for it again")
+        await terminal.see("this terminal works by itself")
+        terminal.type("still there?\r")
+        await terminal.see("echo: still there?")
+        await alone.start()
+        await terminal.see("takes over")
+        assert (await alone.told(OWNER, "me too"))[-1] == "echo: me too"
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
+
+
+async def test_a_turn_that_runs_goes_on_in_the_gateway(alone: GatewayProcess) -> None:
+    (alone.workspace / "effects").mkdir(parents=True)
+    alone.model.script(ReplyScript(tool_calls=(run(_LASTING),)), "Done.")
+    async with kore_agent(alone.home, "-y", environ=_ENVIRON) as terminal:
+        await terminal.see("leaves.")
+        terminal.type("do it\r")
+        while not effects(alone):
+            await asyncio.sleep(0.01)
+        await alone.launch()
+        await let_go_once_asked(alone)
+        await terminal.see("Done.")
+        assert effects(alone) == ["once"]
+        assert len(alone.model.requests) == 2
+
+
+@pytest.mark.parametrize("words", [("-m", "do it"), ("--output-format", "json", "-m", "do it")])
+async def test_a_one_shot_run_gives_way_and_has_its_answer(
+    alone: GatewayProcess, words: tuple[str, ...]
+) -> None:
+    (alone.workspace / "effects").mkdir(parents=True)
+    alone.model.script(ReplyScript(tool_calls=(run(_LASTING),)), "Done.")
+    asked = asyncio.create_task(alone.kore("agent", "-y", *words))
+    while not effects(alone):
+        await asyncio.sleep(0.01)
+    await alone.launch()
+    await let_go_once_asked(alone)
+    ran = await asked
+    assert ran.code == 0, ran.err
+    assert "Done." in ran.out
+    assert "takes over" in ran.err
+    assert effects(alone) == ["once"]
+    assert len(alone.model.requests) == 2
+    await alone.idle()
+
+
+async def test_two_terminals_both_go_on(alone: GatewayProcess) -> None:
+    async with (
+        kore_agent(alone.home, environ=_ENVIRON) as first,
+    ):
+        await first.see("leaves.")
+        async with kore_agent(alone.home, environ=_ENVIRON) as second:
+            await second.see("leaves.")
+            await alone.start()
+            for terminal in (first, second):
+                await terminal.see("takes over")
+                terminal.type("here?\r")
+                await terminal.see("echo: here?")
+            await alone.stop()
+            for terminal in (first, second):
+                await terminal.see("looking for it again")
+                terminal.type("and now?\r")
+                await terminal.see("echo: and now?")
+
+
+async def test_a_terminal_that_is_stopped_keeps_the_data_and_is_named(
+    alone: GatewayProcess,
+) -> None:
+    async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
+        await terminal.see("leaves.")
+        terminal.process.send_signal(signal.SIGSTOP)
+        with ExitStack() as stack, pytest.raises(Locked, match=f"pid {terminal.process.pid}"):
+            await take_over(stack, Home(alone.home), "kore gateway", limit_s=1.0)
+        terminal.process.send_signal(signal.SIGCONT)
+        await alone.start()
+        await terminal.see("takes over")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
+    alone: GatewayProcess, seed: int
+) -> None:
+    """Both sides are killed in turn, at random moments of a handover."""
+    chance = random.Random(seed)
+    done = alone.workspace / "effects"
+    alone.workspace.mkdir(parents=True)
+    alone.model.mind = worker(done)
+    rounds = 4
+    for n in range(rounds):
+        async with kore_agent(alone.home, "-c", "-y", environ=_ENVIRON) as terminal:
+            await terminal.see("leaves.")
+            terminal.type(f"job {n} tool slow\r")
+            await terminal.see(f"job {n} tool slow")
+            await alone.api.user_says(OWNER, f"job {100 + n}")
+            await alone.launch()
+            await asyncio.sleep(chance.uniform(0.0, 2.0))
+            if n % 2:
+                terminal.process.kill()
+                await terminal.ended()
+            else:
+                await alone.kill()
+                await terminal.see(f"done {n}")
+        if not alone.runs:
+            await alone.start()
+        await alone.until(lambda n=n: f"done {100 + n}" in alone.api.answers(OWNER))
+        while (await alone.status())["messages_waiting"] or (await alone.status())["lanes_busy"]:
+            await alone.api.news(0.01)
+        await alone.kill()
+    assert alone.api.answers(OWNER) == [f"done {100 + n}" for n in range(rounds)]
+    effects = done.read_text().split() if done.exists() else []
+    assert len(effects) == len(set(effects))
+    unfinished = "SELECT count(*) FROM turn WHERE state <> 'done'"
+    assert await stored(alone, unfinished) == (0,)
+    assert await stored(alone, "SELECT count(*) FROM inbox WHERE turn_id IS NULL") == (0,)
+
+
+async def let_go_once_asked(gateway: GatewayProcess) -> None:
+    """The step that runs ends as soon as the gateway has asked for the data."""
+    while "asks for the data" not in gateway.written():
+        await asyncio.sleep(0.01)
+    (gateway.workspace / "effects/go").touch()
