@@ -63,12 +63,14 @@ class Ledger:
 
 @dataclass(slots=True)
 class Account:
-    """What the crash loop found. Everything but `questions`, `steered`, `marked`, `unknown` and
-    `kills` must be empty."""
+    """What the crash loop found, from `lost` to `given_up`: all of it must be empty."""
 
     jobs: int
     questions: int = 0
     steered: int = 0
+    jumps: int = 0
+    troubles: int = 0
+    bursts: int = 0
     kills: int = 0
     kills_at: dict[str, int] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
@@ -97,6 +99,9 @@ class Account:
             "messages": self.jobs,
             "approvals pressed": self.questions,
             "turns steered": self.steered,
+            "jumps of the clock": self.jumps,
+            "floods and outages": self.troubles,
+            "bursts of kills": self.bursts,
             "kills": f"{self.kills} ({points})",
             "lost": self.lost or 0,
             "unsafe effects twice": self.repeated_effects or 0,

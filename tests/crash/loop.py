@@ -17,8 +17,13 @@ The named moments are seen from outside, by the stand-in servers that the gatewa
 What asks first (a change of a file that is there) is allowed by an owner who takes a moment to
 press, whether the gateway lives or not. In every other chat messages steer the turn that runs.
 
-A turn that is cut off three times without a step is given up, as it should be: so every second
-life at least is left to work before it is killed.
+The system's time jumps ahead and back, within a life and between two. Now and then Telegram
+refuses everybody for a while (429), or polls break and sends are refused for a while, so that
+answers wait while others stream. In a burst three kills follow each other at once while two turns
+are in flight: neither may be given up for it.
+
+A turn that was alone three times when the process ended, without a step, is given up, as it should
+be: so every second life at least is left to work before it is killed.
 """
 
 import asyncio
@@ -36,7 +41,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.client import Client
+from tests.crash import clock
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
+from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
@@ -57,6 +64,11 @@ POINTS = (
 )
 _OF_QUESTIONS = ("questioned", "pressed")
 _EARLY_SHARE = 0.2
+_JUMPS_S = (-86_400.0, -3_000.0, 0.0, 3_000.0, 86_400.0)
+_JUMP_SHARE = 0.15
+_TROUBLE_SHARE = 0.04
+_BURST_SHARE = 0.06
+_BURST_KILLS = 3
 # Messages that are to meet a running turn come one after the other.
 _APART_S = 0.04
 
@@ -85,6 +97,11 @@ class CrashLoop:
         self._pressed: set[int] = set()
         self._was_early = True
         self._log = folder / "gateway.log"
+        self._clock = folder / "clock"
+        clock.set_off(self._clock, 0.0)
+        # Two chats of their own, which bursts of kills meet at work.
+        self._burst_chats = (order.chats + 1, order.chats + 2)
+        self._burst_jobs: list[Job] = []
 
     async def run(self) -> Account:
         """Ask, kill and restart until all kills are spent; then wait until no answer is missing,
@@ -106,17 +123,22 @@ class CrashLoop:
                 assert self._spare.stdin is not None, "it is a pipe"
                 self._spare.stdin.close()
                 await self._spare.wait()
-            answers = {chat: self._api.answers(chat) for chat in range(1, self._order.chats + 1)}
+            chats = (*range(1, self._order.chats + 1), *self._burst_chats)
+            answers = {chat: self._api.answers(chat) for chat in chats}
         self._account.questions = len(self._pressed)
         self._account.steered = self._steered()
-        settle(self._account, self._jobs, answers, self._effects)
+        self._account.jobs += len(self._burst_jobs)
+        settle(self._account, [*self._jobs, *self._burst_jobs], answers, self._effects)
         return self._account
 
     async def _lives(self) -> None:
         while self._account.kills < self._order.kills:
             # Some write while nobody is there, the others when the moment is near.
             await self._ask(0.4)
+            if self._chance.random() < _BURST_SHARE:
+                await self._burst()
             await self._life(killed=True)
+        self._api.heal()
         await self._ask(1.0)
         await self._life(killed=False)
 
@@ -163,6 +185,44 @@ class CrashLoop:
             if over_s:
                 await asyncio.sleep(self._chance.uniform(0.0, over_s))
 
+    async def _burst(self) -> None:
+        """Kills that follow each other at once while two turns are in flight."""
+        self._account.bursts += 1
+        process = await self._begin()
+        client = await self._client(process)
+        while await _is_busy(client):
+            await asyncio.sleep(_LOOK_S)
+        asked = len(self._model.requests)
+        for chat in self._burst_chats:
+            number = self._order.messages + len(self._burst_jobs) + 1
+            job = Job(number, chat, tool=False, slow=True)
+            self._burst_jobs.append(job)
+            await self._api.user_says(chat, job.text)
+        await self._until(lambda: len(self._model.requests) >= asked + 2, process)
+        for _ in range(_BURST_KILLS - 1):
+            await self._kill(process, "burst")
+            asked = len(self._model.requests)
+            process = await self._begin()
+            await self._until(lambda: len(self._model.requests) > asked, process)  # noqa: B023
+            await asyncio.sleep(self._chance.uniform(0.0, 0.1))
+        await self._kill(process, "burst")
+        # The next life is left to work.
+        self._was_early = True
+
+    def _disturb(self) -> None:
+        """Perhaps set the clock, perhaps let Telegram refuse or break for a while."""
+        if self._chance.random() < _JUMP_SHARE:
+            clock.set_off(self._clock, self._chance.choice(_JUMPS_S))
+            self._account.jumps += 1
+        if self._chance.random() < _TROUBLE_SHARE:
+            self._account.troubles += 1
+            if self._chance.random() < 0.5:
+                flood = faults.status(429, retry_after=1)
+                self._api.fail("sendMessage", flood, times=self._chance.randint(3, 5))
+            else:
+                self._api.fail("getUpdates", faults.reset, times=2)
+                self._api.fail("sendMessage", faults.status(409), times=self._chance.randint(2, 3))
+
     def _steered(self) -> int:
         """How many turns took in a message while they ran."""
         with closing(sqlite3.connect(self._home / "kore.db")) as connection:
@@ -194,21 +254,18 @@ class CrashLoop:
 
     async def _life(self, *, killed: bool) -> None:
         """One process: from its start to its end, by SIGKILL or by a clean stop."""
-        process = self._spare
-        self._spare = await self._prepare()
-        assert process.stdin is not None, "it is a pipe"
-        process.stdin.write(b"begin\n")
+        self._disturb()
+        polls = self._api.polls_done
+        process = await self._begin()
         try:
-            polls = self._api.polls_done
             await self._until(lambda: self._api.polling or self._api.polls_done > polls, process)
             if killed:
-                await self._aim(process)
-                process.send_signal(signal.SIGKILL)
-                self._account.kills += 1
-            else:
-                everything = {job.number for job in self._jobs}
-                await self._until(lambda: self._ledger.done() >= everything, process)
-                process.send_signal(signal.SIGTERM)
+                point = await self._aim(process)
+                await self._kill(process, point)
+                return
+            everything = {job.number for job in [*self._jobs, *self._burst_jobs]}
+            await self._until(lambda: self._ledger.done() >= everything, process)
+            process.send_signal(signal.SIGTERM)
             code = await asyncio.wait_for(process.wait(), PATIENCE_S)
             if not killed and code != 0:
                 raise AssertionError(f"a clean stop ended with {code}: see {self._log}")
@@ -217,6 +274,29 @@ class CrashLoop:
                 process.kill()
                 await process.wait()
 
+    async def _begin(self) -> asyncio.subprocess.Process:
+        """The gateway that is prepared begins, and another one is prepared."""
+        process, self._spare = self._spare, await self._prepare()
+        assert process.stdin is not None, "it is a pipe"
+        process.stdin.write(b"begin\n")
+        return process
+
+    async def _kill(self, process: asyncio.subprocess.Process, point: str) -> None:
+        if process.returncode is not None:
+            raise AssertionError(f"the gateway ended by itself: see {self._log}")
+        process.send_signal(signal.SIGKILL)
+        self._account.kills += 1
+        self._account.kills_at[point] = self._account.kills_at.get(point, 0) + 1
+        await asyncio.wait_for(process.wait(), PATIENCE_S)
+
+    async def _client(self, process: asyncio.subprocess.Process) -> Client:
+        """A connection to it, once it listens."""
+        while (client := await Client.connect(self._home / "kore.sock")) is None:
+            if process.returncode is not None:
+                raise AssertionError(f"the gateway ended by itself: see {self._log}")
+            await asyncio.sleep(_LOOK_S)
+        return client
+
     async def _prepare(self) -> asyncio.subprocess.Process:
         """A gateway that begins when it is told to."""
         with self._log.open("ab") as log:
@@ -224,29 +304,32 @@ class CrashLoop:
                 sys.executable,
                 "-m",
                 "tests.crash.spare",
-                env={**os.environ, "KORE_HOME": str(self._home)},
+                env={
+                    **os.environ,
+                    "KORE_HOME": str(self._home),
+                    clock.VARIABLE: str(self._clock),
+                },
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
             )
 
-    async def _aim(self, process: asyncio.subprocess.Process) -> None:
-        """Wait for the moment to kill at: a named one, or any."""
+    async def _aim(self, process: asyncio.subprocess.Process) -> str:
+        """Wait for the moment to kill at, and name it."""
         point = "early"
         if self._was_early or self._chance.random() > _EARLY_SHARE:
             point = await self._aim_at_work(process)
         else:
             await asyncio.sleep(self._chance.uniform(0.0, 0.3))
         self._was_early = point == "early"
-        self._account.kills_at[point] = self._account.kills_at.get(point, 0) + 1
-        if process.returncode is not None:
-            raise AssertionError(f"the gateway ended by itself: see {self._log}")
+        return point
 
     async def _aim_at_work(self, process: asyncio.subprocess.Process) -> str:
         """Let it finish what waits, then send more and wait for the moment."""
         client = await Client.connect(self._home / "kore.sock")
         while client is not None and await _is_busy(client):
             await asyncio.sleep(_LOOK_S)
+        self._disturb()
         asks = any(job.asks for job in self._next(1.0))
         point = self._chance.choice([*POINTS, *(_OF_QUESTIONS * 3 if asks else ())])
         reached = self._watch(point)

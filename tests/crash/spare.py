@@ -4,9 +4,11 @@ Importing is most of the time between two kills; the next process does it while 
 """
 
 import importlib
+import os
 import sys
+from pathlib import Path
 
-from gateway.__main__ import main
+from tests.crash import clock
 
 MODULES = (
     "gateway.app",
@@ -19,7 +21,9 @@ MODULES = (
 )
 
 if __name__ == "__main__":
+    # Before anything of the program could take the real clock.
+    clock.obey(Path(os.environ[clock.VARIABLE]))
     for module in MODULES:
         importlib.import_module(module)
     if sys.stdin.readline():
-        sys.exit(main(["gateway"]))
+        sys.exit(importlib.import_module("gateway.__main__").main(["gateway"]))

@@ -13,6 +13,9 @@ async def test_fifty_kills_lose_nothing_and_repeat_nothing_unmarked(tmp_path: Pa
 
     print(account.report())
     assert account.is_clean, account.report()
-    assert account.kills == 50
+    assert account.kills >= 50
     assert account.questions > 10
     assert account.steered > 0
+    assert account.jumps > 0
+    assert account.troubles > 0
+    assert account.bursts > 0
