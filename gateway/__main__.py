@@ -5,6 +5,13 @@ import sys
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; returns the exit code (docs/cli.md lists them)."""
+    if sys.platform == "win32":
+        print(
+            "kore: Kore does not run on Windows itself: install it in WSL"
+            " (https://learn.microsoft.com/windows/wsl/install).",
+            file=sys.stderr,
+        )
+        return 1
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):
         from agent.version import VERSION

@@ -88,7 +88,7 @@ def place_of(
         settings.security.blocked_paths,
         lambda: project or _project(None, (), settings),
         models,
-        str(settings.security.modes["cli"]),
+        str(settings.security.modes.get("cli", "ask")),
         window,
         title,
         Customs(shelves),

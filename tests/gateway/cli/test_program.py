@@ -252,3 +252,16 @@ def test_a_folder_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kore: the folder that this terminal is in no longer exists")
+
+
+def test_on_windows_one_sentence_names_the_way() -> None:
+    script = (
+        "import sys; sys.platform = 'win32'; from gateway.__main__ import main;"
+        " sys.exit(main(['agent']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "install it in WSL" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
