@@ -40,6 +40,7 @@ from gateway.moves import Moves
 _T = TypeVar("_T")
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 _TOAST_CHARS = 200
+_PREVIEWS = 64
 
 # Telegram words its refusals for people; these phrases have been stable for years.
 _UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
@@ -67,6 +68,8 @@ class Sender:
         self._moves = moves or Moves()
         self._knows_drafts = True
         self._admitted: Counter[str] = Counter()
+        # What the previews show that grow now.
+        self._shown: dict[tuple[Route, str], OutboundPart] = {}
 
     async def admit(self, route: Route) -> None:
         """Wait at the gate for the next `send` to this chat, which then goes out at once."""
@@ -129,6 +132,9 @@ class Sender:
         a new one raises `RateLimited`."""
         part = render_preview(growing.text, growing.line)
         group = _is_group(route)
+        if part is not None and provider_msg and self._shown.get((route, provider_msg)) == part:
+            # Telegram refuses an edit that changes nothing, and counts it.
+            return provider_msg
         if part is None or not self._gate.try_acquire(route.chat_id, group=group):
             if provider_msg is not None:
                 return provider_msg
@@ -136,8 +142,13 @@ class Sender:
                 raise NotSent("there is nothing to show yet")
             raise RateLimited(self._gate.wait_s(route.chat_id, group=group))
         if provider_msg is not None:
-            return await self._edit(route, part, provider_msg)
-        return await self._new(route, part, growing.reply_to)
+            shown = await self._edit(route, part, provider_msg)
+        else:
+            shown = await self._new(route, part, growing.reply_to)
+        self._shown[(route, shown)] = part
+        if len(self._shown) > _PREVIEWS:
+            del self._shown[next(iter(self._shown))]
+        return shown
 
     def sketches(self, route: Route) -> bool:
         """Whether drafts can be shown there: in private chats, by servers that know them."""

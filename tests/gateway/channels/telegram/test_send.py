@@ -201,6 +201,17 @@ async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: Telegra
     assert bot_api.answers(7) == [final[0].text]
 
 
+async def test_a_preview_that_shows_nothing_new_is_not_sent(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await channel.preview(ROUTE, Growing("long " * 4000), None)
+    for more in range(1, 5):
+        assert await channel.preview(ROUTE, Growing("long " * (4000 + more)), shown) == shown
+    assert bot_api.calls == ["sendMessage"]
+    await channel.preview(ROUTE, Growing("long " * 4000, "⏳ Thinking"), shown)
+    assert bot_api.calls == ["sendMessage", "editMessageText"]
+
+
 async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate())
     shown = await channel.preview(ROUTE, Growing("0"), None)
