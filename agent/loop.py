@@ -15,7 +15,7 @@ from agent.frozen import frozen
 from agent.history import answer_open_calls, distinct, open_calls
 from agent.language import later, t
 from agent.outlet import Outlet
-from agent.progress import Hears, Progress
+from agent.progress import Hears, Interrupts, Progress
 from agent.prompts import fill, load
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.said import FILTERED
@@ -31,6 +31,10 @@ _FILTERED = later(
     "⚠️ The model's content filter ended this answer, so it is not complete. Ask in other words, or "
     "try another model."
 )
+
+
+class _Interrupted(Exception):
+    """Somebody has said more before the model had answered."""
 
 
 @frozen
@@ -113,9 +117,10 @@ class Loop:
 
     async def _hear(self) -> None:
         """Take in what people said meanwhile: the next model call knows it."""
-        if not isinstance(self._progress, Hears):
-            return
-        heard = await self._progress.heard()
+        if isinstance(self._progress, Hears):
+            await self._take_in(await self._progress.heard())
+
+    async def _take_in(self, heard: Sequence[Message]) -> None:
         for message in heard:
             self._add([message])
             self._executor.take(message)
@@ -125,7 +130,7 @@ class Loop:
         """One model call; its reply is journaled before anything of it runs."""
         await self._outlet.emit(events.State("planning"))
         try:
-            reply = await self._ask_within_window()
+            reply = await self._ask_uninterrupted()
             if not reply.rank:
                 self._view.learn(reply.usage)
             told = await self._till.after(reply)
@@ -146,6 +151,16 @@ class Loop:
             raise Stopped("filtered", t(_FILTERED))
         return message
 
+    async def _ask_uninterrupted(self) -> events.Reply:
+        while True:
+            try:
+                return await self._ask_within_window()
+            except _Interrupted:
+                self._partial = []
+                await self._till.broke_off()
+                why = t("another message came")
+                await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
+
     async def _ask_within_window(self) -> events.Reply:
         for _ in range(_SHRINKS):
             try:
@@ -162,11 +177,15 @@ class Loop:
         for notice in await self._till.before(*least):
             await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
+        progress = self._progress
         spoken = Spoken(self._call.redactor)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
             async for said in stream:
                 self._till.hear(said)
+                if isinstance(progress, Interrupts) and (heard := await progress.interrupted()):
+                    await self._take_in(heard)
+                    raise _Interrupted
                 for event in spoken.clean(said):
                     match event:
                         case events.Reply():

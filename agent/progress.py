@@ -37,6 +37,16 @@ class Hears(Protocol):
         ...
 
 
+@runtime_checkable
+class Interrupts(Protocol):
+    """Progress that may hand in messages while the model still answers."""
+
+    async def interrupted(self) -> Sequence[Message]:
+        """As `heard`, asked often. With messages, the model is asked anew, and what it has said
+        of this reply is dropped."""
+        ...
+
+
 class NoProgress:
     """For library users, whose history is kept when the turn ends."""
 

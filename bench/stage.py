@@ -160,6 +160,7 @@ def _configure(home: Path, bot: str, model: str, limits: bool) -> None:
             "allow_from": ["*"],
             "base_url": bot,
             "rate_limits": "telegram" if limits else "none",
+            "queue": "queue",
         },
         "access": {"owner": f"telegram:{OWNER}"},
         "http": {"port": 0},

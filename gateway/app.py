@@ -29,7 +29,7 @@ from gateway.roster import open_channels, places_of, say_who_is_let_in
 from gateway.secrets import redactor_of
 from gateway.settings import Settings
 from gateway.store import approvals, claims, memo, outbox, restored, tasks, turns
-from gateway.store.channels import limit
+from gateway.store.channels import limit, set_queues
 from gateway.store.cipher import cipher_of
 from gateway.store.copy import discard_unfinished
 from gateway.store.database import Database
@@ -81,6 +81,7 @@ async def open_app(
             for channel in await open_channels(settings, database, stack, places):
                 _add(ways, channel)
         await database.run(limit, ways.keys())
+        await database.run(set_queues, {"telegram": settings.telegram.queue})
         await database.run(_recover, owned.attended)
         redactor = redactor_of(settings, os.environ)
         policies = Policies.of(settings)

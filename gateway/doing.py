@@ -60,10 +60,10 @@ class Doing:
             case events.ToolResulted(id_):
                 self._calls.pop(id_, None)
                 self._now(t("Thinking"))
-            case events.IterationStart() | events.ThinkingDelta():
-                self._now(t("Thinking"))
-            case events.Retry(_, attempt, most):
+            case events.Retry(_, attempt, most) if most > 1:
                 self._now(t("Trying again ({attempt} of {most})", attempt=attempt, most=most))
+            case events.IterationStart() | events.ThinkingDelta() | events.Retry():
+                self._now(t("Thinking"))
             case events.TextDelta():
                 self._now("")
 

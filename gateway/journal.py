@@ -94,6 +94,13 @@ class Journal:
         grown = await to_its_end(self._steered(steering.take(results)))
         return grown[len(results) :]
 
+    async def interrupted(self) -> Sequence[Message]:
+        """What followed the turn's first message at once, before anything was done."""
+        steering = self.steering
+        if steering is None or self._is_draining() or not steering.is_burst():
+            return ()
+        return await to_its_end(self._steered(steering.take((), burst=True)))
+
     async def _steered(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
         grown = await work
         if grown:

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass, field
 
-from agent.frozen import frozen
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
 from agent.types import Message, Taint
 from gateway.commands import is_command
@@ -16,8 +15,12 @@ from gateway.store.database import Database
 from gateway.store.sessions import taint_of_text
 from gateway.store.steered import Joining
 
+# Messages that follow the first of a turn so soon are one question with it, where messages are
+# joined: an answer that has only begun is begun anew.
+BURST_S = 5.0
 
-@frozen
+
+@dataclass(slots=True)
 class Steering:
     """For one turn. `has_news` says whether anything has come in since it was claimed.
 
@@ -30,13 +33,22 @@ class Steering:
     exposure: Exposure
     has_news: Callable[[], bool]
     is_stranger: Callable[[InboundMessage], bool]
+    began: float = field(default_factory=time.monotonic)
+    _joins: bool = True
 
-    async def take(self, results: Sequence[Message]) -> list[Message]:
+    def is_burst(self) -> bool:
+        """Whether more has come so soon that it may belong to the question."""
+        soon = time.monotonic() - self.began < BURST_S
+        return self._joins and soon and not self.claim.resumed and self.has_news()
+
+    async def take(self, results: Sequence[Message], *, burst: bool = False) -> list[Message]:
         """What the history has grown by, on disk; `results` are put in front of what was said."""
         claim = self.claim
-        joining = Joining(is_command, partial(compose, steering=True), self._taint)
+        joining = Joining(is_command, compose, self._taint, burst=burst)
         found = await self.database.run(steered.steer, claim, results, joining, time.time())
         if found is None:
+            # Of a burst: a command stands in front, or messages are not joined here.
+            self._joins = not burst
             return []
         if any(is_said(one) and not self.is_stranger(one) for one in found.messages):
             await self.database.run(sessions.renew_bits, claim.session)

@@ -28,4 +28,6 @@ def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:
         connection, message.principal, call.now, lane=message.session_key
     )
     sessions.note_begun_by(connection, begun, call.claim.seq)
+    if old is not None:
+        sessions.keep_queue_mode(connection, old, begun)
     return begun, old is not None and not sessions.is_in_use(connection, old)

@@ -19,7 +19,7 @@ _SHOWN_CHARS = 60
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
-    mode = sessions.queue_mode(connection, call.session) if call.session else "queue"
+    mode = sessions.queue_mode_of_lane(connection, call.message.session_key)
     wanted = call.argument.casefold()
     if not wanted:
         return "\n".join([*_waiting(call, connection), "", *_modes(mode)])

@@ -112,6 +112,7 @@ class TelegramSection(Section):
     webhook_secret: SecretStr | None = None
     rate_limits: Literal["telegram", "none"] = "telegram"
     streaming: Literal["edits", "drafts", "off"] = "edits"
+    queue: Literal["join", "queue", "steer"] = "join"
     # 0: any number.
     long_answer_messages: Annotated[int, Strict(), Field(ge=0, le=1000)] = 4
     accounts: tuple[TelegramAccount, ...] = ()

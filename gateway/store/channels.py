@@ -4,7 +4,7 @@ The connection knows it as the SQL function `is_run_here(channel, account)`, so 
 that takes up work can ask.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from sqlite3 import Connection
 
 # A row of `turn` whose messages came through a channel that is run here.
@@ -16,6 +16,7 @@ TURN_RUN_HERE = (
 def install(connection: Connection) -> None:
     """Every channel counts as run here until `limit` says otherwise."""
     connection.create_function("is_run_here", 2, lambda channel, account: True)
+    set_queues(connection, {})
 
 
 def limit(connection: Connection, channels: Collection[tuple[str, str]]) -> None:
@@ -26,6 +27,16 @@ def limit(connection: Connection, channels: Collection[tuple[str, str]]) -> None
         return (channel, account) in known
 
     connection.create_function("is_run_here", 2, is_run_here)
+
+
+def set_queues(connection: Connection, modes: Mapping[str, str]) -> None:
+    """What becomes of messages that come while a turn runs, by the channel of their lane, as long
+    as nobody has chosen: the SQL function `queue_default(lane)`."""
+
+    def queue_default(lane: str) -> str:
+        return modes.get(lane.partition(":")[0], "queue")
+
+    connection.create_function("queue_default", 1, queue_default)
 
 
 def foreign_channel(connection: Connection, session: str) -> str | None:

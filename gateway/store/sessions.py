@@ -166,14 +166,27 @@ def note_begun_by(connection: Connection, session: str, seq: int) -> None:
 def queue_mode(connection: Connection, session: str) -> QueueMode:
     """What becomes of a message that arrives while a turn runs in this session."""
     (mode,) = connection.execute(
-        "SELECT metadata ->> 'queue' FROM session WHERE id = ?", (session,)
+        "SELECT coalesce(metadata ->> 'queue', queue_default(home)) FROM session WHERE id = ?",
+        (session,),
     ).fetchone()
     return next((known for known in get_args(QueueMode) if known == mode), "queue")
 
 
 def queue_mode_of_lane(connection: Connection, lane: str) -> QueueMode:
-    session = bound_session(connection, lane)
-    return queue_mode(connection, session) if session else "queue"
+    if session := bound_session(connection, lane):
+        return queue_mode(connection, session)
+    (mode,) = connection.execute("SELECT queue_default(?)", (lane,)).fetchone()
+    return next((known for known in get_args(QueueMode) if known == mode), "queue")
+
+
+def keep_queue_mode(connection: Connection, old: str, new: str) -> None:
+    """What somebody chose in the old conversation holds in the new one."""
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.queue', chosen.mode)"
+        " FROM (SELECT metadata ->> 'queue' AS mode FROM session WHERE id = ?) AS chosen"
+        " WHERE id = ? AND chosen.mode IS NOT NULL",
+        (old, new),
+    )
 
 
 def choose_queue_mode(connection: Connection, session: str, mode: QueueMode) -> None:

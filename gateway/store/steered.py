@@ -18,8 +18,9 @@ class Joining:
     and what they bring into the session."""
 
     is_command: Callable[[InboundMessage], bool]
-    compose: Callable[[Sequence[InboundMessage]], Message]
+    compose: Callable[..., Message]
     taint: Callable[[Sequence[InboundMessage]], frozenset[Taint]]
+    burst: bool = False  # whether they followed the turn's first message at once
 
 
 @frozen
@@ -38,19 +39,22 @@ def steer(
     joining: Joining,
     now: float,
 ) -> Steered | None:
-    """Put what waits behind a running turn into it, if its conversation is steered; None if not.
+    """Put what waits behind a running turn into it, if its conversation is steered, or joins
+    messages and this is a burst before anything was done; None if not.
 
     The rows, the taint they bring and the history change in this transaction. `results` are those
     of the last reply's calls that the history does not hold yet: they stand in front.
     """
-    if sessions.queue_mode(connection, claim.session) != "steer":
+    mode = sessions.queue_mode(connection, claim.session)
+    if mode != ("join" if joining.burst else "steer"):
         return None
     lane = claim.messages[0].session_key
     bound = sessions.bound_session(connection, lane)
     (runs,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
-        " AND NOT stop_requested)",
-        (claim.turn,),
+        " AND NOT stop_requested AND (? = 'steer' OR NOT EXISTS"
+        " (SELECT 1 FROM step WHERE turn_id = turn.id)))",
+        (claim.turn, mode),
     ).fetchone()
     if not runs:
         return None
@@ -67,7 +71,7 @@ def steer(
     connection.executemany(
         "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(claim.turn, seq) for seq, _ in rows]
     )
-    said = [*results, joining.compose(messages)]
+    said = [*results, joining.compose(messages, steering=mode == "steer")]
     sessions.append_messages(connection, claim.session, claim.turn, said, now)
     taint = joining.taint(messages) | taint_of_quotes(connection, messages)
     sessions.add_taint(connection, claim.session, taint)

@@ -159,6 +159,7 @@ class CrashLoop:
                 "base_url": self._api.base_url,
                 "allow_from": ["*"],
                 "rate_limits": "none",
+                "queue": "queue",
             },
             "access": {"owner": f"telegram:{OWNER}", "roles": {"telegram": "build"}},
             "http": {"port": 0},

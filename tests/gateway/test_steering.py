@@ -108,7 +108,10 @@ async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> No
         assert answers == ["Let me see.\n\none is done", "two is done"]
 
 
-async def test_waiting_messages_are_joined_where_that_is_chosen(tmp_path: Path) -> None:
+async def test_waiting_messages_are_joined_where_that_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.steering.BURST_S", 0.0)
     model = Gated()
     async with running(tmp_path, model) as parts:
         await steered(parts, "join")
@@ -118,6 +121,75 @@ async def test_waiting_messages_are_joined_where_that_is_chosen(tmp_path: Path) 
         model.let_go()
         answers = await parts.platform.answers("1", 3)
         assert answers[1:] == ["re: one", "re: two\n\nthree"]
+
+
+async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path) -> None:
+    model = Paced("to one alone", "to both", "to all three")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"))
+        model.let_go()
+        await model.was_asked(2)
+        await take(parts, said("three"))
+        model.let_go(2)
+        assert (await parts.platform.answers("1", 2))[1:] == ["to all three"]
+        assert [m.text for m in model.requests[-1].messages] == ["one", "two", "three"]
+        stored = await history(parts)
+        assert [m.role for m in stored] == ["user", "user", "user", "assistant"]
+        assert await parts.rows("SELECT count(*) FROM inbox WHERE turn_id IS NULL") == [(0,)]
+
+
+async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
+    model = Paced("to one", "to three")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("/rename burst"), said("three"))
+        model.let_go(2)
+        answers = await parts.platform.answers("1", 4)
+        assert (answers[1], answers[3]) == ("to one", "to three")
+
+
+async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
+    model = Paced(looks(), "to one", "to two")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        model.let_go()
+        await model.was_asked(2)
+        await take(parts, said("two"))
+        model.let_go(2)
+        answers = await parts.platform.answers("1", 3)
+        assert answers[1:] == ["Let me see.\n\nto one", "to two"]
+
+
+async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Path) -> None:
+    model = Paced("void", "void", "to both")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"))
+        model.let_go()
+        await model.was_asked(2)
+    model.let_go(2)
+    async with running(tmp_path, model) as parts:
+        await parts.platform.answers("1", 1)
+        assert [m.text for m in model.requests[-1].messages] == ["one", "two"]
+        assert [m.role for m in await history(parts)][:2] == ["user", "user"]
+
+
+async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated()) as parts:
+        await steered(parts, "steer")
+        await take(parts, said("/new"))
+        await parts.platform.answers("1", 2)
+        await take(parts, said("/queue"))
+        assert "While I work: `steer`" in (await parts.platform.answers("1", 3))[-1]
 
 
 async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Path) -> None:

@@ -262,6 +262,8 @@ def _config(api: BotApi, model: ModelServer) -> dict[str, Any]:
             "base_url": api.base_url,
             "allow_from": ["*"],
             "rate_limits": "none",
+            # What is counted here is one answer for each message.
+            "queue": "queue",
         },
         "access": {"owner": f"telegram:{OWNER}", "roles": {"telegram": "general"}},
         "http": {"port": 0},
