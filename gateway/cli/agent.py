@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="of a single turn (default: text)",
     )
+    add("--profile", type=Path, metavar="FILE", help="write a profile of this run, for pstats")
     add("--init", action="store_true", help="plan TEXT as long work: a checklist, and no more")
     add("--auto-continue", action="store_true", help="session after session, until all is done")
     add("--max-sessions", type=whole, metavar="N", help="(default: 50)")
@@ -80,6 +81,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
+    if args.profile is None:
+        return _run(args)
+    from cProfile import Profile
+
+    profile = Profile()
+    try:
+        return profile.runcall(_run, args)
+    finally:
+        profile.dump_stats(args.profile)
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.fork_session and not (args.latest or args.session or args.resume):
         raise ConfigError(t("--fork-session needs a session"), hint=t("add -c, -s ID or -r ID"))
     shield()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from pstats import Stats
 
 import pytest
 
@@ -131,3 +132,11 @@ def test_a_question_of_the_model_is_exit_4_and_its_options_are_on_stdout(
     asked = '!tool ask_user {"questions": [{"question": "Which?", "options": ["red", "blue"]}]}'
     assert main(["agent", "--model", "offline/echo", "-m", asked]) == 4
     assert capsys.readouterr().out == "Which?\n\n1. red\n2. blue\n"
+
+
+def test_a_profile_of_the_run_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "run.prof"
+    done = kore(tmp_path / "h", "--profile", str(file), "-m", "hi")
+    assert done.returncode == 0, done.stderr
+    functions = {name for _, _, name in Stats(str(file)).stats}  # type: ignore[attr-defined]
+    assert "_once" in functions
