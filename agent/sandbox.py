@@ -10,13 +10,14 @@ from agent.frozen import frozen
 
 @frozen
 class Limits:
-    """What one command may use up: processes at a time, and bytes of one file, of one process's
-    memory, and of the private /tmp."""
+    """What one command may use up: processes at a time, bytes of one file, of one process's memory
+    and of the private /tmp, and seconds of a processor for one process."""
 
     processes: int = 256
     file_bytes: int = 1_000_000_000
     memory_bytes: int = 4_000_000_000
     open_files: int = 1024
+    cpu_s: int = 3600
 
 
 class WayOut(Protocol):

@@ -18,6 +18,7 @@ def wishes(settings: Settings) -> Wishes:
         processes=security.exec_processes,
         file_bytes=security.exec_file_mb * _MB,
         memory_bytes=security.exec_memory_mb * _MB,
+        cpu_s=security.exec_cpu_s,
     )
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
     workspaces = (settings.agent.workspace.expanduser(),)

@@ -9,6 +9,7 @@ from io import FileIO
 
 from agent.frozen import frozen
 from agent.sandbox import Spawn
+from agent.security.sandbox.leftovers import mark
 
 DRAIN_S = 0.3
 CHUNK_BYTES = 65_536
@@ -42,7 +43,8 @@ async def run(spawn: Spawn, timeout_s: float | None, on_output: Callable[[bytes]
             process = await asyncio.create_subprocess_exec(
                 *spawn.argv,
                 stdin=alive_r, stdout=out_w, stderr=out_w,
-                cwd=spawn.cwd, env=spawn.env, pass_fds=spawn.pass_fds, start_new_session=True,
+                cwd=spawn.cwd, env={**spawn.env, **mark()}, pass_fds=spawn.pass_fds,
+                start_new_session=True,
             )  # fmt: skip
         finally:
             os.close(alive_r)

@@ -174,6 +174,7 @@ class SecuritySection(Section):
     exec_processes: Annotated[Whole, Field(ge=8, le=30_000)] = 256
     exec_file_mb: Whole = 1000
     exec_memory_mb: Annotated[Whole, Field(ge=32)] = 4000
+    exec_cpu_s: Annotated[Whole, Field(ge=1)] = 3600
     blocked_commands: tuple[Word, ...] = ("rm", "sudo", "shutdown", "format", "del")
     blocked_paths: tuple[Word, ...] = (".git", ".env", "node_modules/.cache")
     policy_file: Path | None = None

@@ -14,7 +14,7 @@ from agent.prompts import fill, load
 from agent.sandbox import Job, Limits, Spawn
 from agent.security.beneath import opened_folder
 from agent.security.helpers import SYSTEM_PATH, helper
-from agent.security.sandbox import cgroup, view
+from agent.security.sandbox import cgroup, leftovers, view
 from agent.security.sandbox.account import USER, is_root
 from agent.security.sandbox.seccomp import NAMESPACED, program
 from agent.security.sandbox.watch import watched
@@ -97,6 +97,7 @@ class Bubblewrap:
                 env |= view.proxied(_PORT)
                 start = [*self._inlet(), str(setup.own(job.way_out.channel())), str(_PORT)]
                 start.append(job.command)
+            setup.words += ["--unsetenv", leftovers.NAME]
             for name, value in env.items():
                 setup.words += ["--setenv", name, value]
             group = self._group(stack)
@@ -214,6 +215,7 @@ class Bubblewrap:
             "n": self.limits.open_files,
             "f": self.limits.file_bytes // 512,
             "d": self.limits.memory_bytes // 1024,
+            "t": self.limits.cpu_s,
             "u": self.limits.processes,
         }
         return f'{{ {view.limited(limits)}; }} 2>/dev/null; exec setsid "$@"'

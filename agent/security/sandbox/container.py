@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
@@ -14,6 +15,7 @@ from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
 from agent.security.helpers import SYSTEM_PATH
 from agent.security.sandbox import view
+from agent.security.sandbox.profile import profile
 from agent.security.sandbox.watch import source
 
 _CLIENT = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
@@ -52,18 +54,24 @@ class Container:
         script = load("sandbox/attended")
         attended = ("/bin/sh", "-c", script, "sh", self.program, name, source(job.stdin))
         given = () if job.stdin is None else (job.stdin,)
-        yield Spawn((*attended, *self.words(job, name)), env, Path("/"), given, supervised=True)
+        with tempfile.NamedTemporaryFile("w", prefix="kore-", suffix=".json") as file:
+            file.write(profile())
+            file.flush()
+            words = self.words(job, name, file.name)
+            yield Spawn((*attended, *words), env, Path("/"), given, supervised=True)
 
-    def words(self, job: Job, name: str) -> list[str]:
+    def words(self, job: Job, name: str, filter_file: str) -> list[str]:
         """What the program is told, without its name."""
         workspace = os.path.realpath(job.workspace)
         words = [
             "run", "--rm", "--init", "--pull", "never", "--name", name,
             *([] if job.stdin is None else ["-i"]),
             "--network", "none", "--read-only", "--cap-drop", "ALL",
-            "--security-opt", "no-new-privileges", "--user", f"{os.geteuid()}:{os.getegid()}",
+            "--security-opt", "no-new-privileges", "--security-opt", f"seccomp={filter_file}",
+            "--user", f"{os.geteuid()}:{os.getegid()}",
             "--pids-limit", str(self.limits.processes), "--memory", str(self.limits.memory_bytes),
             "--ulimit", f"fsize={self.limits.file_bytes}", "--ulimit", "core=0",
+            "--ulimit", f"cpu={self.limits.cpu_s}",
             "--ulimit", f"nofile={self.limits.open_files}",
             "--tmpfs", f"{view.TEMPORARY}:size={self.limits.file_bytes},mode=1777",
             "--volume", f"{workspace}:{workspace}{':ro' if job.read_only else ''}",

@@ -18,7 +18,7 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
-from agent.security.sandbox import view
+from agent.security.sandbox import leftovers, view
 from agent.security.sandbox.seccomp import beside_landlock, program
 
 # Rights to files, bit by bit, and the version that brought them.
@@ -109,7 +109,7 @@ class Landlock:
             "command": job.command,
             "folder": str(job.folder),
             "stdin": job.stdin,
-            "environment": {**env, "TMPDIR": private},
+            "environment": {**env, "TMPDIR": private, **leftovers.mark()},
             "writable": writable,
             "proxy": proxy,
             "rules": self._rules(workspace, writable),
@@ -120,6 +120,7 @@ class Landlock:
             "processes": self.limits.processes,
             "limits": [
                 ("RLIMIT_CORE", 0),
+                ("RLIMIT_CPU", self.limits.cpu_s),
                 ("RLIMIT_NOFILE", self.limits.open_files),
                 ("RLIMIT_FSIZE", self.limits.file_bytes),
                 ("RLIMIT_DATA", self.limits.memory_bytes),

@@ -21,18 +21,19 @@ _ALLOW, _ASK, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32 = 0x40000000
 
-_NEW_NAMESPACES = 0x7E020000
+NEW_NAMESPACES = 0x7E020000
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET = 1, 5
 _TCP = 6
 _FAST_OPEN = 0x20000000
 _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
+TERMINAL = (_TIOCSTI, _TIOCLINUX)
 
 # Programs that ask for one of these know what to do on a kernel that is too old for it.
 # A filter cannot look into the structures that `clone3` and `openat2` are given.
-_MISSING = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "openat2")
-_FORBIDDEN = (
+MISSING = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "openat2")
+FORBIDDEN = (
     "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime",
     "delete_module", "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick",
     "init_module", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl",
@@ -45,11 +46,12 @@ _FORBIDDEN = (
     "userfaultfd", "vhangup",
 )  # fmt: skip
 # Set-user-ID and set-group-ID: whoever runs such a file, outside too, is somebody else.
-_SET_ID = 0o6000
-_O_CREAT, _O_TMPFILE = 0o100, 0o20000000
-_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
-_MODES |= {"creat": 1}
-_OPENS = {"open": 1, "openat": 2}
+SET_ID = 0o6000
+# O_CREAT and __O_TMPFILE.
+CREATES = 0o100 | 0o20000000
+MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
+MODES |= {"creat": 1}
+OPENS = {"open": 1, "openat": 2}
 # Ways to other processes of the same user that a namespace closes and Landlock does not.
 _SHARED = ("mq_open", "msgget", "semget", "shmat", "shmget")
 _OF_A_PROCESS = (
@@ -102,14 +104,11 @@ class Rules:
 
 
 _ALWAYS = (
-    Test("ioctl", 1, "never", (_TIOCSTI, _TIOCLINUX)),
-    Test("clone", 0, "only", (0,), _NEW_NAMESPACES),
-    *(Test(call, at, "only", (0,), _SET_ID) for call, at in _MODES.items()),
+    Test("ioctl", 1, "never", TERMINAL),
+    Test("clone", 0, "only", (0,), NEW_NAMESPACES),
+    *(Test(call, at, "only", (0,), SET_ID) for call, at in MODES.items()),
     # Without these flags the mode is not looked at, and may be anything.
-    *(
-        Test(call, at + 1, "only", (0,), _SET_ID, (at, _O_CREAT | _O_TMPFILE))
-        for call, at in _OPENS.items()
-    ),
+    *(Test(call, at + 1, "only", (0,), SET_ID, (at, CREATES)) for call, at in OPENS.items()),
 )
 # A pair of stream sockets is a pipe; one of datagrams could be turned to another address.
 _PAIRS = (
@@ -187,8 +186,8 @@ def program(rules: Rules, machine: str | None = None) -> bytes:
     if machine == "x86_64":
         out += [_step(_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS)]
     answers = (
-        (_MISSING, _ERRNO | errno.ENOSYS),
-        ((*_FORBIDDEN, *rules.forbidden), _ERRNO | errno.EPERM),
+        (MISSING, _ERRNO | errno.ENOSYS),
+        ((*FORBIDDEN, *rules.forbidden), _ERRNO | errno.EPERM),
         (rules.absent, _ERRNO | errno.EOPNOTSUPP),
     )
     for names, answer in answers:

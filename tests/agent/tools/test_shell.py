@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
+from agent.security.sandbox import leftovers
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell import Exec
@@ -87,7 +88,7 @@ async def test_environment_holds_no_secrets(
     assert "canary" not in text
     assert "LC_ALL=C" in text
     names = {line.split("=")[0] for line in text.split("\n") if "=" in line}
-    allowed = {"PATH", "HOME", "LANG", "LC_ALL", "TERM", "TZ", "USER", "TMPDIR"}
+    allowed = {"PATH", "HOME", "LANG", "LC_ALL", "TERM", "TZ", "USER", "TMPDIR", leftovers.NAME}
     assert names - {"PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"} <= allowed
 
 
@@ -197,6 +198,7 @@ KORE = """
 import asyncio, json, sys
 from pathlib import Path
 from agent.tools.base import CallContext
+from agent.security.sandbox import leftovers
 from agent.settings import ToolSettings
 from agent.tools.shell import Exec
 from agent.types import ToolCall

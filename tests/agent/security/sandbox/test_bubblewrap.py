@@ -32,7 +32,7 @@ def bwrap() -> Bubblewrap:
     if program is None:
         pytest.skip("bubblewrap is not installed")
     told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    limits = Limits(processes=40, file_bytes=1_000_000, memory_bytes=300_000_000)
+    limits = Limits(processes=40, file_bytes=1_000_000, memory_bytes=300_000_000, cpu_s=2)
     return Bubblewrap(program, version_words(told), limits)
 
 
@@ -220,6 +220,13 @@ async def test_files_and_memory_are_bounded(
     assert (workspace / "big").stat().st_size <= 1_000_000
     said = await run(bwrap, call, "/usr/bin/perl -e '$x = \"x\" x 900_000_000; print length $x'")
     assert "900000000" not in said
+
+
+async def test_processor_time_is_bounded(bwrap: Bubblewrap, call: CallContext) -> None:
+    said = await run(bwrap, call, "ulimit -t; sh -c 'while :; do :; done'; echo $?")
+    assert said.startswith("2\n")
+    # SIGKILL: the soft limit is the hard one.
+    assert "137" in said
 
 
 async def test_nothing_survives_the_end_the_deadline_or_a_cancel(

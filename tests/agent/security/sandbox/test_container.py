@@ -1,6 +1,8 @@
 """The container back end beside a stand-in for docker: what it is told, and that nothing stays."""
 
 import asyncio
+import errno
+import json
 import os
 from dataclasses import replace
 from itertools import pairwise
@@ -11,6 +13,7 @@ import pytest
 from agent.errors import ToolError
 from agent.sandbox import Job, Limits
 from agent.security.sandbox.container import Container
+from agent.security.sandbox.profile import profile
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell import Exec
@@ -77,6 +80,8 @@ async def test_a_command_gets_nothing_but_its_workspace(docker: Path, call: Call
         ("--tmpfs", f"{workspace / '.git'}:ro,size=4k"),
     }  # fmt: skip
     assert "--privileged" not in options
+    (filtered,) = [word for word in options if word.startswith("seccomp=")]
+    assert not Path(filtered.removeprefix("seccomp=")).exists(), "it is gone with the command"
     assert not any("docker.sock" in word for word in options)
 
 
@@ -90,6 +95,31 @@ async def test_a_command_that_takes_too_long_is_killed_by_its_name(
             await asyncio.sleep(0.01)
     run, kill = told(docker)
     assert kill == ["kill", run[run.index("--name") + 1]]
+
+
+def test_the_filter_is_that_of_the_other_sandboxes() -> None:
+    rules = json.loads(profile())["syscalls"]
+
+    def decided(call: str, *arguments: int) -> int:
+        for rule in rules:
+            if call in rule["names"] and all(
+                arguments[test["index"]] & test["value"] == test["valueTwo"]
+                for test in rule.get("args", ())
+            ):
+                return int(rule["errnoRet"])
+        return 0
+
+    for call in ("keyctl", "bpf", "unshare", "mount", "ptrace"):
+        assert decided(call) == errno.EPERM
+    assert decided("io_uring_setup") == errno.ENOSYS
+    assert decided("chmod", 0, 0o4755) == decided("fchmodat", 0, 0, 0o2755) == errno.EPERM
+    assert decided("chmod", 0, 0o1755) == 0
+    assert decided("openat", 0, 0, 0o101, 0o4755) == errno.EPERM
+    assert decided("openat", 0, 0, 0o1, 0o4755) == 0
+    assert decided("socket", 1, 1, 0) == errno.EPERM
+    assert decided("socket", 2, 1, 0) == decided("socketpair", 1, 1, 0) == 0
+    assert decided("clone", 0x10000011) == errno.EPERM
+    assert decided("clone", 0x11) == 0
 
 
 def test_a_colon_that_would_end_the_volume_and_the_root_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""The filter of system calls for a container, in the words of its service: a seccomp profile.
+
+https://docs.docker.com/engine/security/seccomp/
+"""
+
+import errno
+import json
+from typing import Any
+
+from agent.security.sandbox import seccomp
+from agent.security.sandbox.syscalls import NUMBERS
+
+_AF_UNIX, _DATAGRAM = 1, 2
+
+
+def profile() -> str:
+    """What every filter forbids, and what `NAMESPACED` does."""
+    rules = [
+        _rule(seccomp.MISSING, errno.ENOSYS),
+        _rule(seccomp.FORBIDDEN, errno.EPERM),
+        _refused("socket", (0, 0xFF, _AF_UNIX)),
+        _refused("socketpair", (1, 0xF, _DATAGRAM)),
+        *(_refused("ioctl", (1, 0xFFFFFFFF, value)) for value in seccomp.TERMINAL),
+        *(_refused("clone", (0, bit, bit)) for bit in _bits(seccomp.NEW_NAMESPACES)),
+    ]
+    for bit in _bits(seccomp.SET_ID):
+        rules += [_refused(call, (at, bit, bit)) for call, at in seccomp.MODES.items()]
+        for flag in _bits(seccomp.CREATES):
+            rules += [
+                _refused(call, (at, flag, flag), (at + 1, bit, bit))
+                for call, at in seccomp.OPENS.items()
+            ]
+    return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules})
+
+
+def _refused(call: str, *tests: tuple[int, int, int]) -> dict[str, Any]:
+    """Refused where, for each test, these bits of an argument have this value."""
+    args = [
+        {"index": at, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+        for at, mask, value in tests
+    ]
+    return {**_rule((call,), errno.EPERM), "args": args}
+
+
+def _rule(calls: tuple[str, ...], code: int) -> dict[str, Any]:
+    names = [call for call in calls if call in NUMBERS]
+    return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": code}
+
+
+def _bits(value: int) -> list[int]:
+    return [1 << n for n in range(32) if value >> n & 1]
