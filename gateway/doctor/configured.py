@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from agent.errors import ConfigError, KoreError
 from agent.language import later, t
 from agent.providers.routing import OFFLINE, resolve
-from agent.security.sandbox.choice import GET_ONE, choose
+from agent.security.sandbox.choice import choose, way_to_one
 from gateway.caps import has_money_limits, unenforceable
 from gateway.confinement import wishes
 from gateway.doctor.check import Check
@@ -111,4 +111,4 @@ def check_sandbox(settings: Settings, home: Home) -> Check:
         return Check("sandbox", "ok", f"{held} ({before})" if before else held)
     if settings.security.sandbox == "none":
         return Check("sandbox", "warn", t("none: commands can do all that you can"), t(_NO_SANDBOX))
-    return Check("sandbox", "warn", t("none ({before})", before=before), GET_ONE)
+    return Check("sandbox", "warn", t("none ({before})", before=before), way_to_one())

@@ -1,5 +1,6 @@
 """Commands in namespaces of their own, made by bubblewrap (`bwrap`)."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,8 @@ _NAMESPACES = (
 )  # fmt: skip
 # Where root's folders are shown as somebody else's, before bwrap begins.
 _STAGE = Path(view.TEMPORARY)
+# What the kernel says to a root that may not mount, or that is older than such mounts.
+_NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 @frozen
@@ -135,7 +138,8 @@ class Bubblewrap:
                         wanted.append(mounts.Mount(found, place, read_only))
                 space = stack.enter_context(mounts.namespace(_STAGE, wanted))
         except OSError as exc:
-            raise ToolError(fill("sandbox/unmapped", reason=exc.strerror or str(exc))) from exc
+            text = "no_mounts" if exc.errno in _NOT_ALLOWED else "unmapped"
+            raise ToolError(fill(f"sandbox/{text}", reason=exc.strerror or str(exc))) from exc
         user = str(USER)
         enter = (_nsenter(), f"--mount={space}", "-S", user, "-G", user, "--")
         return sources, enter

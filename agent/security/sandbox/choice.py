@@ -21,7 +21,8 @@ from agent.version import VERSION
 Name = Literal["auto", "bwrap", "landlock", "container", "none"]
 ORDER = ("bwrap", "landlock", "container")
 FAILURE_KEPT_S = 600
-GET_ONE = "install bubblewrap (apt install bubblewrap), then run kore doctor"
+_INSTALL = "install bubblewrap (apt install bubblewrap), then run kore doctor"
+_OTHER_USER = "run Kore as another user (docs/docker.md says how in a container), then kore doctor"
 
 
 @frozen
@@ -71,12 +72,17 @@ def choose(wishes: Wishes, home: Path, *, afresh: bool = False) -> Choice:
     if wishes.name != "auto":
         reason = failures[wishes.name]
         raise ConfigError(
-            f'security.sandbox: "{wishes.name}" does not work here: {reason}', hint=GET_ONE
+            f'security.sandbox: "{wishes.name}" does not work here: {reason}', hint=way_to_one()
         )
     if os.geteuid() == 0:
         tried = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
         return Choice(Refused(fill("sandbox/refused", tried=tried)), failures)
     return Choice(Unconfined(), failures)
+
+
+def way_to_one() -> str:
+    """What to do for a sandbox where none works."""
+    return _OTHER_USER if is_root() and helper("bwrap") else _INSTALL
 
 
 class _Kept:

@@ -1,6 +1,9 @@
 import json
 import os
+import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,8 @@ from agent.sandbox import Job
 from agent.security.sandbox.choice import Wishes, choose
 from agent.security.sandbox.none import Unconfined
 from agent.security.sandbox.probe import probe
+
+ROOT = Path(__file__).parents[4]
 
 
 def program(folder: Path, name: str, script: str) -> Path:
@@ -125,3 +130,31 @@ def test_root_without_a_sandbox_gets_no_commands(home: Path, programs: Path) -> 
         choice.sandbox.prepare(Job("true", home, home))
     with pytest.raises(ConfigError, match=r"landlock.*root"):
         choose(Wishes("landlock"), home)
+
+
+_AS_ROOT_IN_A_CONTAINER = """
+import sys
+from pathlib import Path
+from agent.errors import ConfigError
+from agent.security.sandbox.choice import Wishes, choose
+try:
+    choose(Wishes("bwrap"), Path(sys.argv[1]))
+except ConfigError as exc:
+    print(exc, exc.hint, sep="\\n")
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("bwrap"),
+    reason="takes root, setpriv and bubblewrap",
+)
+def test_root_without_the_right_to_mount_is_told_to_run_kore_as_somebody_else(home: Path) -> None:
+    words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    words += [sys.executable, "-c", _AS_ROOT_IN_A_CONTAINER, str(home)]
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    told, hint = ran.stdout.splitlines()
+    assert "root may not show the workspace to another user here" in told
+    assert "file system" not in told
+    assert "Run Kore as another user" in told
+    assert "run Kore as another user" in hint
+    assert "install" not in hint
