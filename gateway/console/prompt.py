@@ -37,13 +37,20 @@ _KEYS: dict[str, Key] = {
 }
 _ESCAPE_S = 0.1
 _MENU_ROWS = 8
-_STYLE = Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack"})
+# On the text alone: coloured blanks would fill the line, and a full line wraps and scrolls what
+# is above it away when the window becomes narrower.
+_STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"})
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class _Output(Vt100_Output):
     """Asks no terminal where its cursor stands: the last line stands below what is typed, not at
     the bottom of the window, and no answer to that question is left on the screen."""
+
+    def erase_down(self) -> None:
+        """From the second cell on, and the first one by itself: tmux takes an erase that begins in
+        the corner for a cleared screen, and moves a copy of all of it into its history."""
+        self.write_raw("\x1b7\x1b[C\x1b[J\x1b8\x1b[X")
 
     def get_rows_below_cursor_position(self) -> int:
         return 1
