@@ -13,8 +13,9 @@ from agent.errors import ConfigError
 from agent.language import t
 from agent.security.modes import MODES
 from gateway.cli.ahead import import_ahead
-from gateway.cli.basis import dollars, home_of, hours, settings_of, whole
+from gateway.cli.basis import dollars, home_of, hours, whole
 from gateway.cli.line import open_line, successor
+from gateway.cli.link import settings_beside
 from gateway.cli.once import DONE, INTERRUPTED, OneTurn, Order
 from gateway.cli.project import place_of, project_of
 from gateway.cli.terminal import ask_here, interrupts, reached
@@ -100,7 +101,8 @@ def _run(args: argparse.Namespace) -> int:
     home = home_of(args)
     if home.config.exists():
         import_ahead("aiohttp")
-    settings = settings_of(args, {"security.sandbox": args.sandbox} if args.sandbox else None)
+    overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
+    settings = settings_beside(args, overrides)
     if args.agent is not None:
         from gateway.agents import agent_option
 

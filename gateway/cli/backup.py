@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.language import t
-from gateway.cli.basis import home_of, settings_of
-from gateway.cli.link import open_service
+from gateway.cli.basis import home_of
+from gateway.cli.link import open_service, settings_beside
 from gateway.cli.table import print_json, size
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if not target.parent.is_dir():
         raise KoreError(t("{path}: no such folder", path=target.parent))
-    settings = settings_of(args)
+    settings = settings_beside(args)
     found, names = asyncio.run(_backup(args, settings, target))
     copied = target.stat().st_size
     if args.json:

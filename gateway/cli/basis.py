@@ -59,8 +59,13 @@ def here() -> Path:
         ) from None
 
 
-def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = None) -> "Settings":
-    """The settings for this process; `overrides` are the verb's own flags, "section.key" to value.
+def settings_of(
+    args: argparse.Namespace,
+    overrides: Mapping[str, Any] | None = None,
+    drafts: Mapping[Path, Mapping[str, Any]] | None = None,
+) -> "Settings":
+    """The settings for this process; `overrides` are the verb's own flags, "section.key" to value,
+    `drafts` what stands in place of files.
 
     Raises `ConfigError`.
     """
@@ -74,6 +79,7 @@ def settings_of(args: argparse.Namespace, overrides: Mapping[str, Any] | None = 
         cwd=here(),
         environ=os.environ,
         overrides=overrides or {},
+        drafts=drafts,
     )
     args.crash.redactor = redactor_of(settings, os.environ)
     if settings.agent.language != "auto" and not is_for_programs(args):

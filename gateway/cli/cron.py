@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.language import later, t
-from gateway.cli.basis import home_of, settings_of
-from gateway.cli.link import open_service
+from gateway.cli.link import service_of
 from gateway.cli.table import moment, print_json, print_table
 
 _CHANGES = {
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> None:
-    async with open_service(settings_of(args), home_of(args)) as service:
+    async with service_of(args) as service:
         if args.action == "list":
             _list(await service.jobs(), as_json=args.json)
             return

@@ -7,8 +7,7 @@ from typing import Any
 
 from agent.errors import KoreError
 from agent.language import t
-from gateway.cli.basis import home_of, settings_of
-from gateway.cli.link import open_service
+from gateway.cli.link import service_of
 from gateway.cli.table import moment, print_json, print_table
 
 
@@ -19,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> None:
-    async with open_service(settings_of(args), home_of(args)) as service:
+    async with service_of(args) as service:
         if args.action == "revoke":
             print(await service.take_back(_number(args.id)))
         else:

@@ -1,11 +1,16 @@
 """How a verb reaches the data: through the process that owns it, or by owning it for a moment."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 from agent.language import t
+from gateway.cli.basis import home_of, settings_of
 from gateway.client import Client
 from gateway.home import Home
 from gateway.service import Service
@@ -39,3 +44,66 @@ async def open_service(
 
     async with open_app(settings, home, channels=False, attended=attended) as app:
         yield app.desk
+
+
+@asynccontextmanager
+async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
+    """`open_service` for a verb that needs the settings only to own the data.
+
+    A running Kore has settings of its own: a configuration that is wrong by now is a line on
+    stderr beside it. Raises `ConfigError` without one.
+    """
+    home = home_of(args)
+    client = await Client.connect(home.socket)
+    if client is None:
+        async with open_service(settings_of(args), home) as service:
+            yield service
+        return
+    try:
+        settings_of(args)
+    except ConfigError as exc:
+        _warn(args, exc)
+    yield client
+
+
+def settings_beside(
+    args: argparse.Namespace, overrides: Mapping[str, Any] | None = None
+) -> "Settings":
+    """`settings_of`; beside a running Kore the last good ones when the configuration is wrong.
+
+    For a verb that shows what they say, too. The project's file counts for nothing then.
+    """
+    try:
+        return settings_of(args, overrides)
+    except ConfigError as exc:
+        if (settings := _last_good(args, overrides)) is None:
+            raise
+        _warn(args, exc)
+        return settings
+
+
+def _last_good(args: argparse.Namespace, overrides: Mapping[str, Any] | None) -> "Settings | None":
+    """None when no Kore runs, or when there are none."""
+    from gateway.cli.config import sources_of
+    from gateway.settings.document import read_object
+
+    home = home_of(args)
+    with suppress(KoreError):
+        if asyncio.run(Client.connect(home.socket)) is None:
+            return None
+        sources = sources_of(args)
+        drafts: dict[Path, Mapping[str, Any]] = {}
+        if sources.project.resolve() != sources.own.resolve():
+            drafts[sources.project] = {}
+        if (good := read_object(home.good)) is not None:
+            drafts[sources.own] = good
+        return settings_of(args, overrides, drafts)
+    return None
+
+
+def _warn(args: argparse.Namespace, error: ConfigError) -> None:
+    from gateway.cli.program import complain
+
+    complain(error, args.crash.redactor.clean)
+    told = t("the Kore that is running goes on with the last good configuration")
+    print(f"      {told}", file=sys.stderr)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.language import t
-from gateway.cli.basis import home_of, settings_of
-from gateway.cli.link import open_service
+from gateway.cli.link import service_of
 from gateway.cli.table import moment, print_json, print_table
 
 
@@ -27,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> None:
-    async with open_service(settings_of(args), home_of(args)) as service:
+    async with service_of(args) as service:
         if args.action == "approve":
             print(await service.approve(args.code))
         elif args.action == "revoke":

@@ -3,8 +3,8 @@
 import argparse
 import asyncio
 
-from gateway.cli.basis import home_of, settings_of, whole
-from gateway.cli.link import open_service
+from gateway.cli.basis import whole
+from gateway.cli.link import service_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,5 +17,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _replay(args: argparse.Namespace) -> None:
-    async with open_service(settings_of(args), home_of(args)) as service:
+    async with service_of(args) as service:
         print(await service.replay(args.seq))

@@ -12,8 +12,8 @@ from agent.codec import message_to_json
 from agent.language import later, t
 from agent.types import Message
 from agent.visible import visible
-from gateway.cli.basis import home_of, settings_of, whole
-from gateway.cli.link import open_service
+from gateway.cli.basis import whole
+from gateway.cli.link import service_of
 from gateway.cli.table import clean, clean_lines, moment, print_json, print_table
 from gateway.messages import ONCE
 from gateway.service import Found, Service, SessionInfo
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> None:
-    async with open_service(settings_of(args), home_of(args)) as service:
+    async with service_of(args) as service:
         if args.action == "list":
             _list(await service.sessions(args.limit), as_json=args.json)
             return

@@ -9,8 +9,7 @@ from typing import Any
 
 from agent.errors import KoreError
 from agent.language import plural, t
-from gateway.cli.basis import home_of, settings_of
-from gateway.cli.link import open_service
+from gateway.cli.link import service_of
 from gateway.cli.table import print_json, size
 from gateway.service import Service
 
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
-    async with open_service(settings_of(args), home_of(args)) as service:
+    async with service_of(args) as service:
         found = await service.person(args.who)
         if not found["found"] and not found["files"]:
             raise KoreError(t("nothing is kept of {who}", who=args.who), hint="kore pair list")

@@ -29,6 +29,11 @@ class Sources:
         return own_file(self.config, self.home, self.cwd, self.environ)
 
     @property
+    def project(self) -> Path:
+        """The file of the folder that the process is in."""
+        return self.cwd / ".kore" / "config.json"
+
+    @property
     def secrets(self) -> Path:
         return self.home / "secrets.json"
 
@@ -39,7 +44,7 @@ class Sources:
 
         theirs = borrowed_places(self.home, self.cwd, self.environ)
         own = (self.own, self.secrets, self.home / "trust.json")
-        return (*own, self.cwd / ".kore" / "config.json", *theirs)
+        return (*own, self.project, *theirs)
 
     def load(self, drafts: Drafts | None = None) -> Settings:
         """Raises `ConfigError`."""
