@@ -18,6 +18,7 @@ def profile() -> str:
     rules = [
         _rule(seccomp.MISSING, errno.ENOSYS),
         _rule(seccomp.FORBIDDEN, errno.EPERM),
+        _rule(seccomp.ATTRIBUTES, errno.EOPNOTSUPP),
         _refused("socket", (0, 0xFF, _AF_UNIX)),
         _refused("socketpair", (1, 0xF, _DATAGRAM)),
         *(_refused("ioctl", (1, 0xFFFFFFFF, value)) for value in seccomp.TERMINAL),

@@ -45,6 +45,12 @@ FORBIDDEN = (
     "settimeofday", "statmount", "swapoff", "swapon", "syslog", "umount2", "unshare", "uselib",
     "userfaultfd", "vhangup",
 )  # fmt: skip
+# Kore's marks on files are extended attributes (marks.py). Refused as if the file system did not
+# know them, which programs that copy files take well.
+ATTRIBUTES = (
+    "file_setattr", "fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr",
+    "removexattrat", "setxattr", "setxattrat",
+)  # fmt: skip
 # Set-user-ID and set-group-ID: whoever runs such a file, outside too, is somebody else.
 SET_ID = 0o6000
 # O_CREAT and __O_TMPFILE.
@@ -62,12 +68,8 @@ _OF_KINDS = {"setpriority": 0, "ioprio_set": 1}
 # What Landlock does not govern: of any file of this user, by its path.
 _ASKED = ("chmod", "fchmodat", "fchmodat2", "utimensat")
 _OWNERS = ("chown", "fchownat", "futimesat", "lchown", "utime", "utimes")
-_ATTRIBUTES = (
-    "file_setattr", "lremovexattr", "lsetxattr", "removexattr", "removexattrat", "setxattr",
-    "setxattrat",
-)  # fmt: skip
 # By a descriptor that was opened to read. A flag of a file, its version and its project count too.
-_OPENED = ("fchmod", "fchown", "fremovexattr", "fsetxattr")
+_OPENED = ("fchmod", "fchown")
 _SET_FLAGS = (0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820)
 # O_ACCMODE and O_TRUNC.
 _ACCESS_AND_TRUNCATE, _READ_AND_TRUNCATE = 0x203, 0x200
@@ -93,12 +95,10 @@ class Test:
 class Rules:
     """What a filter forbids, beside the calls that every filter forbids.
 
-    `absent` are refused as if the file system did not know them; about `asked` a process decides
-    that listens to the filter.
+    About `asked` a process decides that listens to the filter.
     """
 
     forbidden: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     tests: tuple[Test, ...] = ()
 
@@ -169,7 +169,7 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
         )
         forbidden += _SIGNALS
         tests += signals
-    return Rules(forbidden, _ATTRIBUTES, asked, tests)
+    return Rules(forbidden, asked, tests)
 
 
 @cache
@@ -188,7 +188,7 @@ def program(rules: Rules, machine: str | None = None) -> bytes:
     answers = (
         (MISSING, _ERRNO | errno.ENOSYS),
         ((*FORBIDDEN, *rules.forbidden), _ERRNO | errno.EPERM),
-        (rules.absent, _ERRNO | errno.EOPNOTSUPP),
+        (ATTRIBUTES, _ERRNO | errno.EOPNOTSUPP),
     )
     for names, answer in answers:
         out += _answered(names, answer, column)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from agent.types import ToolCall
 from tests.processes import gone, lasting, processes, runs
 
 ROOT = Path(__file__).parents[4]
+_MARK = "user.kore.untrusted"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,27 @@ async def test_the_workspace_is_where_it_is_outside(
     assert said == f"{workspace}\ngiven\nkore\n[exit code 0]"
     assert (workspace / "out").read_text() == "made\n"
     assert (workspace / "out").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("value", [None, b"", b"9999999999"])
+async def test_no_mark_is_taken_off_or_forged(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path, value: bytes | None
+) -> None:
+    places = [(workspace, "user.kore.since", b"100.0"), (workspace / "page", _MARK, b"1")]
+    (workspace / "page").touch()
+    try:
+        for path, name, mark in places:
+            os.setxattr(path, name, mark)
+    except OSError:
+        pytest.skip("this file system keeps no marks")
+    done = "os.removexattr(p, n)" if value is None else f"os.setxattr(p, n, {value!r})"
+    for path, name, mark in places:
+        for target in (f"{str(path)!r}", f"os.open({str(path)!r}, os.O_RDONLY)"):
+            text = f"import os; p, n = {target}, {name!r}; {done}"
+            said = await run(bwrap, call, f"python3 -c {shlex.quote(text)}")
+            assert "not supported" in said
+        # Kore itself marks anew what was just changed.
+        assert os.getxattr(path, name) in (mark, b"2")
 
 
 async def test_nothing_runs_as_its_owner_and_no_socket_leads_out(
