@@ -1,4 +1,4 @@
-"""Shows an answer while it grows: first typing, then one message that is edited.
+"""Shows an answer while it grows: first typing, then messages that are edited.
 
 Below it stands a line of what is being done. Before there is any text that line is shown only
 where it vanishes by itself: a message that holds nothing else might be left behind.
@@ -16,6 +16,7 @@ from agent.events import Event
 from agent.frozen import frozen
 from gateway.channels.base import Ambiguous, Growing, SendError, Sketches, Streams, Types
 from gateway.doing import Doing
+from gateway.messages import OutboundPart
 from gateway.store import outbox
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Letter
@@ -35,6 +36,7 @@ LINE_AFTER_S = 2.5
 LOOK_EVERY_S = 2.0
 # What vanishes by itself, after half a minute, is shown again in time.
 SKETCH_AGAIN_S = 20.0
+_LEFT_OVER = OutboundPart("…")
 
 
 @runtime_checkable
@@ -58,9 +60,10 @@ class Preview:
     """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
     `said` is what an earlier run of the turn has said.
 
-    It begins when nothing waits on its route any more, so that it overtakes no earlier answer. Its
-    outbox row exists before its first send, and the platform's id of the message is journaled as
-    soon as it returns: the final text is an edit of that message, also after a crash.
+    It begins when nothing waits on its route any more, so that it overtakes no earlier answer. What
+    outgrows a message goes on in another. The outbox row of each exists before its first send, and
+    the platform's id of the message is journaled as soon as it returns: each part of the final
+    text is an edit of its message, also after a crash.
     """
 
     def __init__(
@@ -84,8 +87,10 @@ class Preview:
         self._doing = Doing()
         self._began_at = time.monotonic()
         self._first_at: float | None = None
-        self._provider_msg: str | None = None
-        # What was shown last, in the message and apart from it, and when.
+        # The platform's ids of the messages that it fills, and what each shows.
+        self._ids: list[str] = []
+        self._pages: dict[int, OutboundPart] = {}
+        # What was shown last, in the messages and apart from them, and when.
         self._shown = ("", "")
         self._sketched, self._sketched_at = "", 0.0
         self._waits = False
@@ -130,13 +135,13 @@ class Preview:
         async with asyncio.TaskGroup() as group:
             typing = group.create_task(self._type())
             try:
-                if await self._show() and self._waits and self._provider_msg is not None:
+                if await self._show() and self._waits and self._ids:
                     await self._grow()
             except StoreError as exc:
                 # What is not on disk could not be edited after a crash: nothing more is shown.
                 log.warning("preview of %s ends: %s", self._letter.delivery_id, exc)
                 await self._closed.wait()
-                await self._store_id()
+                await self._store_ids()
             finally:
                 typing.cancel()
 
@@ -156,11 +161,11 @@ class Preview:
             way = self._channel.streaming(self._letter.route)
             if way == "off":
                 continue
-            if self._provider_msg is None and (rest_s := self._too_early_s()) > 0:
+            if not self._ids and (rest_s := self._too_early_s()) > 0:
                 pause_s = rest_s
                 self._changed.set()
                 continue
-            if self._provider_msg is None and (way == "drafts" or not self._said()):
+            if not self._ids and (way == "drafts" or not self._said()):
                 await self._sketch()
             elif not await self._grow():
                 return False
@@ -190,52 +195,66 @@ class Preview:
             self._sketched, self._sketched_at = text, now
 
     async def _grow(self) -> bool:
-        """Send or edit the message, if there is news."""
+        """Send or edit the messages, where there is news."""
         now = (self._said(), self._doing.line)
         if not now[0] or now == self._shown:
             return True
-        try:
-            if self._provider_msg is None:
-                begun = await self._begin()
-                if begun is None:
-                    return True  # Earlier answers wait on this route.
-                if begun.lost:
-                    return False  # A message of a run that was cut off may stand there already.
-                self._provider_msg = begun.provider_msg
-            await self._update(*now)
-        except Ambiguous:
-            if self._provider_msg is None:
-                return False  # It may be there or not, and no id tells: it stays marked as lost.
-        except SendError as exc:
-            log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
-            if self._provider_msg is None:
-                await self._database.run(outbox.set_preview, self._letter.delivery_id, None)
-        else:
-            self._shown = now
+        clean = self._pace.clean
+        pages = list(self._channel.pages(Growing(clean(now[0]), clean(now[1]))))
+        # What was said has become shorter: the rest is empty until it grows again.
+        pages += [_LEFT_OVER] * (len(self._ids) - len(pages))
+        for number, page in enumerate(pages):
+            if self._pages.get(number) == page:
+                continue
+            try:
+                if number == len(self._ids):
+                    begun = await self._begin(number)
+                    if begun is None:
+                        return True  # Earlier answers wait on this route.
+                    if begun.lost:
+                        return False  # One of a run that was cut off may stand there already.
+                    if begun.provider_msg is not None:
+                        self._ids.append(begun.provider_msg)
+                await self._update(number, page)
+            except Ambiguous:
+                # A new one may be there or not, and no id tells: it stays marked.
+                return number < len(self._ids)
+            except SendError as exc:
+                log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
+                if number == len(self._ids):
+                    await self._store(number, None)
+                return True
+        self._shown = now
         return True
 
-    async def _begin(self) -> outbox.Preview | None:
-        return await self._database.run(outbox.begin_stream, self._turn, self._letter, time.time())
+    async def _begin(self, number: int) -> outbox.Preview | None:
+        return await self._database.run(
+            outbox.begin_stream, self._turn, self._letter, number, time.time()
+        )
 
-    async def _update(self, text: str, line: str) -> None:
-        letter, clean = self._letter, self._pace.clean
-        growing = Growing(clean(text), clean(line), letter.reply_to)
-        shown = await self._channel.preview(letter.route, growing, self._provider_msg)
-        if shown != self._provider_msg:
-            self._provider_msg = shown
-            await self._database.run(outbox.set_preview, letter.delivery_id, shown)
+    async def _update(self, number: int, page: OutboundPart) -> None:
+        self._pages.pop(number, None)
+        letter = self._letter
+        if number < len(self._ids):
+            await self._channel.preview(letter.route, page, self._ids[number])
+        else:
+            reply_to = letter.reply_to if number == 0 else None
+            shown = await self._channel.preview(letter.route, page, None, reply_to)
+            self._ids.append(shown)
+            await self._store(number, shown)
+        self._pages[number] = page
 
-    async def _store_id(self) -> None:
-        """Store the message's id again, which the disk refused before: the answer is an edit of
-        that message then, and else marked."""
-        if self._provider_msg is None:
-            return
-        try:
-            await self._database.run(
-                outbox.set_preview, self._letter.delivery_id, self._provider_msg
-            )
-        except StoreError as exc:
-            log.warning("the message of %s is not stored: %s", self._letter.delivery_id, exc)
+    async def _store(self, number: int, provider_msg: str | None) -> None:
+        await self._database.run(outbox.set_preview, self._letter.delivery_id, number, provider_msg)
+
+    async def _store_ids(self) -> None:
+        """Store the messages' ids again, which the disk refused before: the answer is an edit of
+        those messages then, and else marked."""
+        for number, provider_msg in enumerate(self._ids):
+            try:
+                await self._store(number, provider_msg)
+            except StoreError as exc:
+                log.warning("a message of %s is not stored: %s", self._letter.delivery_id, exc)
 
     async def _open_after(self, seconds: float) -> bool:
         """Wait so long, and for news; False as soon as the preview is closed."""

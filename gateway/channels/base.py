@@ -192,12 +192,10 @@ Streaming = Literal["edits", "drafts", "off"]
 
 @frozen
 class Growing:
-    """What is there of an answer (markdown, any length) and a line below it, perhaps empty; a new
-    message of it answers the message `reply_to`."""
+    """What is there of an answer (markdown, any length) and a line below it, perhaps empty."""
 
     text: str
     line: str = ""
-    reply_to: str | None = None
 
 
 @runtime_checkable
@@ -206,8 +204,20 @@ class Streams(Protocol):
 
     def streaming(self, route: Route) -> Streaming: ...
 
-    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
-        """Show it as a new message or as an edit; returns the message's id."""
+    def pages(self, growing: Growing) -> Sequence[OutboundPart]:
+        """As much of it as is shown while it grows, as messages; none while it is blank. All but
+        the last are what `render` makes of the same text."""
+        ...
+
+    async def preview(
+        self,
+        route: Route,
+        page: OutboundPart,
+        provider_msg: str | None,
+        reply_to: str | None = None,
+    ) -> str:
+        """Show a page as an edit or as a new message, which answers the message `reply_to`;
+        returns the message's id. Raises `SendError`."""
         ...
 
 

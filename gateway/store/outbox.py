@@ -1,12 +1,12 @@
 """What goes out: a row for each part of a reply, sent in order on its route."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 from sqlite3 import Connection
 from typing import Any
 
 from agent.frozen import frozen
+from agent.language import later, t
 from gateway.messages import OutboundKind, OutboundMessage, OutboundPart, Route
 from gateway.store import parts
 
@@ -44,6 +44,8 @@ _COLUMNS = (
     f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
     " next_at"
 )
+# What an answer leaves over of a preview that was longer.
+ENDS_ABOVE = later("↑ The answer ends above.")
 # The index of what waits is used only where its own condition stands.
 UNSENT = "state IN ('pending', 'inflight')"
 _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
@@ -57,6 +59,8 @@ def put(connection: Connection, turn: int | None, letters: Sequence[Letter], now
         for number, part in enumerate(letter.parts):
             last = number + 1 == len(letter.parts)
             _put_part(connection, turn, letter, (number, part, last), now)
+        if turn is not None:
+            _close_pages(connection, letter)
 
 
 def _put_part(
@@ -96,6 +100,22 @@ def _put_part(
     )
 
 
+def _close_pages(connection: Connection, letter: Letter) -> None:
+    """A preview was longer than its answer: what is left over of it says so."""
+    over = (letter.delivery_id, len(letter.parts))
+    connection.execute(
+        "DELETE FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'"
+        " AND provider_msg IS NULL AND NOT preview_lost",
+        over,
+    )
+    connection.execute(
+        "UPDATE outbox SET body = seal(?, 'outbox.body', delivery_id, part), last = 0,"
+        " state = 'pending', next_at = 0"
+        " WHERE delivery_id = ? AND part >= ? AND state = 'streaming'",
+        (t(ENDS_ABOVE), *over),
+    )
+
+
 @frozen
 class Preview:
     """What an earlier run of a turn has shown: the platform's id; `lost` when no id tells."""
@@ -104,33 +124,38 @@ class Preview:
     lost: bool
 
 
-def begin_stream(connection: Connection, turn: int, letter: Letter, now: float) -> Preview | None:
-    """Before a preview's first send: the reply's first part exists from here on, and counts as
-    lost until that send is known to have ended. None while earlier mail waits on its route."""
+def begin_stream(
+    connection: Connection, turn: int, letter: Letter, part: int, now: float
+) -> Preview | None:
+    """Before the first send of a preview's page: that part of the reply exists from here on, and
+    counts as lost until that send is known to have ended. None while earlier mail waits on its
+    route."""
+    page = (letter.delivery_id, part)
     row = connection.execute(
-        "SELECT provider_msg, preview_lost FROM outbox WHERE delivery_id = ? AND part = 0",
-        (letter.delivery_id,),
+        "SELECT provider_msg, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?", page
     ).fetchone()
     if row is not None and (row[0] is not None or row[1]):
         return Preview(row[0], row[0] is None)
     if has_mail(connection, letter.route.lane):
         return None
-    put(connection, turn, [replace(letter, parts=[OutboundPart("")])], now)
+    _put_part(connection, turn, letter, (part, OutboundPart(""), True), now)
     connection.execute(
         "UPDATE outbox SET state = 'streaming', preview_lost = 1, maybe_dup = 1"
-        " WHERE delivery_id = ? AND state = 'pending'",
-        (letter.delivery_id,),
+        " WHERE delivery_id = ? AND part = ? AND state = 'pending'",
+        page,
     )
     return Preview(None, lost=False)
 
 
-def set_preview(connection: Connection, delivery_id: str, provider_msg: str | None) -> None:
-    """How the preview's first send ended: from here on the reply is an edit of that message.
-    None: it certainly did not arrive."""
+def set_preview(
+    connection: Connection, delivery_id: str, part: int, provider_msg: str | None
+) -> None:
+    """How the first send of the preview's page ended: from here on the part is an edit of that
+    message. None: it certainly did not arrive."""
     connection.execute(
         "UPDATE outbox SET provider_msg = ?, preview_lost = 0, maybe_dup = 0"
-        " WHERE delivery_id = ? AND part = 0",
-        (provider_msg, delivery_id),
+        " WHERE delivery_id = ? AND part = ?",
+        (provider_msg, delivery_id, part),
     )
 
 

@@ -133,12 +133,22 @@ class StreamingPlatform(Platform):
     def streaming(self, route: Route) -> Streaming:
         return self.way
 
-    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
-        text = "\n".join(filter(None, (growing.text, growing.line)))
+    def pages(self, growing: Growing) -> Sequence[OutboundPart]:
+        *full, last = self.render(growing.text)
+        return [*full, _part("\n".join(filter(None, (last.text, growing.line))))]
+
+    async def preview(
+        self,
+        route: Route,
+        page: OutboundPart,
+        provider_msg: str | None,
+        reply_to: str | None = None,
+    ) -> str:
+        text = page.text
         self.calls.append(("preview", route.chat_id, text))
         fault = self.preview_faults.popleft() if self.preview_faults else None
         if fault is None or fault.arrives:
-            shown = self._show(route.chat_id, Shown("", text[:LIMIT]), provider_msg)
+            shown = self._show(route.chat_id, Shown("", text), provider_msg)
         self._tell()
         if fault is not None:
             raise fault.error

@@ -12,7 +12,6 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Gone,
-    Growing,
     NotSent,
     RateLimited,
     Refused,
@@ -399,7 +398,7 @@ async def test_unclear_edits_do_not_count_against_the_message_that_follows_them(
 
 async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping) -> None:
     platform = StreamingPlatform()
-    await platform.preview(route(), Growing("fin"), None)
+    await platform.preview(route(), OutboundPart("fin"), None)
     async with opened(tmp_path, Gated()) as parts:
         await _streaming(parts, "1")
         (due,) = await parts.rows("SELECT seq FROM outbox")
@@ -414,8 +413,8 @@ async def _streaming(parts: Parts, provider_msg: str) -> None:
     """A reply whose preview is shown, and whose final waits to be sent."""
     await parts.rows("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'done', 0)")
     final = letter("final")
-    await parts.database.run(outbox.begin_stream, 1, final, 0.0)
-    await parts.database.run(outbox.set_preview, final.delivery_id, provider_msg)
+    await parts.database.run(outbox.begin_stream, 1, final, 0, 0.0)
+    await parts.database.run(outbox.set_preview, final.delivery_id, 0, provider_msg)
     await parts.database.run(outbox.put, 1, [final], 0.0)
 
 

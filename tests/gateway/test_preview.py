@@ -162,7 +162,7 @@ async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
 async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    await parts.database.run(outbox.begin_stream, 1, LETTER, 0.0)
+    await parts.database.run(outbox.begin_stream, 1, LETTER, 0, 0.0)
     await parts.database.run(outbox.recover)
     assert isinstance(parts.platform, StreamingPlatform)
     preview = Preview(parts.database, parts.platform, 1, LETTER, Pace(0, 0))

@@ -13,7 +13,12 @@ from gateway.channels.telegram.client import TelegramClient
 from gateway.channels.telegram.poll import Poller
 from gateway.channels.telegram.question import show, whole
 from gateway.channels.telegram.reactions import Reactions
-from gateway.channels.telegram.render import render, shortened
+from gateway.channels.telegram.render import (
+    render,
+    render_pages,
+    shortened,
+    text_messages,
+)
 from gateway.channels.telegram.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.updates import decoded_again
@@ -24,6 +29,10 @@ from gateway.question import Question
 
 if TYPE_CHECKING:
     from gateway.channels.telegram.webhook import Webhook
+
+# As many messages of an answer grow where nothing else limits it: all of them are parsed anew
+# for every edit.
+_PAGES = 8
 
 
 class TelegramChannel:
@@ -139,10 +148,21 @@ class TelegramChannel:
         chosen = self._settings.streaming
         return "edits" if chosen == "drafts" and not self._sender.sketches(route) else chosen
 
-    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
-        """Shows the first message's worth of it. Raises `SendError`; after `Ambiguous` on a new
-        message a stray one may stand in the chat."""
-        return await self._sender.preview(route, growing, provider_msg)
+    def pages(self, growing: Growing) -> Sequence[OutboundPart]:
+        """As many as stay messages when the whole answer becomes a file."""
+        most = self._settings.long_answer_messages
+        return render_pages(growing.text, growing.line, text_messages(most) or _PAGES)
+
+    async def preview(
+        self,
+        route: Route,
+        page: OutboundPart,
+        provider_msg: str | None,
+        reply_to: str | None = None,
+    ) -> str:
+        """Raises `SendError`; after `Ambiguous` on a new message a stray one may stand in the
+        chat."""
+        return await self._sender.preview(route, page, provider_msg, reply_to)
 
     async def sketch(self, route: Route, text: str, number: int) -> None:
         """Shows `text` for half a minute, in private chats. Raises `SendError`."""

@@ -20,6 +20,7 @@ from gateway.messages import Entity, OutboundFile, OutboundPart
 # Its translations are shorter, and so are the other notes.
 REPEAT_NOTE = later("↻ This may be a repeat: the connection broke while sending.\n")
 PREVIEW_NOTE = later("↻ The whole answer; an unfinished version may be above.\n")
+PAGE_NOTE = later("↻ An unfinished version of this part may be above.\n")
 STRAYED_NOTE = later("↪ From a topic that is closed or gone:\n")
 EMPTY_ANSWER = later("The answer was empty. Please ask again, perhaps in other words.")
 
@@ -60,14 +61,21 @@ def shortened(
     """An answer of more than `most` messages (0: of any number) as its beginning and a file."""
     if not 0 < most < len(parts):
         return parts
+    kept = text_messages(most)
     text = visible(clean(in_words(markdown)))
     whole = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
     caption = plural(
-        len(parts) - 1,
+        len(parts) - kept,
         "The answer goes on for one more message. This file holds all of it.",
         "The answer goes on for {n} more messages. This file holds all of it.",
     )
-    return parts[0], OutboundPart("\n".join([caption, *_outline(text)]), files=(whole,))
+    return *parts[:kept], OutboundPart("\n".join([caption, *_outline(text)]), files=(whole,))
+
+
+def text_messages(most: int) -> int:
+    """How many messages of an answer that becomes a file stay text: the file is the last of
+    `most`, and something stands above it. 0 where nothing becomes a file."""
+    return max(1, most - 1) if most else 0
 
 
 def _outline(markdown: str) -> list[str]:
@@ -90,19 +98,34 @@ def _outline(markdown: str) -> list[str]:
 
 def render_preview(markdown: str, line: str = "") -> OutboundPart | None:
     """The start of an answer that is still growing, as one message, with `line` below; None while
-    it is blank.
+    it is blank."""
+    pages = render_pages(markdown, line, 1)
+    return pages[0] if pages else None
+
+
+def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...]:
+    """An answer that is still growing, as at most `most` messages, with `line` below the last;
+    none while it is blank.
 
     Marks that were opened at the very end and a link that is half there are left out.
     """
-    begun = in_words(markdown[:_PREVIEW_CHARS], growing=True)
+    begun = in_words(markdown[: most * _PREVIEW_CHARS], growing=True)
     text, entities = _convert(_closed(clean(begun)))
+    parts = split(text, entities, _PART_UNITS)
+    if not parts or not (line or len(parts) > most):
+        return parts
+    *full, last = parts[:most]
+    return *full, _with_line(last, line)
+
+
+def _with_line(part: OutboundPart, line: str) -> OutboundPart:
+    """The part, shortened where it has no room for the line."""
     below, formatted = _convert(clean(line) or _MORE)
-    part = first_part(text, entities, _PART_UNITS - units(below) - 2)
-    if part is None or not (line or len(part.text) < len(text.strip())):
-        return part
-    shift = units(part.text) + 2
+    begun = first_part(part.text, part.entities, _PART_UNITS - units(below) - 2)
+    assert begun is not None, "no part is blank"
+    shift = units(begun.text) + 2
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in formatted)
-    return OutboundPart(f"{part.text}\n\n{below}", (part.entities + moved)[:LIMIT_ENTITIES])
+    return OutboundPart(f"{begun.text}\n\n{below}", (begun.entities + moved)[:LIMIT_ENTITIES])
 
 
 def _closed(markdown: str) -> str:
@@ -121,10 +144,12 @@ def _closed(markdown: str) -> str:
     return source
 
 
-def mark_repeat(part: OutboundPart, *, preview: bool = False) -> OutboundPart:
+def mark_repeat(part: OutboundPart, *, preview: bool = False, number: int = 0) -> OutboundPart:
     """The part with a first line that says that it may have arrived before, or an unfinished
-    `preview` of it."""
-    return _noted(part, t(PREVIEW_NOTE if preview else REPEAT_NOTE))
+    `preview` of it; `number` counts the parts before it."""
+    if not preview:
+        return _noted(part, t(REPEAT_NOTE))
+    return _noted(part, t(PAGE_NOTE if number else PREVIEW_NOTE))
 
 
 def mark_strayed(part: OutboundPart) -> OutboundPart:

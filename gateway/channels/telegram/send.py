@@ -19,7 +19,6 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Gone,
-    Growing,
     Moved,
     NoTopic,
     NotSent,
@@ -80,10 +79,12 @@ class Sender:
         """Waits at the gate unless admitted, then sends or edits; returns the message's id."""
         route, part = message.route, message.content
         if message.maybe_duplicate and message.provider_msg is None:
-            part = mark_repeat(part, preview=message.preview_lost)
+            part = mark_repeat(part, preview=message.preview_lost, number=message.part)
         if message.strayed and message.part == 0:
             part = mark_strayed(part)
         await self._pass_gate(route)
+        if message.provider_msg and self._is_shown(route, part, message.provider_msg):
+            return message.provider_msg
         try:
             if message.provider_msg is not None:
                 return await self._edit(route, part, message.provider_msg)
@@ -127,28 +128,28 @@ class Sender:
         except (TelegramError, LookupError, TypeError, ValueError) as exc:
             raise NotSent(f"Telegram does not answer: {exc}") from exc
 
-    async def preview(self, route: Route, growing: Growing, provider_msg: str | None) -> str:
-        """Show what is there of an answer. When the gate is busy a shown one stays as it is, and
-        a new one raises `RateLimited`."""
-        part = render_preview(growing.text, growing.line)
+    async def preview(
+        self, route: Route, page: OutboundPart, provider_msg: str | None, reply_to: str | None
+    ) -> str:
+        """Show a page of a growing answer. Raises `RateLimited` when the gate is busy."""
         group = _is_group(route)
-        if part is not None and provider_msg and self._shown.get((route, provider_msg)) == part:
-            # Telegram refuses an edit that changes nothing, and counts it.
+        if provider_msg and self._is_shown(route, page, provider_msg):
             return provider_msg
-        if part is None or not self._gate.try_acquire(route.chat_id, group=group):
-            if provider_msg is not None:
-                return provider_msg
-            if part is None:
-                raise NotSent("there is nothing to show yet")
+        if not self._gate.try_acquire(route.chat_id, group=group):
             raise RateLimited(self._gate.wait_s(route.chat_id, group=group))
         if provider_msg is not None:
-            shown = await self._edit(route, part, provider_msg)
+            shown = await self._edit(route, page, provider_msg)
         else:
-            shown = await self._new(route, part, growing.reply_to)
-        self._shown[(route, shown)] = part
+            shown = await self._new(route, page, reply_to)
+        self._shown[(route, shown)] = page
         if len(self._shown) > _PREVIEWS:
             del self._shown[next(iter(self._shown))]
         return shown
+
+    def _is_shown(self, route: Route, part: OutboundPart, provider_msg: str) -> bool:
+        """Whether a preview shows this already: Telegram refuses an edit that changes nothing,
+        and counts it."""
+        return self._shown.get((route, provider_msg)) == part
 
     def sketches(self, route: Route) -> bool:
         """Whether drafts can be shown there: in private chats, by servers that know them."""
@@ -227,6 +228,8 @@ class Sender:
         message_id = message_of(route, provider_msg, self._moves)
         if message_id is None:
             raise Gone("the message stands in the group that this chat was before")
+        # Until this edit has come through, nobody knows what is shown.
+        self._shown.pop((route, provider_msg), None)
         edit = self._bot.edit_message_text(
             mend(part.text),
             chat_id=chat_of(route, self._moves),

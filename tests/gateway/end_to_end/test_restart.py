@@ -23,6 +23,28 @@ async def test_a_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess)
     assert len(alone.api.sends) == 1
 
 
+async def test_a_kill_in_a_second_page_loses_and_repeats_nothing(alone: GatewayProcess) -> None:
+    await alone.start()
+    words = [f"word{n}" for n in range(900)]
+    text = " ".join(words)
+    # Longer than any test waits.
+    slow = ReplyScript(text=text, pieces=400, chunk_delay_s=0.01, waits_at=390)
+    alone.model.script(slow)
+    await alone.api.user_says(7, "go")
+    await alone.until(lambda: len(alone.api.answers(7)) == 2)
+    # The second version of the second page proves that its id came back and was kept.
+    second = alone.api.chat(7)[-1].message_id
+    await alone.until(
+        lambda: any(e.message_id == second for e in alone.effects(7) if "edit" in e.method)
+    )
+    await alone.kill()
+    alone.model.script(text)
+    await alone.start()
+    await alone.idle()
+    assert " ".join(alone.api.answers(7)).split() == words
+    assert len(alone.api.sends) == 2
+
+
 async def test_what_was_being_done_at_a_kill_does_not_stay_there(alone: GatewayProcess) -> None:
     await alone.start()
     look = (Call("list_dir", {"path": "."}),)

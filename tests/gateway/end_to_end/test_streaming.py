@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.channels.telegram.render import PREVIEW_NOTE
+from gateway.channels.telegram.render import PAGE_NOTE, PREVIEW_NOTE
+from gateway.store.outbox import ENDS_ABOVE
 from tests.fakes.faults import lost_response, status
 from tests.fakes.model_script import Break, Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
@@ -69,17 +70,51 @@ async def test_a_retry_voids_what_was_shown(gateway: GatewayProcess, chat: int) 
     assert len(gateway.model.requests) == 2
 
 
-async def test_a_long_streamed_answer_is_edited_then_continued(
+async def test_a_long_answer_goes_on_in_further_messages_while_it_streams(
     gateway: GatewayProcess, chat: int
 ) -> None:
     words = [f"word{n}" for n in range(1_200)]
-    gateway.model.script(slow(" ".join(words)))
-    parts = await gateway.told(chat, "go")
-    assert " ".join(parts).split() == words
-    sent = [e.message_id for e in gateway.effects(chat) if e.method == "sendMessage"]
+    begun = gateway.api.calls.count("editMessageText")
+    gateway.model.script(slow(" ".join(words), waits_at=4))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: len(gateway.api.answers(chat)) == 2)
+    gateway.model.let_go()
+    await gateway.idle()
+    assert " ".join(gateway.api.answers(chat)).split() == words
+    effects = gateway.effects(chat)
+    sent = [e.message_id for e in effects if e.method == "sendMessage"]
     assert [shown.message_id for shown in gateway.api.chat(chat) if shown.from_bot] == sent
-    edited = {e.message_id for e in gateway.effects(chat) if e.method == "editMessageText"}
-    assert edited <= {sent[0]}
+    # None was refused because it changed nothing.
+    edits = [e for e in effects if e.method == "editMessageText"]
+    assert gateway.api.calls.count("editMessageText") - begun == len(edits)
+
+
+async def test_what_a_preview_had_more_than_the_answer_says_so(
+    gateway: GatewayProcess, chat: int
+) -> None:
+    long = "Words that nobody should keep. " * 300
+    gateway.model.script(slow(long, waits_at=4, breaks=Break("reset", after=5)))
+    gateway.model.script(slow())
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: len(gateway.api.answers(chat)) == 2)
+    gateway.model.let_go()
+    await gateway.idle()
+    assert gateway.api.answers(chat) == [TEXT, ENDS_ABOVE]
+
+
+async def test_a_lost_second_page_is_said_again_marked(gateway: GatewayProcess, chat: int) -> None:
+    words = [f"word{n}" for n in range(1_200)]
+    gateway.model.script(slow(" ".join(words), waits_at=4))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.api.answers(chat))
+    gateway.api.fail("sendMessage", lost_response)
+    await gateway.until(lambda: len(gateway.api.answers(chat)) == 2)
+    gateway.model.let_go()
+    await gateway.idle()
+    first, stray, second, *rest = gateway.api.answers(chat)
+    assert second.startswith(PAGE_NOTE)
+    assert second.removeprefix(PAGE_NOTE).startswith(stray[:100])
+    assert " ".join([first, second.removeprefix(PAGE_NOTE), *rest]).split() == words
 
 
 async def test_a_lost_preview_is_said_again_marked(gateway: GatewayProcess, chat: int) -> None:
@@ -152,5 +187,8 @@ async def test_a_very_long_answer_is_its_beginning_and_a_file(
     gateway.model.script(ReplyScript(text=text))
     await gateway.api.user_says(chat, "go")
     await gateway.idle()
-    assert gateway.methods(chat) == ["sendMessage", "sendDocument"]
+    assert [e.method for e in gateway.effects(chat) if e.method.startswith("send")][-4:] == [
+        *["sendMessage"] * 3,
+        "sendDocument",
+    ]
     assert gateway.api.answers(chat)[0].startswith("Paragraph 0: word")

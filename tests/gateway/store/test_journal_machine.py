@@ -386,9 +386,9 @@ class JournalMachine(RuleBasedStateMachine):
         claim = running.claim
         letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "answer", parts)
         if streamed:
-            begun = self.do(outbox.begin_stream, claim.turn, letter, self.now)
+            begun = self.do(outbox.begin_stream, claim.turn, letter, 0, self.now)
             if begun is not None and begun.provider_msg is None and not begun.lost:
-                self.do(outbox.set_preview, letter.delivery_id, f"m{claim.turn}")
+                self.do(outbox.set_preview, letter.delivery_id, 0, f"m{claim.turn}")
         rows = [*self._answers(running), assistant("answer")]
         self.do(turns.finish, claim.turn, claim.session, Outcome(rows, [letter]), self.now)
         seqs = self.ask("SELECT seq FROM inbox WHERE turn_id = ? ORDER BY seq", claim.turn)
@@ -403,7 +403,7 @@ class JournalMachine(RuleBasedStateMachine):
         route = claim.messages[-1].route
         waits = route.lane in outbox.lanes_with_mail(self.connection)
         letter = self._letter(f"t{claim.turn}", route, "")
-        begun = self.do(outbox.begin_stream, claim.turn, letter, self.now)
+        begun = self.do(outbox.begin_stream, claim.turn, letter, 0, self.now)
         if begun is None:
             assert waits
         elif begun.provider_msg is None and not begun.lost:
@@ -415,7 +415,7 @@ class JournalMachine(RuleBasedStateMachine):
                 self.unclear.add(seq[0])
             else:
                 shown = f"m{claim.turn}" if end == "shown" else None
-                self.do(outbox.set_preview, letter.delivery_id, shown)
+                self.do(outbox.set_preview, letter.delivery_id, 0, shown)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())

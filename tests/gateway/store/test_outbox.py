@@ -75,11 +75,11 @@ def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Connection) -> No
 def test_a_streaming_row_is_not_sent_before_its_final(db: Connection) -> None:
     db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     letter = Letter("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
-    assert outbox.begin_stream(db, 1, letter, 1.0) == Preview(None, lost=False)
+    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == Preview(None, lost=False)
     assert outbox.head(db, LANE, 10.0) is None
-    outbox.set_preview(db, "t1", "9")
+    outbox.set_preview(db, "t1", 0, "9")
     outbox.recover(db)
-    assert outbox.begin_stream(db, 1, letter, 1.0) == Preview("9", lost=False)
+    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == Preview("9", lost=False)
     outbox.put(db, 1, [letter], 2.0)
     message = head(db).message
     assert (message.content.text, message.provider_msg) == ("whole", "9")
@@ -89,9 +89,9 @@ def test_a_streaming_row_is_not_sent_before_its_final(db: Connection) -> None:
 def test_a_preview_without_an_id_is_lost_in_a_crash(db: Connection) -> None:
     db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     letter = Letter("t1", ROUTE, [OutboundPart("whole")])
-    outbox.begin_stream(db, 1, letter, 1.0)
+    outbox.begin_stream(db, 1, letter, 0, 1.0)
     outbox.recover(db)
-    assert outbox.begin_stream(db, 1, letter, 1.0) == Preview(None, lost=True)
+    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == Preview(None, lost=True)
     outbox.put(db, 1, [letter], 2.0)
     assert head(db).message.maybe_duplicate
     assert head(db).message.preview_lost
@@ -104,12 +104,12 @@ def test_a_stream_begins_behind_what_waits_on_its_route(db: Connection) -> None:
     db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     letter = Letter("t1", ROUTE, [OutboundPart("whole")])
     put(db, "a", "earlier")
-    assert outbox.begin_stream(db, 1, letter, 1.0) is None
+    assert outbox.begin_stream(db, 1, letter, 0, 1.0) is None
     outbox.sent(db, head(db).seq, "1", LANE, 2.0)
-    assert outbox.begin_stream(db, 1, letter, 3.0) == Preview(None, lost=False)
-    outbox.set_preview(db, "t1", "9")
+    assert outbox.begin_stream(db, 1, letter, 0, 3.0) == Preview(None, lost=False)
+    outbox.set_preview(db, "t1", 0, "9")
     put(db, "b", "later")
-    assert outbox.begin_stream(db, 1, letter, 4.0) == Preview("9", lost=False)
+    assert outbox.begin_stream(db, 1, letter, 0, 4.0) == Preview("9", lost=False)
 
 
 def test_a_lane_can_be_buried_as_a_whole(db: Connection) -> None:

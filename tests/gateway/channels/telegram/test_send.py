@@ -34,6 +34,11 @@ def message(
     return OutboundMessage("d1", 0, route, OutboundPart(text, entities), reply_to=reply_to)
 
 
+async def preview(channel: TelegramChannel, growing: Growing, shown: str | None) -> str:
+    """Show the last page."""
+    return await channel.preview(ROUTE, channel.pages(growing)[-1], shown)
+
+
 async def test_text_and_entities_arrive_in_the_right_topic(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
@@ -191,11 +196,11 @@ async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
 
 
 async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: TelegramChannel) -> None:
-    shown = await channel.preview(ROUTE, Growing("The **ans"), None)
-    assert await channel.preview(ROUTE, Growing("The **answer** is"), shown) == shown
-    assert await channel.preview(ROUTE, Growing("The **answer** is"), shown) == shown
+    shown = await preview(channel, Growing("The **ans"), None)
+    assert await preview(channel, Growing("The **answer** is"), shown) == shown
+    assert await preview(channel, Growing("The **answer** is"), shown) == shown
     assert bot_api.answers(7) == ["The answer is"]
-    assert await channel.preview(ROUTE, Growing("long " * 4000), shown) == shown
+    assert await preview(channel, Growing("long " * 8000), shown) == shown
     final = channel.render("long " * 4000)
     await channel.send(replace(message(), content=final[0], provider_msg=shown))
     assert bot_api.answers(7) == [final[0].text]
@@ -204,21 +209,50 @@ async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: Telegra
 async def test_a_preview_that_shows_nothing_new_is_not_sent(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
-    shown = await channel.preview(ROUTE, Growing("long " * 4000), None)
+    shown = await preview(channel, Growing("long " * 8000), None)
     for more in range(1, 5):
-        assert await channel.preview(ROUTE, Growing("long " * (4000 + more)), shown) == shown
+        assert await preview(channel, Growing("long " * (8000 + more)), shown) == shown
     assert bot_api.calls == ["sendMessage"]
-    await channel.preview(ROUTE, Growing("long " * 4000, "⏳ Thinking"), shown)
+    await preview(channel, Growing("long " * 8000, "⏳ Thinking"), shown)
     assert bot_api.calls == ["sendMessage", "editMessageText"]
+
+
+async def test_a_final_text_that_is_shown_already_is_not_sent(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await preview(channel, Growing("The **answer**"), None)
+    (part,) = channel.render("The **answer**")
+    final = replace(message(), content=part, provider_msg=shown)
+    assert await channel.send(final) == shown
+    assert bot_api.calls == ["sendMessage"]
+    bot_api.fail("editMessageText", faults.lost_response)
+    with pytest.raises(Ambiguous):
+        await preview(channel, Growing("The **answer** is"), shown)
+    await channel.send(final)
+    assert bot_api.calls == ["sendMessage", "editMessageText", "editMessageText"]
+    assert bot_api.answers(7) == ["The answer"]
+
+
+async def test_all_pages_but_the_last_are_those_of_the_answer(channel: TelegramChannel) -> None:
+    text = "\n\n".join(f"**Paragraph {n}** " + "word " * 100 for n in range(20))
+    final = channel.render(text)
+    pages = channel.pages(Growing(text, "⏳ Thinking"))
+    assert len(final) == 3
+    assert pages[:-1] == final[:-1]
+    assert pages[-1].text == f"{final[-1].text}\n\n⏳ Thinking"
+    assert channel.pages(Growing(text)) == final
+    assert channel.pages(Growing(" ")) == ()
 
 
 async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate())
-    shown = await channel.preview(ROUTE, Growing("0"), None)
-    for n in range(1, 10):
-        assert await channel.preview(ROUTE, Growing(str(n)), shown) == shown
+    shown = await preview(channel, Growing("0"), None)
+    for n in range(1, 4):
+        assert await preview(channel, Growing(str(n)), shown) == shown
     with pytest.raises(RateLimited):
-        await channel.preview(ROUTE, Growing("new"), None)
+        await preview(channel, Growing("4"), shown)
+    with pytest.raises(RateLimited):
+        await preview(channel, Growing("new"), None)
     await channel.send(replace(message("final"), provider_msg=shown))
     await channel.aclose()
     assert len(bot_api.calls) == 5
@@ -233,15 +267,15 @@ async def test_typing_is_shown(bot_api: BotApi, channel: TelegramChannel) -> Non
 async def test_what_is_being_done_stands_below_a_growing_answer(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
-    await channel.preview(ROUTE, Growing("**One**", "⏳ Reading `x.py`"), None)
+    await preview(channel, Growing("**One**", "⏳ Reading `x.py`"), None)
     (effect,) = bot_api.sends
     assert effect.text == "One\n\n⏳ Reading x.py"
     marked = [effect.text[e["offset"] :][: e["length"]] for e in effect.params["entities"]]
     assert marked == ["One", "x.py"]
-    long = "word " * 3000
-    await channel.preview(ROUTE, Growing(long, "⏳ Thinking"), None)
+    long = "word " * 8000
+    await preview(channel, Growing(long, "⏳ Thinking"), None)
     assert bot_api.answers(7)[1].endswith("word\n\n⏳ Thinking")
-    await channel.preview(ROUTE, Growing(long), None)
+    await preview(channel, Growing(long), None)
     assert bot_api.answers(7)[2].endswith("word\n\n…")
 
 
