@@ -47,10 +47,8 @@ class Trial:
 
 async def try_out(config: ModelConfig) -> list[Trial]:
     """Each key of a resolved model, one after the other, without retries and fallbacks."""
-    keys = config.api_keys or (config.api_key,)
-    return [
-        await _try_key(replace(config, api_key=key), n, len(keys)) for n, key in enumerate(keys, 1)
-    ]
+    alone = config.by_key()
+    return [await _try_key(one, n, len(alone)) for n, one in enumerate(alone, 1)]
 
 
 async def _try_key(config: ModelConfig, n: int, of: int) -> Trial:

@@ -58,6 +58,7 @@ def anthropic_endpoint(
     api_key: str = "",
     key_variable: str | None = None,
     headers: Mapping[str, str] = MappingProxyType({}),
+    key_source: str = "",
 ) -> Endpoint:
     """The endpoint for messages; `headers` are somebody's own."""
     own = {name.lower(): value for name, value in headers.items()}
@@ -70,4 +71,5 @@ def anthropic_endpoint(
         "/messages",
         "x-api-key",
         {_VERSION_HEADER: version, **own},
+        key_source,
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agent.errors import ConfigError
 from agent.frozen import frozen
@@ -164,16 +164,14 @@ class Models:
 
 def _accounts(config: ModelConfig) -> list[Account]:
     """One for each key of a resolved model, or one without any."""
-    return [Account(config.api_base or config.vendor, key) for key in config.api_keys or ("",)]
+    return [_account(one) for one in config.by_key()]
+
+
+def _account(config: ModelConfig) -> Account:
+    return Account(config.api_base or config.vendor, next(iter(config.api_keys), ""))
 
 
 def _seats(config: ModelConfig, rank: int) -> list[Seat]:
     return [
-        Seat(
-            open_provider(replace(config, api_key=account.secret or None)),
-            config.model_id,
-            account,
-            rank,
-        )
-        for account in _accounts(config)
+        Seat(open_provider(one), config.model_id, _account(one), rank) for one in config.by_key()
     ]

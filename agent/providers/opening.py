@@ -35,7 +35,9 @@ def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     from agent.providers.openai import OpenAI
 
-    endpoint = Endpoint(*_place(config, vendor), extra_headers=config.headers)
+    endpoint = Endpoint(
+        *_place(config, vendor), extra_headers=config.headers, key_source=_source(config)
+    )
     transport: Transport
     if config.transport == "sdk":
         from agent.providers.sdk import SdkTransport
@@ -56,14 +58,16 @@ def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
 def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     from agent.providers.anthropic import Anthropic, anthropic_endpoint
 
-    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers)
+    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _source(config))
     return Anthropic(endpoint, deadlines=deadlines)
 
 
 def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     from agent.providers.ollama import PATH, Ollama
 
-    endpoint = Endpoint(*_place(config, vendor), path=PATH, extra_headers=config.headers)
+    endpoint = Endpoint(
+        *_place(config, vendor), PATH, extra_headers=config.headers, key_source=_source(config)
+    )
     return Ollama(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
 
 
@@ -75,6 +79,10 @@ def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | No
         config.api_key or "",
         next(iter(vendor.key_variables), None),
     )
+
+
+def _source(config: ModelConfig) -> str:
+    return next(iter(config.key_sources), "")
 
 
 _OPEN = {"anthropic": _anthropic, "ollama": _ollama, "openai": _openai}

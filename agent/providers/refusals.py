@@ -164,6 +164,7 @@ def error_of(endpoint: Endpoint, model: str, fault: Fault) -> ProviderError:
 def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejected:
     vendor = endpoint.vendor
     key = endpoint.key_variable or "api_key"
+    used = endpoint.key_source or key
     if status in (401, 403) and not endpoint.api_key:
         return KeyRefused(
             t("{vendor} wants a key and none is set{said}", vendor=vendor, said=said),
@@ -172,7 +173,7 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
     if status == 401 or _BAD_KEY.search(said):
         return KeyRefused(
             t("{vendor} did not accept the key{said}", vendor=vendor, said=said),
-            hint=t("Check {key}.", key=key),
+            hint=t("Check {key}.", key=used),
         )
     if status == 403:
         return KeyRefused(
@@ -182,7 +183,7 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
                 model=model,
                 said=said,
             ),
-            hint=t("Check {key} and what its account may use.", key=key),
+            hint=t("Check {key} and what its account may use.", key=used),
             every_model=False,
         )
     if status == 404:

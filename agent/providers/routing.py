@@ -34,7 +34,8 @@ class ModelConfig:
     `tools` says how the model is told of them, `context_tokens` is the size of its window.
     `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
     million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
-    after the other, in place of `api_key`.
+    after the other, in place of `api_key`. `key_sources` names for people where each of them came
+    from.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ModelConfig:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tools: Literal["native", "xml"] | None = None
     api_keys: tuple[str, ...] = field(default=(), repr=False)
+    key_sources: tuple[str, ...] = ()
 
     @property
     def vendor(self) -> str:
@@ -61,6 +63,14 @@ class ModelConfig:
     def model_id(self) -> str:
         """The vendor's own name for the model, as requests carry it."""
         return self.model.partition("/")[2]
+
+    def by_key(self) -> "list[ModelConfig]":
+        """This resolved model with each of its keys alone; without a key, itself."""
+        pairs = zip(self.api_keys, self.key_sources or ("",) * len(self.api_keys), strict=True)
+        return [
+            replace(self, api_key=key, api_keys=(key,), key_sources=(source,))
+            for key, source in pairs
+        ] or [self]
 
 
 # A function of the config or of nothing, mostly the provider's class.
@@ -100,16 +110,18 @@ def resolve(name: str, known: Sequence[ModelConfig], environ: Mapping[str, str])
     if vendor is None:
         if config.vendor not in _registered and config.model != OFFLINE:
             raise _unknown_vendor(config)
-        keys = _given(config, environ)
-        config = replace(config, context_tokens=config.context_tokens or CONTEXT_TOKENS)
-        return replace(config, api_key=next(iter(keys), None), api_keys=keys)
-    keys = _keys(config, vendor, environ)
+        found = _given(config, environ)
+        api_base, window = config.api_base, CONTEXT_TOKENS
+    else:
+        found = _keys(config, vendor, environ)
+        api_base, window = _address(config, vendor), vendor.context_tokens
     return replace(
         config,
-        api_base=_address(config, vendor),
-        api_key=next(iter(keys), None),
-        api_keys=keys,
-        context_tokens=config.context_tokens or vendor.context_tokens,
+        api_base=api_base,
+        api_key=next(iter(found), None),
+        api_keys=tuple(found),
+        key_sources=tuple(found.values()),
+        context_tokens=config.context_tokens or window,
     )
 
 
@@ -197,10 +209,12 @@ def _address(config: ModelConfig, vendor: Vendor) -> str:
         raise ConfigError(f"model {config.name!r}: {exc}") from None
 
 
-def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
+    """Each key with its source."""
     keys = _given(config, environ)
     if not keys:
-        keys = tuple(environ[name] for name in vendor.key_variables if environ.get(name))[:1]
+        names = [name for name in vendor.key_variables if environ.get(name)][:1]
+        keys = {environ[name]: _variable(name) for name in names}
     if not keys and vendor.key_variables and not config.api_base:
         raise ConfigError(
             t(
@@ -211,8 +225,8 @@ def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> tu
                 key_variables=vendor.key_variables[0],
             )
         )
-    keys = tuple(key.strip() for key in keys)
-    if not all(map(_KEY.fullmatch, filter(None, keys))):
+    keys = {key.strip(): source for key, source in keys.items() if key.strip()}
+    if not all(map(_KEY.fullmatch, keys)):
         raise ConfigError(
             t(
                 "model {config!r}: its key holds blanks, line ends or letters outside of "
@@ -220,13 +234,29 @@ def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> tu
                 config=config.name,
             )
         )
-    return tuple(filter(None, keys))
+    return keys
 
 
-def _given(config: ModelConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The entry's own keys, with the variables that they name filled in."""
+def _given(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The entry's own keys, with the variables that they name filled in; each with its source."""
     keys = config.api_keys or (config.api_key or "",)
-    return tuple(_expanded(config, key, environ) for key in keys if key)
+    sources = config.key_sources or tuple(_source(config, key) for key in keys)
+    return {
+        _expanded(config, key, environ): source
+        for key, source in zip(keys, sources, strict=True)
+        if key
+    }
+
+
+def _source(config: ModelConfig, key: str) -> str:
+    """Where a key comes from that nobody has named the place of."""
+    if reference := _REFERENCE.fullmatch(key.strip()):
+        return _variable(reference[1])
+    return t("the key of the model {name!r}", name=config.name)
+
+
+def _variable(name: str) -> str:
+    return t("environment variable {name}", name=name)
 
 
 def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:

@@ -38,7 +38,8 @@ class Deadlines:
 
 @frozen
 class Endpoint:
-    """A vendor's address and key; `key_variable` is where people set the key.
+    """A vendor's address and key; `key_variable` is where people set the key,
+    `key_source` where this one came from.
 
     `path` is its method for a model call; `key_header` is where the key goes. `extra_headers` are
     sent as they are, and win.
@@ -51,6 +52,7 @@ class Endpoint:
     path: str = "/chat/completions"
     key_header: str = "Authorization"
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key_source: str = ""
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     try:
         settings = Settings(*layers, missing=references.missing, files=files)
         settings.hide(references.hidden)
-        settings.tell({key: str(held.place) for key, held in values.items()})
+        settings.tell({key: str(held.place) for key, held in values.items()} | references.sources)
     except ValidationError as exc:
         found = sentences(exc, values, references.missing)
     else:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+from agent.language import t
 from agent.providers.routing import ModelConfig, default_model, resolve
+from gateway.settings.place import Loc, dotted
 from gateway.settings.schema import Settings
 from gateway.settings.sections import ModelEntry
 
@@ -75,4 +77,19 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         tools=entry.tools,
         headers={name: value.get_secret_value() for name, value in entry.headers.items()},
         api_keys=keys,
+        key_sources=_sources(settings, n, entry),
     )
+
+
+def _sources(settings: Settings, n: int, entry: ModelEntry) -> tuple[str, ...]:
+    """Where each key of an entry came from, in words."""
+    if not entry.api_key and not entry.api_keys:
+        return ()
+    names: list[Loc] = [("api_keys", k) for k in range(len(entry.api_keys))] or [("api_key",)]
+    file = settings.places.get(("model_list",), "model_list")
+    found = []
+    for name in names:
+        loc: Loc = ("model_list", n, *name)
+        own = t("{key} in {place}", key=dotted(loc), place=file)
+        found.append(settings.places.get(loc, own))
+    return tuple(found)

@@ -34,7 +34,7 @@ class References:
     """Replaces references in strings at any depth and notes those that lead nowhere.
 
     `complaints` has a line for each that is malformed, or needed whatever is in use; `hidden` are
-    texts that nobody may be shown.
+    texts that nobody may be shown; `sources` tells where a value came from that is a reference.
     """
 
     environ: Mapping[str, str]
@@ -43,6 +43,7 @@ class References:
     missing: list[Missing] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     hidden: list[str] = field(init=False, repr=False)
+    sources: dict[Loc, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hidden = list(self.secrets.values())
@@ -89,6 +90,11 @@ class References:
                 )
                 return match[0]
             found = self.environ.get(name) or self.secrets.get(name)
+            if self.environ.get(name):
+                self.sources[loc] = t("environment variable {name}", name=name)
+            elif found:
+                path = self.home / "secrets.json"
+                self.sources[loc] = t("{key} in {place}", key=name, place=path)
             if not found:
                 self.missing.append(lack := Missing(loc, name, place))
                 if loc[0] not in _DEFERRED:

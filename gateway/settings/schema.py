@@ -8,7 +8,7 @@ from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.settings.people import RoleName
-from gateway.settings.place import Key, Missing
+from gateway.settings.place import Loc, Missing
 from gateway.settings.sections import (
     AccessSection,
     AgentFlags,
@@ -35,7 +35,7 @@ from gateway.settings.sections import (
 class Origins:
     """Where keys were set. Settings that say the same are equal, wherever it was said."""
 
-    held: Mapping[Key, str] = field(default_factory=dict, compare=False)
+    held: Mapping[Loc, str] = field(default_factory=dict, compare=False)
 
 
 class Settings(BaseSettings):
@@ -105,8 +105,9 @@ class Settings(BaseSettings):
         return self._files
 
     @property
-    def places(self) -> Mapping[Key, str]:
-        """Where each key was set, in words; what is not in here is at its default."""
+    def places(self) -> Mapping[Loc, str]:
+        """Where each key was set, in words, and where a reference led to; what is not in here is
+        at its default."""
         return self._places.held
 
     @property
@@ -127,6 +128,6 @@ class Settings(BaseSettings):
         """For whoever reads the settings."""
         self._notes = tuple(notes)
 
-    def tell(self, places: Mapping[Key, str]) -> None:
+    def tell(self, places: Mapping[Loc, str]) -> None:
         """Where the keys were set; for whoever reads the settings."""
         self._places = Origins(dict(places))
