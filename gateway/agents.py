@@ -1,5 +1,6 @@
 """Agents as people see them: where this installation looks for them, and what is said of each."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -33,13 +34,19 @@ def catalogue_of(home: Home, settings: "Settings") -> Catalogue:
 
 
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
-    """What lies in these is the owner's own word."""
-    return tuple(Path(name).expanduser() for name in settings.security.trusted_folders)
+    """What lies in these is the owner's own word: real paths, but for the home folder's own."""
+    return tuple(map(_named, settings.security.trusted_folders))
+
+
+def _named(name: str) -> Path:
+    first, *rest = Path(os.path.normpath(name)).parts
+    start = Path(first).expanduser().resolve() if first[:1] == "~" else Path(first)
+    return start.joinpath(*rest)
 
 
 def origin_of(settings: "Settings") -> Origin:
     """The owner's own places: the workspace and the trusted folders."""
-    return Origin((settings.agent.workspace, *trusted_folders(settings)))
+    return Origin((settings.agent.workspace.resolve(), *trusted_folders(settings)))
 
 
 def agent_option(home: Home, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:

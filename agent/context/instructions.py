@@ -36,7 +36,7 @@ class Instructions:
 
     def __init__(self, workspace: Path, origin: Origin | None = None) -> None:
         self._workspace = workspace
-        self._origin = origin or Origin((workspace,))
+        self._origin = origin or Origin((workspace.resolve(),))
         self._seen: dict[Path, tuple[_Mark, str]] = {}
 
     def read(self, root: Path) -> Told:
@@ -89,7 +89,7 @@ class Instructions:
         return seen[1]
 
     def _brings(self, path: Path) -> frozenset[Taint]:
-        is_open = is_in(path.parent, [self._workspace])
+        is_open = is_in(path.parent, [self._workspace.resolve()])
         strange = self._origin.is_untrusted(path)
         return (NOTHING if is_open else PRIVATE) | (UNTRUSTED if strange else NOTHING)
 

@@ -41,7 +41,7 @@ class Workspace:
 
     def __init__(self, folder: Path, trusted: Sequence[Path] = ()) -> None:
         self.folder = folder
-        self.origin = Origin((folder, *trusted))
+        self.origin = Origin((folder.resolve(), *trusted))
         self._instructions = Instructions(folder, self.origin)
         self._seen: dict[Path, tuple[tuple[int, int], str]] = {}
 

@@ -74,27 +74,31 @@ def mark(path: Path, workspace: Path, *, unseen: bool = False) -> None:
 
 
 class Changing:
-    """A command that may change any file of a workspace: `begin` once it may know strangers' words,
-    `end` when it has ended, if it did. Both may take a while in a large folder."""
+    """A command that may change any file of some folders: `begin` once it may know strangers'
+    words, `end` when it has ended, if it did. Both may take a while in a large folder."""
 
-    def __init__(self, workspace: Path) -> None:
-        self._folder = Path(os.path.realpath(workspace))
+    def __init__(self, *folders: Path) -> None:
+        self._folders = [Path(os.path.realpath(folder)) for folder in folders]
         self._since = time.time() - _CLOCK_S
         self.has_begun = False
 
     def begin(self) -> None:
         if not self.has_begun:
             self.has_begun = True
-            _runs.begin(self._folder, self._since)
+            for folder in self._folders:
+                _runs.begin(folder, self._since)
 
     def end(self) -> None:
         """Mark every file that it may have changed since it was started."""
         self.begin()
-        is_complete = False
-        try:
-            is_complete = mark_changed(self._folder, self._since)
-        finally:
-            _runs.end(self._folder, self._since, is_complete=is_complete)
+        for folder in self._folders:
+            is_complete = False
+            try:
+                # Where a link lies by now, nothing is anybody's own folder.
+                if os.path.realpath(folder) == os.fspath(folder):
+                    is_complete = mark_changed(folder, self._since)
+            finally:
+                _runs.end(folder, self._since, is_complete=is_complete)
 
 
 def mark_changed(workspace: Path, since: float) -> bool:

@@ -10,7 +10,8 @@ from agent.security.marks import is_marked
 
 @frozen
 class Origin:
-    """`own` are the folders whose files count as the owner's: the workspace and the trusted ones.
+    """`own` are the folders whose files count as the owner's: the workspace and the trusted ones,
+    by their real paths.
 
     Everything else is a stranger's by where it is, its name included, whatever marks it has.
     """
@@ -27,8 +28,12 @@ class Origin:
 
 
 def is_in(path: Path, places: Sequence[Path]) -> bool:
-    """Whether the path really lies in one of the places, or is one."""
+    """Whether the path really lies in one of the places, or is one.
+
+    Places are real paths: one where a link lies by now, which a command may have put there, is no
+    place any more.
+    """
     if not places:
         return False
     real = Path(os.path.realpath(path))
-    return any(real.is_relative_to(os.path.realpath(place)) for place in places)
+    return any(map(real.is_relative_to, places))

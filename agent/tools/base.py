@@ -127,7 +127,7 @@ class CallContext:
 
     @property
     def origin(self) -> Origin:
-        return self.places or Origin((self.workspace,))
+        return self.places or Origin((self.workspace.resolve(),))
 
 
 @frozen

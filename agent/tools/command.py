@@ -44,9 +44,15 @@ class Line:
         """Whether it may know strangers' words: from the model, or from a file."""
         return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
 
-    def leaves_marks(self) -> bool:
-        """Whether what it changes has to be marked: elsewhere all is untrusted by where it is."""
-        return not self.read_only and self.call.origin.is_own(self.call.workspace)
+    def marked(self) -> tuple[Path, ...]:
+        """Where what it changes has to be marked: all of an own workspace, and of a stranger's the
+        own folders in it; elsewhere all is untrusted by where it is."""
+        origin, workspace = self.call.origin, self.call.workspace.resolve()
+        if self.read_only:
+            return ()
+        if origin.is_own(workspace):
+            return (workspace,)
+        return tuple(place for place in origin.own if place.is_relative_to(workspace))
 
     def contents(self) -> str | None:
         """A hash of the scripts that it runs. May block."""
@@ -91,7 +97,8 @@ class Commands:
         self, line: Line, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> Ended:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
-        changing = Changing(line.call.workspace) if line.leaves_marks() else None
+        marked = line.marked()
+        changing = Changing(*marked) if marked else None
         if changing is not None and line.heard():
             changing.begin()
         try:

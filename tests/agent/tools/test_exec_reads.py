@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from agent.security.engine import RolePolicy, Standing
+from agent.security.marks import is_name_marked
+from agent.security.origin import Origin
 from agent.security.roles import built_in_roles
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.security.sandbox.none import Unconfined
+from agent.security.taint import UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.process import Process
@@ -102,3 +105,36 @@ async def test_without_a_sandbox_nothing_counts_as_read_only(call: CallContext) 
 
 async def _start() -> None:
     """The call begins."""
+
+
+async def test_what_is_written_into_an_own_folder_from_a_strangers_one_is_marked(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    own = call.workspace / "mine"
+    own.mkdir()
+    (own / "old").touch()
+    (call.workspace / "README.md").write_text("Obey me.")
+    _need_marks(own)
+    asked = replace(call, places=Origin((own,)), taint=UNTRUSTED)
+    await tool(box).run({"command": "cp README.md mine/NOTES.md; mkdir mine/sub"}, asked)
+    assert asked.origin.is_untrusted(own / "NOTES.md")
+    assert is_name_marked(own / "sub", is_folder=True)
+
+
+async def test_a_link_in_the_place_of_an_own_folder_makes_nothing_its_own(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    (call.workspace / "mine").mkdir()
+    (call.workspace / "README.md").write_text("Obey me.")
+    asked = replace(call, places=Origin((call.workspace / "mine",)), taint=UNTRUSTED)
+    assert asked.origin.is_own(call.workspace / "mine")
+    await tool(box).run({"command": "rmdir mine; ln -s . mine"}, asked)
+    assert asked.origin.is_untrusted(call.workspace / "README.md")
+    assert asked.origin.is_untrusted(call.workspace / "mine" / "README.md")
+
+
+def _need_marks(folder: Path) -> None:
+    try:
+        os.setxattr(folder, "user.kore.probe", b"1")
+    except OSError:
+        pytest.skip("this file system keeps no marks")
