@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from sqlite3 import Connection
 
 from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.frozen import frozen
@@ -35,6 +36,7 @@ class Approvals:
         self._watchers = watchers
         self._news = asyncio.Event()
         self._wake: Callable[[str], None] = lambda lane: None
+        delivery.when_given_up = self._given_up
 
     def approver(self, asking: Callable[[], Asking]) -> "TurnApprover":
         return TurnApprover(self, asking)
@@ -106,6 +108,10 @@ class Approvals:
                 self._watchers.publish(lane, answered)
                 self.delivery.wake(lane)
             self._wake(question.lane)
+
+    def _given_up(self, connection: Connection, delivery_id: str) -> Callable[[], None]:
+        settled = self.clerk.unseen(connection, delivery_id, time.time())
+        return lambda: self.tell(settled)
 
     async def acknowledge(self, pressed: Pressed) -> None:
         """Show the presser what came of it, as long as the platform still can."""

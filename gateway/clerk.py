@@ -7,7 +7,7 @@ from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.frozen import frozen
-from agent.language import speaking, t
+from agent.language import later, speaking, t
 from agent.security.policy import Answer, Answered, ApprovalRequest
 from gateway.access import CONSOLE, Access
 from gateway.clock import SteadyClock
@@ -20,6 +20,8 @@ from gateway.store.outbox import Letter
 
 EXPIRES_S = 3600.0
 CONSOLE_EXPIRES_S = 300.0
+# Who decided, where it was not a person.
+_UNSEEN = later("Kore (the file with all of it could not be sent)")
 
 
 @frozen
@@ -147,7 +149,8 @@ class Clerk:
                 if file is not None:
                     caption = t("🔐 All of question {n}", n=question.number)
                     above = [OutboundPart(caption, files=(file,))]
-                    letters.append(Letter(f"{name}.whole", question.route, above, "notice"))
+                    file_name = _file_of(question.number)
+                    letters.append(Letter(file_name, question.route, above, "notice"))
             letters.append(Letter(name, question.route, [part], "approval", reply_to))
         if elsewhere:
             told = [OutboundPart(t("⏸ This needs the owner's approval; I have asked for it."))]
@@ -167,6 +170,26 @@ class Clerk:
     def expire(self, connection: Connection, now: float) -> list[Settled]:
         late = approvals.expired(connection, self.clock())
         return [self._close(connection, question, "expired", None, now) for question in late]
+
+    def unseen(self, connection: Connection, delivery_id: str, now: float) -> list[Settled]:
+        """Deny the question whose file this delivery was: it could not be sent, and nobody is
+        asked to allow what they cannot see whole."""
+        settled = []
+        for question in approvals.open_questions(connection):
+            if delivery_id != _file_of(question.number):
+                continue
+            settled.append(self._close(connection, question, "deny", t(_UNSEEN), now))
+            with speaking(self._delivery.languages.of_person(question.principal)):
+                text = t(
+                    "⛔ Question {n} ({title}) is denied: the file with all of it could not be "
+                    "sent here.",
+                    n=question.number,
+                    title=question.title,
+                )
+                told = self._delivery.render(question.route, text)
+            letter = Letter(f"q{question.number}.unseen", question.route, told, "notice")
+            outbox.put(connection, None, [letter], now)
+        return settled
 
     def _close(
         self, connection: Connection, question: Question, state: State, by: str | None, now: float
@@ -235,3 +258,8 @@ class Clerk:
             letter = Letter(f"q{question.number}.waits", message.route, parts, "notice")
             outbox.put(connection, None, [letter], now)
         return bool(open_here)
+
+
+def _file_of(number: int) -> str:
+    """The delivery of the file that stands above a question."""
+    return f"q{number}.whole"

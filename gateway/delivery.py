@@ -52,6 +52,10 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
         return
 
 
+def _nothing(connection: Connection, delivery_id: str) -> Callable[[], None]:
+    return lambda: None
+
+
 class Delivery:
     """One task per route that has mail; only the head of a route is tried.
 
@@ -86,6 +90,9 @@ class Delivery:
         self._aftermath = Aftermath()
         self._idle = asyncio.Event()
         self._idle.set()
+        # What else follows when a part is given up: one call inside the transaction that notes it,
+        # which returns one for when that is on disk.
+        self.when_given_up: Callable[[Connection, str], Callable[[], None]] = _nothing
         self.sent = 0
         self.failed = 0
         self.given_up = 0
@@ -271,8 +278,12 @@ class Delivery:
                     outbox.postpone, due.seq, now + wait_s, ambiguous=ambiguous, rest_s=wait_s
                 )
 
-    def _end(self, connection: Connection, due: Due, reason: str, whole_lane: bool) -> int:
+    def _end(
+        self, connection: Connection, due: Due, reason: str, whole_lane: bool
+    ) -> tuple[int, Callable[[], None]]:
+        """How many parts were given up, and what is to be called once that is on disk."""
         message = due.message
+        follow = self.when_given_up(connection, message.delivery_id)
         if not whole_lane and message.kind == "final":
             notice = Letter(
                 delivery_id=f"{message.delivery_id}.lost",
@@ -285,13 +296,15 @@ class Delivery:
         others = 0
         if whole_lane:
             others = whereabouts.leave(connection, message.route, reason, self._clock()) - 1
-        return outbox.bury(connection, due.seq, reason, whole_lane=whole_lane) + max(0, others)
+        parts = outbox.bury(connection, due.seq, reason, whole_lane=whole_lane) + max(0, others)
+        return parts, follow
 
     async def _bury(self, due: Due, reason: str, *, whole_lane: bool = False) -> None:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
         # A platform may quote the address that it was asked at, with the token in it.
         reason = self.redactor.clean(reason)
-        parts = await self._box.stored(self._end, due, reason, whole_lane)
+        parts, follow = await self._box.stored(self._end, due, reason, whole_lane)
+        follow()
         drop(due.message.content.files)
         self.given_up += parts
         log.error(

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from gateway.audit.trail import entries
+from tests.fakes.faults import status
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.asking import (
     NOTES,
@@ -218,3 +219,20 @@ async def test_what_does_not_fit_stands_above_as_a_file(gateway: GatewayProcess)
     await press(gateway, question, "Allow once", user_id=OWNER)
     await gateway.idle()
     assert notes(gateway) == content
+
+
+async def test_a_question_whose_file_is_refused_is_denied(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    before = notes(gateway)
+    content = "".join(f"line {n} of very many\n" for n in range(1_000))
+    gateway.api.fail("sendDocument", status(400, description="Bad Request: file is broken"))
+    gateway.model.script(ReplyScript(tool_calls=(write(content),)), ReplyScript(text="I see."))
+    await gateway.api.user_says(OWNER, "write too much")
+    await gateway.until(lambda: "I see." in gateway.api.answers(OWNER)[-1:])
+    await gateway.idle()
+    assert questions(gateway) == []
+    assert (
+        "is denied: the file with all of it could not be sent here"
+        in (gateway.api.answers(OWNER)[-2])
+    )
+    assert notes(gateway) == before
