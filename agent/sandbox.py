@@ -11,13 +11,20 @@ from agent.frozen import frozen
 @frozen
 class Limits:
     """What one command may use up: processes at a time, bytes of one file, of one process's memory
-    and of the private /tmp, and seconds of a processor for one process."""
+    and of the private /tmp, and seconds of a processor for one process.
+
+    `session_bytes` is the memory of all commands of a session together, `disk_bytes` what one may
+    add to its workspace, and `free_bytes` of the disk it has to leave.
+    """
 
     processes: int = 256
     file_bytes: int = 1_000_000_000
     memory_bytes: int = 4_000_000_000
     open_files: int = 1024
     cpu_s: int = 3600
+    session_bytes: int = 8_000_000_000
+    disk_bytes: int = 10_000_000_000
+    free_bytes: int = 500_000_000
 
 
 class WayOut(Protocol):

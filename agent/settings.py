@@ -4,7 +4,7 @@ from dataclasses import field
 from pathlib import Path
 
 from agent.frozen import frozen
-from agent.sandbox import Sandbox
+from agent.sandbox import Limits, Sandbox
 
 
 @frozen
@@ -15,6 +15,8 @@ class ToolSettings:
     components, or sequences of them, that no path may contain; `off_limits` are files and folders
     that no file tool opens, wherever it may go otherwise. Without a `sandbox` commands can do
     all that the user can; in one they reach `exec_hosts` alone ("*.example.org" for all below it).
+    With `limits`, commands that use up more than these together are ended; a sandbox has its own
+    for each process.
     """
 
     exec_timeout_s: float = 60
@@ -25,6 +27,7 @@ class ToolSettings:
     off_limits: tuple[Path, ...] = ()
     sandbox: Sandbox | None = None
     exec_hosts: tuple[str, ...] = ()
+    limits: Limits | None = None
 
 
 @frozen

@@ -9,6 +9,7 @@ from agent.providers.routing import OFFLINE
 from agent.sandbox import Sandbox
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
+from gateway.confinement import command_limits
 from gateway.home import Home
 from gateway.secrets import secret_values
 from gateway.settings import Settings
@@ -38,6 +39,7 @@ async def open_agent(
         off_limits=(*home.own, *settings.files, *settings.store.files, *policy),
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
+        limits=command_limits(settings),
     )
     from gateway.agents import catalogue_of, limits_of, trusted_folders
 

@@ -11,15 +11,24 @@ from gateway.settings import Settings
 _MB = 1_000_000
 
 
-def wishes(settings: Settings) -> Wishes:
-    """What the section `security` says about commands."""
+def command_limits(settings: Settings) -> Limits:
+    """What commands may use up."""
     security = settings.security
-    limits = Limits(
+    return Limits(
         processes=security.exec_processes,
         file_bytes=security.exec_file_mb * _MB,
         memory_bytes=security.exec_memory_mb * _MB,
         cpu_s=security.exec_cpu_s,
+        session_bytes=security.exec_session_memory_mb * _MB,
+        disk_bytes=security.exec_disk_mb * _MB,
+        free_bytes=security.exec_disk_free_mb * _MB,
     )
+
+
+def wishes(settings: Settings) -> Wishes:
+    """What the section `security` says about commands."""
+    security = settings.security
+    limits = command_limits(settings)
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
     workspaces = (settings.agent.workspace.expanduser(),)
     return Wishes(security.sandbox, limits, further, security.sandbox_image, workspaces)

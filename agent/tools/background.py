@@ -189,6 +189,8 @@ class Background:
 
 
 def _in_words(end: Exit) -> str:
+    if end.why:
+        return end.why.strip("[]")
     if end.code is None:
         return "stopped at its time-out"
     return f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"

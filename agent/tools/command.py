@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.cover import cover
 from agent.tools.group import Exit, run
+from agent.tools.meter import Meter, Meters
 from agent.types import Taint
 
 if TYPE_CHECKING:
@@ -80,8 +81,14 @@ class Ended:
 class Commands:
     """Runs commands as the settings want it."""
 
-    def __init__(self, settings: ToolSettings, reach: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        settings: ToolSettings,
+        reach: Mapping[str, Any] | None = None,
+        meters: Meters | None = None,
+    ) -> None:
         self._settings = settings
+        self._meters = meters or Meters()
         self._reach = reach or {}
         self._sandbox = settings.sandbox or Unconfined()
 
@@ -105,7 +112,8 @@ class Commands:
             async with self._proxy(line, changing) as proxy:
                 job = await asyncio.to_thread(self._job, line, proxy)
                 with self._sandbox.prepare(job) as spawn:
-                    end = await run(spawn, timeout_s, on_output)
+                    async with self._metered(line) as meter:
+                        end = await run(spawn, timeout_s, on_output, meter)
         except OSError as exc:
             reason = (exc.strerror or type(exc).__name__).lower()
             raise ToolError(f"The command could not be started: {reason}.") from exc
@@ -114,6 +122,14 @@ class Commands:
             if changing is not None and (changing.has_begun or line.heard()):
                 await asyncio.to_thread(changing.end)
         return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy))
+
+    def _metered(self, line: Line) -> AbstractAsyncContextManager[Meter | None]:
+        if (limits := self._settings.limits) is None:
+            return nullcontext()
+        call = line.call
+        return self._meters.metered(
+            Meter(call.session, call.workspace, limits, writes=not line.read_only)
+        )
 
     def hosts(self, line: Line) -> tuple[str, ...]:
         """Whom it may reach: anybody without a sandbox; in one nobody from the background, and

@@ -5,11 +5,13 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from io import FileIO
 
 from agent.frozen import frozen
 from agent.sandbox import Spawn
 from agent.security.sandbox.leftovers import mark
+from agent.tools.meter import Meter
 
 DRAIN_S = 0.3
 CHUNK_BYTES = 65_536
@@ -19,12 +21,19 @@ SUPERVISED_S = 5.0
 
 @frozen
 class Exit:
-    """How a command ended; `code` is negative for a signal, None when its time was over."""
+    """How a command ended; `code` is negative for a signal, None when its time was over. `why` is
+    a sentence when it was ended for what it used up."""
 
     code: int | None
+    why: str = ""
 
 
-async def run(spawn: Spawn, timeout_s: float | None, on_output: Callable[[bytes], None]) -> Exit:
+async def run(
+    spawn: Spawn,
+    timeout_s: float | None,
+    on_output: Callable[[bytes], None],
+    meter: Meter | None = None,
+) -> Exit:
     """Run what a sandbox prepared; both output streams reach `on_output` in order.
 
     Returns when the command itself has ended: what it left in the background is killed, and a
@@ -53,7 +62,10 @@ async def run(spawn: Spawn, timeout_s: float | None, on_output: Callable[[bytes]
                 spawn.lent.close()
         child = _Child(process, alive, spawn.supervised)
         try:
-            return await _attend(child, out_r, timeout_s, on_output)
+            if meter is not None:
+                meter.began(process.pid, child.end)
+            end = await _attend(child, out_r, timeout_s, on_output)
+            return end if meter is None else replace(end, why=meter.why)
         finally:
             child.end()
             await child.reaped()

@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.security.taint import NOTHING, UNTRUSTED
 from agent.tools.background import Background, Origin, Work
+from agent.tools.meter import Meters
 from agent.types import Taint
 
 AT_ONCE = 64
@@ -16,11 +17,15 @@ GLIMPSE_S = 0.5
 
 
 class Processes:
-    """Each belongs to a session and has a number there; none outlives `end` or `aclose`."""
+    """Each belongs to a session and has a number there; none outlives `end` or `aclose`.
+
+    `meters` count what all commands use up, also those that are waited for.
+    """
 
     def __init__(self) -> None:
         self._found: dict[str, dict[int, Background]] = {}
         self._last: dict[str, int] = {}
+        self.meters = Meters()
         self._tasks: dict[Background, asyncio.Task[None]] = {}
 
     @property

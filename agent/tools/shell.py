@@ -59,8 +59,8 @@ class Exec:
     ) -> None:
         self._settings = settings
         self._scope = Scope(settings)
-        self._commands = Commands(settings, reach)
         self.processes = processes or Processes()
+        self._commands = Commands(settings, reach, self.processes.meters)
 
     @property
     def description(self) -> str:
@@ -103,7 +103,9 @@ class Exec:
         remark = ended.refused or self._remark(line, ended.exit, text)
         shown = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.reached else self._commands.taint(line)
-        return output.noted(ToolResult(shown, ended.exit.code != 0, taint=taint))
+        return output.noted(
+            ToolResult(shown, ended.exit.code != 0 or bool(ended.exit.why), taint=taint)
+        )
 
     async def aclose(self) -> None:
         await self.processes.aclose()
@@ -212,6 +214,8 @@ def _command(args: Mapping[str, Any]) -> str:
 
 
 def _ending(end: Exit, timeout_s: float) -> str:
+    if end.why:
+        return end.why
     if end.code is None:
         return f"[stopped: it took longer than {timeout_s:g} s. {load('tools/exec_longer')}]"
     if end.code < 0:

@@ -175,6 +175,9 @@ class SecuritySection(Section):
     exec_file_mb: Whole = 1000
     exec_memory_mb: Annotated[Whole, Field(ge=32)] = 4000
     exec_cpu_s: Annotated[Whole, Field(ge=1)] = 3600
+    exec_session_memory_mb: Annotated[Whole, Field(ge=64)] = 8000
+    exec_disk_mb: Annotated[Whole, Field(ge=1)] = 10_000
+    exec_disk_free_mb: Whole = 500
     blocked_commands: tuple[Word, ...] = ("rm", "sudo", "shutdown", "format", "del")
     blocked_paths: tuple[Word, ...] = (".git", ".env", "node_modules/.cache")
     policy_file: Path | None = None

@@ -60,7 +60,7 @@ class Bubblewrap:
     features: frozenset[str]
     limits: Limits = field(default_factory=Limits)
     further: tuple[Path, ...] = ()
-    groups: Path | None = field(default_factory=lambda: None if os.geteuid() else cgroup.tree())
+    groups: tuple[Path, ...] = field(default_factory=lambda: () if os.geteuid() else cgroup.trees())
     as_root: bool = field(default_factory=is_root)
 
     @contextmanager
@@ -224,12 +224,11 @@ class Bubblewrap:
         }
         return f'{{ {view.limited(limits)}; }} 2>/dev/null; exec setsid "$@"'
 
-    def _group(self, stack: ExitStack) -> Path | None:
-        if self.groups is None:
-            return None
+    def _group(self, stack: ExitStack) -> tuple[Path, ...]:
+        # Some more, for what watches and what reaps.
+        bounds = cgroup.Bounds(self.limits.processes + 4, self.limits.session_bytes)
         try:
-            # Two more, for what watches and what reaps.
-            return stack.enter_context(cgroup.bounded(self.groups, self.limits.processes + 4))
+            return stack.enter_context(cgroup.bounded(self.groups, bounds))
         except OSError as exc:
             raise ToolError("No control group could be made to bound the command.") from exc
 

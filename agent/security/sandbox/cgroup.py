@@ -1,39 +1,66 @@
-"""A bound on processes for root, whom RLIMIT_NPROC does not bind: a control group of its own."""
+"""Control groups of commands, where root may make them: a bound on processes, by which RLIMIT_NPROC
+does not bind root, and on the memory of all of them together."""
 
 import os
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from agent.frozen import frozen
 
 _PREFIX = "kore-exec-"
 # So old is no group that nobody has moved into yet, whoever made it.
 _FRESH_S = 60
-# Version 1 has a tree for processes alone, version 2 one tree for everything.
-_TREES = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
+_ROOT = Path("/sys/fs/cgroup")
 
 
-def tree() -> Path | None:
-    """Where groups that count processes can be made, or None."""
-    return next((folder for folder in _TREES if _counts(folder)), None)
+@frozen
+class Bounds:
+    """What the processes of one group may come to."""
+
+    processes: int
+    memory_bytes: int
 
 
-def _counts(folder: Path) -> bool:
+def trees(root: Path = _ROOT) -> tuple[Path, ...]:
+    """Where groups can be made that count processes, and memory if the kernel has that, too.
+
+    Version 1 has a tree for each, version 2 one tree for everything.
+    """
+    if _takes(root) and "pids" in _told(root / "cgroup.subtree_control"):
+        return (root,)
+    pids, memory = root / "pids", root / "memory"
+    if not _takes(pids):
+        return ()
+    return (pids, memory) if _takes(memory) else (pids,)
+
+
+def _takes(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and (folder / "cgroup.procs").exists()
+
+
+def _told(file: Path) -> str:
     try:
-        own = folder.name == "pids" or "pids" in (folder / "cgroup.subtree_control").read_text()
+        return file.read_text()
     except OSError:
-        return False
-    return own and os.access(folder, os.W_OK) and (folder / "cgroup.procs").exists()
+        return ""
 
 
 @contextmanager
-def bounded(folder: Path, processes: int) -> Iterator[Path]:
-    """A group for this many processes: its file takes the id of whoever moves in.
+def bounded(folders: Sequence[Path], bounds: Bounds) -> Iterator[tuple[Path, ...]]:
+    """A group in each of these trees: their files take the id of whoever moves in.
 
-    Raises OSError when it cannot be made. A group with somebody in it outlives the block and is
+    Raises OSError when one cannot be made. A group with somebody in it outlives the block and is
     removed with a later one.
     """
+    with ExitStack() as stack:
+        yield tuple(stack.enter_context(_group(folder, bounds)) for folder in folders)
+
+
+@contextmanager
+def _group(folder: Path, bounds: Bounds) -> Iterator[Path]:
     now = time.time()
     for old in folder.glob(f"{_PREFIX}*-*"):
         with suppress(OSError, ValueError):
@@ -42,7 +69,15 @@ def bounded(folder: Path, processes: int) -> Iterator[Path]:
     group = folder / f"{_PREFIX}{now:.0f}-{secrets.token_hex(4)}"
     group.mkdir()
     try:
-        (group / "pids.max").write_text(str(processes))
+        for name, most in {
+            "pids.max": bounds.processes,
+            "memory.max": bounds.memory_bytes,
+            "memory.swap.max": 0,
+            "memory.limit_in_bytes": bounds.memory_bytes,
+            "memory.memsw.limit_in_bytes": bounds.memory_bytes,
+        }.items():
+            if (group / name).exists():
+                (group / name).write_text(str(most))
         yield group / "cgroup.procs"
     finally:
         with suppress(OSError):

@@ -16,20 +16,12 @@ def source(stdin: int | None) -> str:
 
 
 def watched(
-    argv: Sequence[str], moved_to: Path | None = None, stdin: int | None = None
+    argv: Sequence[str], moved_to: Sequence[Path] = (), stdin: int | None = None
 ) -> tuple[str, ...]:
-    """The words that run `argv` with a watcher; first moved to a control group, if one is given.
+    """The words that run `argv` with a watcher; first moved to control groups, if any are given.
 
     `stdin` is the descriptor that it reads from.
     """
     watch = _WATCH % source(stdin)
-    if moved_to is None:
-        return ("/bin/sh", "-c", watch, "sh", *argv)
-    return (
-        "/bin/sh",
-        "-c",
-        f'echo $$ >"$1" || exit 126; shift; {watch}',
-        "sh",
-        str(moved_to),
-        *argv,
-    )
+    move = 'echo $$ >"$1" || exit 126; shift; ' * len(moved_to)
+    return ("/bin/sh", "-c", f"{move}{watch}", "sh", *map(str, moved_to), *argv)

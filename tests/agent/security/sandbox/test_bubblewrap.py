@@ -349,3 +349,15 @@ async def test_the_first_process_of_the_namespace_never_leaves_the_group_that_is
 async def test_the_root_is_no_workspace(bwrap: Bubblewrap, call: CallContext) -> None:
     with pytest.raises(ToolError, match=r"whole file system"):
         await run(bwrap, replace(call, workspace=Path("/")), "true")
+
+
+async def test_a_commands_memory_is_bounded_as_a_whole_by_a_control_group(
+    bwrap: Bubblewrap, call: CallContext
+) -> None:
+    if not any(folder.name != "pids" for folder in bwrap.groups):
+        pytest.skip("no control group that counts memory can be made here")
+    # Two that are each within the bound of a process, and a file in memory.
+    take = "python3 -c 'd = bytearray(60_000_000); d[::4096] = b\"x\" * len(d[::4096]); input()'"
+    held = replace(bwrap, limits=replace(bwrap.limits, session_bytes=100_000_000))
+    line = f"mkfifo gate; {take} <>gate & {take} <>gate & wait %1; echo $?; wait %2; echo $?"
+    assert "137" in await run(held, call, line, exec_timeout_s=5)

@@ -2,20 +2,31 @@
 
 from pathlib import Path
 
-from agent.security.sandbox.cgroup import bounded
+from agent.security.sandbox.cgroup import Bounds, bounded, trees
+
+BOUNDS = Bounds(5, 10_000_000)
 
 
 def test_a_group_that_nobody_has_moved_into_yet_stays(tmp_path: Path) -> None:
     # As between two commands that begin together.
-    with bounded(tmp_path, 5) as first:
-        first.parent.joinpath("pids.max").unlink()  # the kernel's own file keeps no group
-        with bounded(tmp_path, 5) as second:
-            assert first.parent.is_dir()
-            assert first != second
+    with bounded([tmp_path], BOUNDS) as (first,), bounded([tmp_path], BOUNDS) as (second,):
+        assert first.parent.is_dir()
+        assert first != second
 
 
 def test_what_an_earlier_command_left_is_cleared_away(tmp_path: Path) -> None:
     old = tmp_path / "kore-exec-1700000000-abcd"
     old.mkdir()
-    with bounded(tmp_path, 5):
+    with bounded([tmp_path], BOUNDS):
         assert not old.exists()
+
+
+def test_both_versions_of_control_groups_are_known(tmp_path: Path) -> None:
+    for name in ("pids", "memory", "cpu"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.procs").touch()
+    assert trees(tmp_path) == (tmp_path / "pids", tmp_path / "memory")
+    (tmp_path / "cgroup.procs").touch()
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    assert trees(tmp_path) == (tmp_path,)
+    assert trees(tmp_path / "nowhere") == ()
