@@ -11,7 +11,7 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from agent.security.redaction import Redactor
-from agent.security.sandbox.leftovers import end_leftovers
+from agent.security.sandbox.leftovers import end_leftovers, noted
 from gateway import outgoing
 from gateway.agent import open_agent
 from gateway.assembly import App, Channels, Safety, assemble
@@ -63,8 +63,9 @@ async def open_app(
             owned = await take_over(lock, home, "kore gateway")
         else:
             owned = Ownership(lock.enter_context(hold(home.lock, "kore agent")), attended)
-        if count := await asyncio.to_thread(end_leftovers):
-            log.warning("ended %d processes of commands whose kore is gone", count)
+        if count := await asyncio.to_thread(end_leftovers, home.running):
+            log.warning("ended %d processes of commands whose kore was killed", count)
+        stack.enter_context(noted(home.running))
         discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)

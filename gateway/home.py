@@ -54,6 +54,11 @@ class Home:
         return self.root / "kore.lock"
 
     @property
+    def running(self) -> Path:
+        """Which process has commands that end with it; there as long as it runs."""
+        return self.root / "running"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

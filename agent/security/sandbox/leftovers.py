@@ -1,13 +1,17 @@
 """Commands whose Kore was killed, and that nothing else has ended: found by a mark, and killed.
 
 Each program that Kore starts for a command carries, in the environment that it begins with, which
-process started it. The mark is there from its first moment, as no note in a file could be.
+process started it. The mark is there from its first moment, as no note in a file could be. Whoever
+carries it is not always Kore's to end: a terminal multiplexer that a person started lives on when
+its Kore has ended. So each Kore is noted in a file for as long as it runs, and only what those
+have left who are noted there still is killed.
 """
 
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from agent.security.sandbox.account import USER
 
@@ -22,18 +26,36 @@ def mark() -> dict[str, str]:
         return {}
 
 
-def end_leftovers() -> int:
-    """Kill what was started by a Kore of this user that is gone; how many processes that were."""
+@contextmanager
+def noted(file: Path) -> Iterator[None]:
+    """Be noted there until the block ends; whoever was noted before is no longer."""
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.write_text("".join(mark().values()), encoding="ascii")
+    fresh.replace(file)
     try:
-        table, names = _process_table(), os.listdir("/proc")
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def end_leftovers(file: Path) -> int:
+    """Kill what the Kore noted there has left, if it is gone; how many processes that were.
+
+    Neither this process nor those around it are among them, whoever started them.
+    """
+    try:
+        wanted = file.read_text(encoding="ascii", errors="replace")
+        if not _is_gone(wanted, _process_table()):
+            return 0
+        names, around = os.listdir("/proc"), set(_around(os.getpid()))
     except OSError:
         return 0
     ended = 0
-    for pid in map(int, filter(str.isdigit, names)):
+    for pid in set(map(int, filter(str.isdigit, names))) - around:
         with suppress(OSError):
             opened = os.pidfd_open(pid)
             try:
-                if _is_left(pid, table):
+                if _is_left(pid, wanted):
                     signal.pidfd_send_signal(opened, signal.SIGKILL)
                     ended += 1
             finally:
@@ -41,10 +63,18 @@ def end_leftovers() -> int:
     return ended
 
 
-def _is_left(pid: int, table: str) -> bool:
+def _is_left(pid: int, wanted: str) -> bool:
     if os.stat(f"/proc/{pid}").st_uid not in (os.geteuid(), USER):
         return False
-    return any(_is_gone(value, table) for value in _marks(pid))
+    return wanted in _marks(pid)
+
+
+def _around(pid: int) -> Iterator[int]:
+    """The process, its parent, and so on."""
+    while pid > 0:
+        yield pid
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            pid = int(file.read().rpartition(b")")[2].split()[1])
 
 
 def _marks(pid: int) -> Iterator[str]:
