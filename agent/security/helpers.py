@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -61,8 +62,27 @@ def _is_closed(path: str) -> bool:
         return False
     if found.st_uid not in (0, os.geteuid()):
         return False
-    # In a folder such as /tmp nobody can replace what is another's.
-    return not found.st_mode & stat.S_IWOTH or bool(found.st_mode & stat.S_ISVTX)
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        # In a folder such as /tmp nobody can replace what is another's.
+        return True
+    if found.st_mode & stat.S_IWOTH:
+        return False
+    return not found.st_mode & stat.S_IWGRP or _is_own_group(found.st_gid)
+
+
+@cache
+def _is_own_group(group: int) -> bool:
+    """Whether nobody but root and this user is in it: many systems give each user such a group."""
+    import grp
+    import pwd
+
+    try:
+        members = set(grp.getgrgid(group).gr_mem)
+    except KeyError:
+        return False
+    people = pwd.getpwall()
+    members |= {one.pw_name for one in people if one.pw_gid == group}
+    return members <= {one.pw_name for one in people if one.pw_uid in (0, os.geteuid())}
 
 
 def _is_below(path: str, place: str) -> bool:

@@ -12,7 +12,9 @@ from agent.security.contents import contents_digest
 def workspace(tmp_path: Path) -> Path:
     root = (tmp_path / "workspace").resolve()
     (root / "pkg").mkdir(parents=True)
-    for name in ("x.sh", "x.py", "x.js", "Makefile", "package.json", "pkg/__main__.py", "data"):
+    (root / "sub").mkdir()
+    names = ("x.sh", "x.py", "x.js", "Makefile", "package.json", "pkg/__main__.py", "data")
+    for name in (*names, "pkg/__init__.py", "sub/Makefile", "sub/package.json"):
         (root / name).write_text("old\n")
     return root
 
@@ -27,6 +29,13 @@ def workspace(tmp_path: Path) -> Path:
         ("npm run build", "package.json"), ("env A=1 ./x.sh", "x.sh"), (". ./x.sh", "x.sh"),
         ("timeout 5 python x.py", "x.py"), ("cd pkg && ../x.sh", "x.sh"), ("ls; ./x.sh", "x.sh"),
         ("bash -c './x.sh'", "x.sh"), ("cd pkg && python ../x.py", "x.py"), ("./new.sh", "new.sh"),
+        ("make -C sub", "sub/Makefile"), ("make --directory=sub a", "sub/Makefile"),
+        ("make -Csub", "sub/Makefile"), ("make -fx.sh", "x.sh"), ("make --file=x.sh", "x.sh"),
+        ("python pkg", "pkg/__main__.py"), ("python -mpkg", "pkg/__main__.py"),
+        ("python -m pkg", "pkg/__init__.py"), ("python < x.py", "x.py"), ("sh -s <x.sh", "x.sh"),
+        ("npm --prefix sub test", "sub/package.json"), ("node sub", "sub/package.json"),
+        ("uv run x.py", "x.py"), ("uv run -m x", "x.py"), ("python3.14 x.py", "x.py"),
+        ("cat x.sh | sh", "x.sh"), ('sh -c "$(cat x.sh)"', "x.sh"), ("eval \"`cat x.sh`\"", "x.sh"),
         ("find . -name a -exec ./x.sh {} +", "x.sh"), ("bash <data x.sh", "x.sh"),
     ],
 )  # fmt: skip

@@ -80,3 +80,26 @@ def test_what_belongs_to_somebody_else_is_not_trusted(place: Path) -> None:
     file = program(place / "bin")
     os.chown(file, 65534, 65534)
     assert not is_trusted(str(file))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to a group that it is not in")
+@pytest.mark.parametrize("at", ["", "bin", "bin/tool"])
+def test_what_a_group_of_others_can_write_is_not_trusted(place: Path, at: str) -> None:
+    file = program(place / "bin")
+    assert is_trusted(str(file))
+    changed = place / at
+    changed.chmod(0o775)
+    assert is_trusted(str(file)), "nobody else is in the own group"
+    # A group that no list of groups knows: who is in it cannot be told.
+    os.chown(changed, -1, 1_987_654_321)
+    assert not is_trusted(str(file))
+    changed.chmod(0o755)
+    assert is_trusted(str(file))
+
+
+def test_a_file_that_everybody_may_write_is_not_trusted_whatever_its_other_bits(
+    place: Path,
+) -> None:
+    file = program(place / "bin")
+    file.chmod(0o1777)
+    assert not is_trusted(str(file))
