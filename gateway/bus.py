@@ -18,7 +18,7 @@ from gateway.halt import Halted, halt
 from gateway.intake import Intake
 from gateway.journal import Suspended, Waiting
 from gateway.lane import Lane
-from gateway.messages import InboundMessage
+from gateway.messages import Button, InboundMessage
 from gateway.store import backlog, claims, inbox, sessions, turns
 from gateway.store.claims import Busy, Claim, CommandClaim
 from gateway.store.database import Damaged, Database, NotNow, StoreError
@@ -303,20 +303,31 @@ class MessageBus:
 
     def _carry_out(self, connection: Connection, claim: CommandClaim) -> None:
         if backlog.is_unanswered(connection, claim.seq):
-            text = self._commands.carry_out(connection, claim, time.time())
-            self._answer_command(connection, claim, text)
+            now = time.time()
+            # As the list that is answered with had them.
+            asks = self._delivery.asks(claim.message.route) is not None
+            buttons = self._commands.buttons(connection, claim, now) if asks else ()
+            text = self._commands.carry_out(connection, claim, now)
+            self._answer_command(connection, claim, text, buttons)
 
-    def _answer_command(self, connection: Connection, claim: CommandClaim, text: str) -> None:
+    def _answer_command(
+        self,
+        connection: Connection,
+        claim: CommandClaim,
+        text: str,
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
         if not backlog.is_unanswered(connection, claim.seq):
             return  # it has gone past the queue meanwhile
         message = claim.message
         if claim.session is not None:
             # It may show titles and paths that a model has chosen.
             text = quiet(text, sessions.taint_of(connection, claim.session))
+        *above, last = self._delivery.render(message.route, text)
         letter = Letter(
             delivery_id="",  # `finish_command` names it
             route=message.route,
-            parts=self._delivery.render(message.route, text),
+            parts=[*above, replace(last, buttons=buttons)],
             reply_to=message.answer_to,
             event_id=message.event_id,
         )

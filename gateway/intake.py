@@ -10,6 +10,7 @@ from sqlite3 import Connection
 
 from agent.frozen import frozen
 from agent.language import speaking, t
+from gateway import keyboard
 from gateway.access import CONSOLE
 from gateway.audit.notes import Notes
 from gateway.channels.base import Batch, Undecoded
@@ -173,8 +174,11 @@ class Intake:
         delivered again stops nothing that came after it. None, when too many wait."""
         if inbox.waiting_count(connection) >= self._limits.waiting:
             return None
+        typed: list[Pressed] = []
+        entries = [self._typed(connection, entry, typed) for entry in entries]
         new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
         taken = Taken(inbox.accept(connection, arrival, entries))
+        taken.pressed.extend(typed)
         taken.undecoded.extend(undecoded.keep(connection, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
         languages = self._delivery.languages
@@ -297,9 +301,26 @@ class Intake:
         taken.lanes.update(halted.woken)
         taken.settled.extend(halted.settled)
 
+    def _typed(self, connection: Connection, entry: Entry, pressed: list[Pressed]) -> Entry:
+        """A button below a command's answer is that command, typed by whoever presses it, as
+        long as they may speak and the button is not out of date; else it stays a press."""
+        message = entry.message
+        if entry.dead_reason != _PRESS or not keyboard.is_choice(message):
+            return entry
+        session = sessions.bound_session(connection, message.session_key)
+        text = keyboard.typed(message, session)
+        if text is None or not self.door.access.is_allowed(message):
+            return entry
+        pressed.append(Pressed(message, text))
+        return Entry(replace(message, content=text, pressed=False))
+
     def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
         if is_petition(message):
             return Pressed(message, self.door.press(connection, message, now))
+        if keyboard.is_choice(message):
+            if not self.door.access.is_allowed(message):
+                return Pressed(message, t("Only people who may talk to me may press this."))
+            return Pressed(message, t("This button is out of date: send the command again."))
         return self._clerk.press(connection, message, now)
 
     def _tell_how_to_allow(self, message: InboundMessage) -> None:

@@ -12,12 +12,13 @@ from agent.frozen import frozen
 from agent.measure import Speaking
 from agent.security.modes import Mode
 from agent.tools.runner import Permissions
+from gateway import keyboard
 from gateway.commands import argument_of, carried_out_by, command_of
 from gateway.commands.table import Command
 from gateway.door import Door
 from gateway.histories import Histories
 from gateway.languages import Languages
-from gateway.messages import InboundMessage
+from gateway.messages import Button, InboundMessage
 from gateway.store import sessions
 from gateway.store.claims import CommandClaim
 from gateway.store.database import Database
@@ -39,6 +40,8 @@ class Jobs(Protocol):
     def command(
         self, connection: Connection, message: InboundMessage, argument: str, session: str | None
     ) -> str: ...
+
+    def choices(self, connection: Connection, message: InboundMessage) -> list[tuple[str, str]]: ...
 
 
 @frozen
@@ -113,6 +116,15 @@ class Commands:
         call = self._call(claim, now)
         answer: str = self._module(claim).answer(call, connection)
         return answer
+
+    def buttons(
+        self, connection: Connection, claim: CommandClaim, now: float
+    ) -> tuple[Button, ...]:
+        """Those below the answer to a quick command that was typed alone: what it can be given."""
+        call, module = self._call(claim, now), self._module(claim)
+        if call.argument or not hasattr(module, "choices"):
+            return ()
+        return keyboard.buttons(module.choices(call, connection), claim.session)
 
     async def work(self, claim: CommandClaim, now: float) -> str:
         """Do what takes time; returns the answer as markdown."""

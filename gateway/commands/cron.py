@@ -3,6 +3,12 @@
 from sqlite3 import Connection
 
 from gateway.commands.call import CommandCall
+from gateway.keyboard import Choice
+
+
+def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+    wanted = call.office.timetable.choices(connection, call.message)
+    return [Choice(label, "cron", argument) for label, argument in wanted]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

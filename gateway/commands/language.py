@@ -4,6 +4,7 @@ from sqlite3 import Connection
 
 from agent.language import ENGLISH, LANGUAGES, language_of, speaking, t
 from gateway.commands.call import CommandCall
+from gateway.keyboard import Choice
 
 # Each in its own words: whoever looks for one must find it.
 NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
@@ -13,6 +14,11 @@ _ALSO = {
     **dict.fromkeys(("中文", "简体", "简体中文", "chinese"), "zh-Hans"),
     **dict.fromkeys(("繁體", "繁體中文", "繁体", "繁体中文"), "zh-Hant"),
 }
+
+
+def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+    names = [*((language, NAMES[language]) for language in LANGUAGES), (AUTO, AUTO)]
+    return [Choice(label, "language", language) for language, label in names]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

@@ -5,6 +5,7 @@ from sqlite3 import Connection
 from agent.language import later, t
 from agent.security.modes import MODES, Mode, is_mode
 from gateway.commands.call import CommandCall
+from gateway.keyboard import Choice
 from gateway.modes import mode_of
 from gateway.store import notes, sessions
 from gateway.store.notes import Note
@@ -17,6 +18,10 @@ _MEANING: dict[Mode, str] = {
     ),
     "auto": later("runs all that your role allows, without asking"),
 }
+
+
+def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+    return [Choice(mode, "mode", mode, of_session=True) for mode in MODES]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

@@ -7,7 +7,16 @@ from agent.language import t
 from agent.providers.models import PROFILES
 from gateway.agents import with_model
 from gateway.commands.call import CommandCall
+from gateway.keyboard import Choice
 from gateway.store import sessions
+
+_BUTTONS = 12
+
+
+def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+    known = [model.name for model in call.office.agent.models.known]
+    names = dict.fromkeys([*known, *PROFILES])
+    return [Choice(name, "model", name, of_session=True) for name in names][:_BUTTONS]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

@@ -4,8 +4,10 @@ from sqlite3 import Connection
 
 from agent.language import plural, t
 from gateway.commands.call import CommandCall
-from gateway.commands.sessions import SHOWN, lines, scope_of
+from gateway.commands.sessions import SHOWN, choices, lines, scope_of
 from gateway.store import archive, sessions
+
+__all__ = ["answer", "choices"]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

@@ -8,6 +8,7 @@ from agent.errors import KoreError
 from agent.language import later, t
 from gateway.access import CONSOLE
 from gateway.commands.call import CommandCall
+from gateway.keyboard import Choice
 from gateway.markdown import literal
 from gateway.messages import Route
 from gateway.service import SessionInfo, SessionState
@@ -18,6 +19,13 @@ SHOWN = 10
 _FOUND = 5
 # Older messages that one command enters into the index at most: everybody waits for it.
 _CHUNKS = 10
+
+
+def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+    """The numbers of the list, each bound to its conversation: titles are not written into a
+    button, which is not sealed."""
+    listed = sessions.recent(connection, SHOWN, scope_of(call))
+    return [Choice(str(n), "resume", info.id) for n, info in enumerate(listed, 1)]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

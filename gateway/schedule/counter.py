@@ -25,6 +25,7 @@ from gateway.store.sessions import taint_of_text
 # Phones make one dash of two.
 _FLAG = re.compile(r"(?:--|[—–])(urgent|own|zone|catch-up)(?:[= ]([\w/+-]+))?\s*")
 _OPTION = re.compile(r"(?:--|[—–])[a-z][\w-]*")
+_BUTTON_JOBS = 8
 _CHANGES = ("remove", "pause", "resume")
 _HOW = later(
     "`/cron add WHEN TEXT` reminds you, `/cron ask WHEN TASK` has me do something; "
@@ -157,6 +158,20 @@ def wish_of(text: str) -> Wish:
         )
         raise KoreError(told)
     return replace(wish, when=text)
+
+
+def choices(
+    connection: Connection, timetable: Timetable, message: InboundMessage
+) -> list[tuple[str, str]]:
+    """Labels and arguments: what can be done with each of the first jobs that are listed."""
+    found = []
+    for job in booking.visible(connection, timetable.house, message)[:_BUTTON_JOBS]:
+        if job.state == "on":
+            found.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
+        else:
+            found.append((t("Resume {n}", n=job.id), f"resume {job.id}"))
+        found.append((t("Remove {n}", n=job.id), f"remove {job.id}"))
+    return found
 
 
 def _list(connection: Connection, timetable: Timetable, message: InboundMessage) -> str:

@@ -89,6 +89,12 @@ class Timetable:
 
         return command(connection, self, message, argument, session)
 
+    def choices(self, connection: Connection, message: InboundMessage) -> list[tuple[str, str]]:
+        """What buttons below `/cron` say, and the argument of each."""
+        from gateway.schedule.counter import choices
+
+        return choices(connection, self, message)
+
     def ended(self, connection: Connection, claim: Claim, failed: str) -> None:
         """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
         for message in claim.messages:

@@ -1,0 +1,93 @@
+"""Buttons below what commands answer."""
+
+import json
+
+import pytest
+
+from tests.fakes.bot_chats import Shown
+from tests.gateway.end_to_end.asking import button, press
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+GROUP = -300
+
+
+async def menu(gateway: GatewayProcess, command: str, chat: int = OWNER) -> Shown:
+    """The newest message with buttons, once the command is answered."""
+    before = len(gateway.api.chat(chat)) + 1
+    await gateway.api.user_says(chat, command, user_id=OWNER)
+    await gateway.until(lambda: len(gateway.api.chat(chat)) > before)
+    shown = gateway.api.chat(chat)[-1]
+    assert shown.reply_markup, shown.text
+    data = [b["callback_data"] for row in shown.reply_markup["inline_keyboard"] for b in row]
+    assert max(len(one.encode()) for one in data) <= 64
+    return shown
+
+
+async def answer(gateway: GatewayProcess, chat: int = OWNER) -> str:
+    await gateway.idle()
+    return gateway.api.answers(chat)[-1]
+
+
+async def test_a_press_is_the_command_also_after_a_kill(alone: GatewayProcess) -> None:
+    await alone.start()
+    shown = await menu(alone, "/mode")
+    await alone.kill()
+    await alone.start()
+    assert await press(alone, shown, "plan", user_id=OWNER) == "/mode plan"
+    assert "Mode of this conversation: plan" in await answer(alone)
+    shown = await menu(alone, "/language")
+    await press(alone, shown, "简体中文", user_id=OWNER)
+    assert "简体中文" in await answer(alone)
+    await alone.told(OWNER, "/language en")
+    await alone.told(OWNER, "/cron add tomorrow at 9 tea")
+    shown = await menu(alone, "/cron")
+    await press(alone, shown, "Pause 1", user_id=OWNER)
+    await alone.idle()
+    shown = await menu(alone, "/cron")
+    assert button(shown, "Resume 1")
+    await press(alone, shown, "Remove 1", user_id=OWNER)
+    await alone.idle()
+    await press(alone, shown, "Remove 1", user_id=OWNER)
+    assert "There is no job 1 here" in await answer(alone)
+
+
+async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> None:
+    await alone.start()
+    await alone.told(OWNER, "the first one")
+    await alone.told(OWNER, "/new")
+    await alone.told(OWNER, "the second one")
+    for command in ("/sessions", "/resume"):
+        shown = await menu(alone, command)
+        data = button(shown, "1")
+        assert data.startswith("c:resume:-:")
+        assert "one" not in json.dumps(shown.reply_markup)
+        assert (await press(alone, shown, "2", user_id=OWNER)).startswith("/resume ")
+        assert "This is conversation" in await answer(alone)
+    shown = await menu(alone, "/model")
+    label = str(shown.reply_markup["inline_keyboard"][0][0]["text"])
+    await press(alone, shown, label, user_id=OWNER)
+    assert label in await answer(alone)
+    await alone.told(OWNER, "/new")
+    told = await press(alone, shown, label, user_id=OWNER)
+    assert told == "This button is out of date: send the command again."
+
+
+@pytest.mark.parametrize(
+    ("allowed", "told"),
+    [
+        (["*"], "/mode auto"),
+        ([], "Only people who may talk to me may press this."),
+    ],
+)
+async def test_the_rights_are_those_of_whoever_presses(
+    alone: GatewayProcess, allowed: list[str], told: str
+) -> None:
+    alone.configure({"telegram": {"allow_from": allowed}})
+    await alone.start()
+    shown = await menu(alone, "/mode@kore_test_bot", GROUP)
+    before = alone.api.answers(GROUP)
+    assert await press(alone, shown, "auto", user_id=8) == told
+    await alone.idle()
+    news = alone.api.answers(GROUP)[len(before) :]
+    assert all("Only the owner may choose" in one for one in news)
+    assert len(news) == len(allowed)
