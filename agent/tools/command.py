@@ -15,7 +15,7 @@ from agent.security.sandbox.none import Unconfined
 from agent.security.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.cover import cover
+from agent.tools.cover import Cover, cover
 from agent.tools.group import Exit, run
 from agent.tools.meter import Meter, Meters
 from agent.types import Taint
@@ -175,7 +175,7 @@ class Commands:
         workspace = line.call.workspace.resolve()
         if self.confines and not line.folder.is_relative_to(workspace):
             raise ToolError(f"Commands run inside the workspace only: {workspace}.")
-        covered = cover(self._settings, line.call)
+        covered = cover(self._settings, line.call) if self.confines else Cover()
         return Job(
             line.command,
             line.folder,

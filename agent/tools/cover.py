@@ -5,14 +5,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from agent.errors import ToolError
 from agent.frozen import frozen
+from agent.prompts import fill
 from agent.security.names import folded
 from agent.security.steering import CONFIGURATIONS, GIT, GIT_FILES, PROMPT_FILES, PROMPT_FOLDERS
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.scope import OWN_FOLDER, OWNER_ERRANDS, PRIVATE_NAMES
 
-LIMIT_ENTRIES = 200_000
+LIMIT_ENTRIES = 1_000_000
 _ERRANDS = frozenset(folded(name) for name in OWNER_ERRANDS)
 _PRIVATE = frozenset(folded(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 # Folders of others' packages: programs that install them rename what lies there, and nobody opens
@@ -26,9 +28,9 @@ _STORE = frozenset({"HEAD", "objects"})
 class Cover:
     """Real paths in the workspace that exist; see `Job`."""
 
-    closed: tuple[Path, ...]
-    masked: tuple[Path, ...]
-    frozen: tuple[Path, ...]
+    closed: tuple[Path, ...] = ()
+    masked: tuple[Path, ...] = ()
+    frozen: tuple[Path, ...] = ()
 
 
 def cover(settings: ToolSettings, call: CallContext) -> Cover:
@@ -38,7 +40,9 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
     the system prompt is made of and what other programs run by themselves is frozen: file tools
     change it, and are judged for it. Blocked paths are covered at any depth; `.git` can be read.
     After strangers' words so is what later turns are told to do (HEARTBEAT.md, the checklist).
-    May block: it walks through the first `LIMIT_ENTRIES` entries, those near the top first.
+    A folder that Kore cannot look into is hidden. May block: it walks through the workspace. Raises
+    `ToolError` where that holds more than `LIMIT_ENTRIES` entries: by a flood of files, a command
+    could otherwise uncover what lies behind them.
     """
     root = call.workspace.resolve()
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
@@ -74,13 +78,18 @@ class _Walk:
         while pending and self._left > 0:
             folder, above = pending.popleft()
             pending += self._visit(folder, above)
+        if pending:
+            raise ToolError(fill("sandbox/too_large", limit=f"{LIMIT_ENTRIES:,}"))
 
     def _visit(self, folder: str, above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Look at one folder; yields those in it that are to be looked at in turn."""
         try:
             entries = list(os.scandir(folder))
+        except PermissionError:
+            # A command could open it again.
+            self.masked.append(Path(folder))
+            return
         except OSError:
-            # A command cannot look into it either.
             return
         self._left -= len(entries)
         if above and _STORE.issubset(entry.name for entry in entries):

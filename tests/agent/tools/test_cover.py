@@ -1,7 +1,9 @@
 """What commands do not get to see of a workspace, and may not change, at any depth."""
 
+import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,3 +157,36 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
     (call.workspace / "loop").symlink_to(call.workspace)
     found = cover(ToolSettings(), call)
     assert (found.closed, found.masked, found.frozen) == ((), (), ())
+
+
+async def test_a_flood_of_files_uncovers_nothing(
+    box: Bubblewrap, call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.tools.cover.LIMIT_ENTRIES", 500)
+    write(workspace / "services" / "api" / ".env", "secret\n")
+    (workspace / "services" / "api" / ".git" / "hooks").mkdir(parents=True)
+    tool = Exec(replace(ToolSettings(), sandbox=box))
+    line = "mkdir x && cd x && seq 600 | xargs touch; cat ../services/api/.env"
+    assert "secret" not in (await tool.run({"command": line}, call)).for_model
+    with pytest.raises(ToolError, match="more than 500"):
+        await tool.run({"command": "cat services/api/.env; touch services/api/.git/hooks/x"}, call)
+    assert not (workspace / "services" / "api" / ".git" / "hooks" / "x").exists()
+    # Where nothing is covered there is nothing to find.
+    said = await Exec(ToolSettings()).run({"command": "echo done"}, call)
+    assert said.for_model.startswith("done")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="goes on as another user for a while")
+def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
+    with tempfile.TemporaryDirectory(prefix="kore-cover-", dir="/var/tmp") as name:
+        root, closed = Path(name), Path(name) / "services" / "api"
+        write(closed / ".env", "secret\n")
+        root.chmod(0o755)
+        closed.chmod(0)
+        os.seteuid(65534)
+        try:
+            found = cover(ToolSettings(), replace(call, workspace=root))
+        finally:
+            os.seteuid(0)
+        # A command could open it again.
+        assert found.masked == (closed,)
