@@ -1,7 +1,7 @@
 """A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,13 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Job
+from agent.security.aside import Newcomers
 from agent.security.marks import Changing, mark
 from agent.security.sandbox.none import Unconfined
 from agent.security.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.cover import Cover, cover
+from agent.tools.cover import ERRANDS, Cover, cover
 from agent.tools.group import Exit, run
 from agent.tools.meter import Meter, Meters
 from agent.types import Taint
@@ -71,11 +72,12 @@ class Line:
 @frozen
 class Ended:
     """How a command ended; `reached` says that it got through to a host, `refused` to which it did
-    not, one line for each, a few at most."""
+    not, one line for each, a few at most; `moved` what was set aside of what it made."""
 
     exit: Exit
     reached: bool
     refused: str
+    moved: str = ""
 
 
 class Commands:
@@ -108,6 +110,8 @@ class Commands:
         changing = Changing(*marked) if marked else None
         if changing is not None and line.heard():
             changing.begin()
+        newcomers = Newcomers(line.call.workspace, ERRANDS)
+        newcomers.begin()
         try:
             async with self._proxy(line, changing) as proxy:
                 job = await asyncio.to_thread(self._job, line, proxy)
@@ -119,9 +123,14 @@ class Commands:
             raise ToolError(f"The command could not be started: {reason}.") from exc
         finally:
             # By now it may have written down what was heard, or copied a file that holds it.
-            if changing is not None and (changing.has_begun or line.heard()):
-                await asyncio.to_thread(changing.end)
-        return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy))
+            is_heard = line.heard() or (changing is not None and changing.has_begun)
+            try:
+                if changing is not None and is_heard:
+                    await asyncio.to_thread(changing.end)
+            finally:
+                is_heard = is_heard and not line.read_only
+                moved = await asyncio.to_thread(newcomers.end, is_heard=is_heard)
+        return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy), _moved(moved))
 
     def _metered(self, line: Line) -> AbstractAsyncContextManager[Meter | None]:
         if (limits := self._settings.limits) is None:
@@ -194,3 +203,7 @@ def _refused(proxy: "Proxy | None") -> str:
     return "".join(
         fill("sandbox/host_refused", where=where, reason=reason) + "\n" for where, reason in found
     )
+
+
+def _moved(names: Sequence[tuple[str, str]]) -> str:
+    return "".join(fill("sandbox/set_aside", old=old, new=new) + "\n" for old, new in names)

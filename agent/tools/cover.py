@@ -15,7 +15,7 @@ from agent.tools.base import CallContext
 from agent.tools.scope import OWN_FOLDER, OWNER_ERRANDS, PRIVATE_NAMES
 
 LIMIT_ENTRIES = 1_000_000
-_ERRANDS = frozenset(folded(name) for name in OWNER_ERRANDS)
+ERRANDS = frozenset(folded(name) for name in OWNER_ERRANDS)
 _PRIVATE = frozenset(folded(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 # Folders of others' packages: programs that install them rename what lies there, and nobody opens
 # one as a project. Only their own entries are looked at.
@@ -48,7 +48,7 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
     closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
     frozen = []
-    told = _ERRANDS if "untrusted" in call.taint else frozenset[str]()
+    told = ERRANDS if "untrusted" in call.taint else frozenset[str]()
     for entry in os.scandir(root):
         name = folded(entry.name)
         if not call.owner and name in _PRIVATE:

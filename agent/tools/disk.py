@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
 from agent.errors import ToolError
+from agent.security.aside import made
 from agent.security.beneath import LISTED, opened_folder, refuse_kernel_view
 
 T = TypeVar("T")
@@ -99,6 +100,7 @@ def replace(path: Path, data: bytes, mode: int | None = None) -> None:
     Parents are created; the owner of an existing file stays, and its mode unless one is given.
     Raises ToolError.
     """
+    made(path)
     with explained(path), opened_folder(path.parent, create=True) as folder:
         old = _regular(path.name, folder)
         name = f".{secrets.token_hex(8)}.kore-new"
@@ -124,6 +126,7 @@ def replace(path: Path, data: bytes, mode: int | None = None) -> None:
 
 def append(path: Path, data: bytes) -> None:
     """Add `data` at the end of `path`; the file and its parents are created. Raises ToolError."""
+    made(path)
     with explained(path), opened_folder(path.parent, create=True) as folder:
         _regular(path.name, folder)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT

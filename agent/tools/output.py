@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from agent.security.aside import made
 from agent.security.beneath import LISTED, opened_folder
 from agent.security.marks import mark
 from agent.types import ToolResult
@@ -109,6 +110,7 @@ class Output:
         # Output that cannot be kept (a full disk, a folder in the way) is still worth showing.
         with suppress(OSError):
             prune(self._folder)
+            made(self._folder)
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}.txt"
             with opened_folder(self._folder, create=True, flags=LISTED) as folder:
                 os.fchmod(folder, 0o700)

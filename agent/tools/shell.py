@@ -100,7 +100,7 @@ class Exec:
                 ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
-        remark = ended.refused or self._remark(line, ended.exit, text)
+        remark = ended.moved + (ended.refused or self._remark(line, ended.exit, text))
         shown = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.reached else self._commands.taint(line)
         return output.noted(
@@ -160,6 +160,7 @@ class Exec:
                     ended = await self._commands.run(
                         replace(line, stdin=stdin), timeout_s, lambda data: say(cleaner.feed(data))
                     )
+                    say(f"\n{ended.moved}".encode() if ended.moved else b"")
             finally:
                 say(cleaner.end().encode("latin-1"))
             return ended.exit

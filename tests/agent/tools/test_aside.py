@@ -1,0 +1,96 @@
+"""What a command that knows strangers' words makes anew and what would steer gets another name."""
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import Sandbox
+from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.settings import ToolSettings
+from agent.tools import disk
+from agent.tools.base import CallContext
+from agent.tools.shell import Exec
+
+MADE = (
+    "HEARTBEAT.md", "feature_list.json", "PROGRESS.md", "AGENTS.md", "Soul.MD", "CLAUDE.md",
+    "skills/x/SKILL.md", ".kore/agents/x.md", ".claude/commands/x.md", ".kode/x", ".envrc",
+    ".vscode/tasks.json", ".mcp.json", "memory/MEMORY.md",
+)  # fmt: skip
+
+
+@pytest.fixture(params=["none", "bwrap"])
+def run(request: pytest.FixtureRequest) -> Callable[[CallContext, str], "asyncio.Future[str]"]:
+    box: Sandbox | None = None
+    if request.param == "bwrap":
+        program = shutil.which("bwrap")
+        if program is None:
+            pytest.skip("bubblewrap is not installed")
+        told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+        box = Bubblewrap(program, version_words(told.stdout))
+    tool = Exec(replace(ToolSettings(), sandbox=box))
+
+    async def said(call: CallContext, command: str) -> str:
+        return (await tool.run({"command": command}, call)).for_model
+
+    return lambda call, command: asyncio.ensure_future(said(call, command))
+
+
+@pytest.fixture
+def tainted(call: CallContext) -> CallContext:
+    return replace(call, taint=frozenset({"untrusted"}))
+
+
+Run = Callable[[CallContext, str], "asyncio.Future[str]"]
+
+
+@pytest.mark.parametrize("name", MADE)
+async def test_what_steers_is_set_aside(
+    run: Run, tainted: CallContext, workspace: Path, name: str
+) -> None:
+    top = name.partition("/")[0]
+    folder = f"mkdir -p {Path(name).parent} && " if "/" in name else ""
+    told = await run(tainted, f"{folder}echo obey > {name}")
+    assert not (workspace / name).exists()
+    aside = workspace / name.replace(top, f"{top}.set-aside")
+    assert aside.read_text() == "obey\n"
+    assert f"{top} is now {top}.set-aside" in told
+
+
+async def test_a_link_and_a_second_one_are_set_aside(
+    run: Run, tainted: CallContext, workspace: Path
+) -> None:
+    (workspace / "notes.txt").write_text("mine")
+    for _ in range(2):
+        await run(tainted, "ln -s notes.txt HEARTBEAT.md")
+    assert not (workspace / "HEARTBEAT.md").is_symlink()
+    assert (workspace / "HEARTBEAT.md.set-aside-2").is_symlink()
+    assert (workspace / "notes.txt").read_text() == "mine"
+
+
+async def test_without_strangers_words_and_for_other_names_nothing_moves(
+    run: Run, call: CallContext, tainted: CallContext, workspace: Path
+) -> None:
+    await run(call, "echo mine > HEARTBEAT.md")
+    assert (workspace / "HEARTBEAT.md").read_text() == "mine\n"
+    await run(tainted, "echo x > report.md; mkdir -p docs; echo y > docs/AGENTS.md")
+    assert (workspace / "HEARTBEAT.md").read_text() == "mine\n"
+    assert (workspace / "report.md").exists()
+    assert (workspace / "docs" / "AGENTS.md").exists()
+
+
+async def test_what_a_file_tool_makes_meanwhile_stays(
+    run: Run, tainted: CallContext, workspace: Path
+) -> None:
+    """Somebody else of the same workspace was asked about it."""
+    running = run(tainted, "touch begun; while [ ! -e HEARTBEAT.md ]; do sleep 0.01; done")
+    async with asyncio.timeout(30):
+        while not (workspace / "begun").exists():
+            await asyncio.sleep(0.01)
+    disk.replace(workspace / "HEARTBEAT.md", b"mine")
+    await running
+    assert (workspace / "HEARTBEAT.md").read_text() == "mine"
