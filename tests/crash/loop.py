@@ -15,7 +15,8 @@ The named moments are seen from outside, by the stand-in servers that the gatewa
     early       the process has only just begun to work
 
 What asks first (a change of a file that is there) is allowed by an owner who takes a moment to
-press, whether the gateway lives or not. In every other chat messages steer the turn that runs.
+press, whether the gateway lives or not. In every other chat messages steer the turn that runs; in
+every fourth one those that follow each other at once are one question.
 
 The system's time jumps ahead and back, within a life and between two. Now and then Telegram
 refuses everybody for a while (429), or polls break and sends are refused for a while, so that
@@ -114,6 +115,8 @@ class CrashLoop:
             self._spare = await self._prepare()
             for chat in range(1, self._order.chats + 1, 2):
                 await self._api.user_says(chat, "/queue steer")
+            for chat in range(4, self._order.chats + 1, 4):
+                await self._api.user_says(chat, "/queue join")
             try:
                 async with asyncio.TaskGroup() as group:
                     owner = group.create_task(self._press(), name="the owner presses")
