@@ -14,6 +14,7 @@ from agent.language import t
 from agent.security.modes import MODES
 from gateway.cli.ahead import import_ahead
 from gateway.cli.basis import dollars, home_of, hours, whole
+from gateway.cli.invocation import as_installed, program_name
 from gateway.cli.line import open_line, successor
 from gateway.cli.link import settings_beside
 from gateway.cli.once import DONE, INTERRUPTED, OneTurn, Order
@@ -220,7 +221,7 @@ async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool)
             status = await service.status()
             chosen = order.options.get("model", status.get("model"))
             if (hint := status.get("model_hint")) and chosen == status.get("model"):
-                print(t(hint), file=sys.stderr)
+                print(as_installed(t(hint)), file=sys.stderr)
             if order.project is not None and order.project.remark and order.output == "text":
                 print(order.project.remark, file=sys.stderr)
             ask = ask_here(interrupted)
@@ -261,7 +262,8 @@ async def _talk(
         return Command(Shell.of(settings, options.get("cwd")), command, show)
 
     place = place_of(options, settings, project, home.root)
-    start = Start(session or None, fresh, args.resume == "", options, project, place, by_hand)
+    choose, command = args.resume == "", program_name()
+    start = Start(session or None, fresh, choose, options, project, place, command, by_hand)
 
     def connect(lost: "OwnerLost | None") -> "AbstractAsyncContextManager[Service]":
         return reached(settings, home) if lost is None else successor(settings, home, lost)

@@ -13,10 +13,12 @@ from agent.errors import ConfigError, KoreError
 from agent.language import ENGLISH, is_writable, language_of_terminal, later, speak, t
 from agent.version import VERSION
 from agent.width import fitted, wrapped
+from gateway.cli.invocation import as_installed
 from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
 from gateway.collector import postpone
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+_AGENT = VERBS[0]
 # EX_TEMPFAIL of sysexits.h: another process owns the data; the same may work later.
 IN_USE = 75
 
@@ -75,7 +77,8 @@ class Parser(argparse.ArgumentParser):
         from gateway.cli.refusal import refusal
 
         usage = t("`{command} --help` shows how it is used", command=self.prog)
-        self.exit(USAGE, f"{self.prog}: {refusal(message)}{more}\n{usage}\n")
+        told = as_installed(f"{refusal(message)}{more}\n{usage}\n")
+        self.exit(USAGE, f"{self.prog}: {told}")
 
 
 def run(words: Sequence[str]) -> int:
@@ -125,7 +128,7 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     """Print an error of ours to stderr; returns the exit code it stands for."""
     lines = [f"kore: {line}" for line in clean(str(error)).splitlines() or [""]]
     lines += [f"      {clean(error.hint)}"] if error.hint else []
-    told = "\n".join(lines)
+    told = as_installed("\n".join(lines))
     print(fitted(told, _columns(2)) if sys.stderr.isatty() else told, file=sys.stderr)
     if error.code == "locked":
         return IN_USE
@@ -146,19 +149,35 @@ def is_for_programs(args: argparse.Namespace) -> bool:
 def _dispatch(words: Sequence[str]) -> int:
     top = _top_parser()
     args, rest = top.parse_known_args(_before_verb(words))
-    if args.help or not words:
+    after = list(words[len(_before_verb(words)) :])
+    talks = not after and sys.stdin.isatty() and sys.stdout.isatty()
+    if args.help or not (words or talks):
         top.print_help(sys.stdout if args.help else sys.stderr)
         return DONE if args.help else USAGE
     if args.version:
         print(f"kore {VERSION}")
         return DONE
-    after = list(words[len(_before_verb(words)) :])
-    if rest or not after:
-        top.error(t("unknown option {name}", name=rest[0]) if rest else t("a verb is missing"))
+    if rest and not _is_option_of_agent(rest[0]):
+        top.error(t("unknown option {name}", name=rest[0]))
+    if rest or talks or (after and _is_text(after[0])):
+        return _run_verb(_AGENT, [*rest, *after], args)
+    if not after:
+        top.error(t("a verb is missing"))
     verb = find_verb(after[0])
     if verb is None:
-        top.error(_unknown(after[0]))
+        top.error(_unknown(after))
     return _run_verb(verb, after[1:], args)
+
+
+def _is_text(word: str) -> bool:
+    """Whether a first word is something to say: no verb has a blank or a letter beyond ASCII."""
+    return not word.isascii() or any(map(str.isspace, word))
+
+
+def _is_option_of_agent(word: str) -> bool:
+    name = word.partition("=")[0]
+    known = _parser_of(_AGENT)._option_string_actions
+    return name in known or (not name.startswith("--") and name[:2] in known)
 
 
 def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
@@ -166,18 +185,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
 
     leave_out_plugins()
     leave_out_sources()
-    module = import_module(verb.module)
-    parser = Parser(
-        prog=f"kore {verb.name}",
-        description=_sentence(t(verb.summary)),
-        epilog=_examples(verb.examples),
-        formatter_class=HelpFormatter,
-        conflict_handler="resolve",
-    )
-    parser.unknown = verb.unknown
-    _add_places(parser, default=argparse.SUPPRESS)
-    module.add_arguments(parser)
-    _add_places_within(parser)
+    parser = _parser_of(verb)
     args = parser.parse_args(words, argparse.Namespace(config=top.config, home=top.home))
     from pathlib import Path
 
@@ -189,7 +197,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
         speak(ENGLISH)
     args.crash = CrashReport.install(args.home)
     try:
-        return int(module.run(args))
+        return int(import_module(verb.module).run(args))
     except KoreError as exc:
         return complain(exc, args.crash.redactor.clean)
     except BaseExceptionGroup as group:
@@ -203,16 +211,33 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
+def _parser_of(verb: Verb) -> Parser:
+    parser = Parser(
+        prog=f"kore {verb.name}",
+        description=_sentence(t(verb.summary)),
+        epilog=_examples(verb.examples),
+        formatter_class=HelpFormatter,
+        conflict_handler="resolve",
+    )
+    parser.unknown = verb.unknown
+    _add_places(parser, default=argparse.SUPPRESS)
+    import_module(verb.module).add_arguments(parser)
+    _add_places_within(parser)
+    return parser
+
+
 def _top_parser() -> Parser:
     width = max(len(verb.name) for verb in VERBS) + 2
     lines = [f"  {verb.name:<{width}}{t(verb.summary)}" for verb in VERBS]
     parser = Parser(
         prog="kore",
-        usage="kore [--config FILE] [--home FOLDER] VERB …",
+        usage="kore [--config FILE] [--home FOLDER] [VERB … | TEXT | OPTIONS of agent]",
         description="\n".join([t("A self-hosted assistant."), "", t("verbs:"), *lines]),
         epilog=t("`kore VERB --help` says more about one of them.")
         + "\n\n"
-        + _examples(("kore init", "kore agent", "kore gateway")),
+        + _examples(
+            ("kore init", "kore", 'kore "what is in this folder?"', "kore -c", "kore gateway")
+        ),
         formatter_class=HelpFormatter,
         add_help=False,
     )
@@ -267,13 +292,17 @@ def _before_verb(words: Sequence[str]) -> Sequence[str]:
     return words[:n]
 
 
-def _unknown(word: str) -> str:
+def _unknown(words: Sequence[str]) -> str:
+    word = words[0]
     from difflib import get_close_matches
 
-    close = get_close_matches(word, all_words(), n=1)
+    # "what is this" is no misspelt "chat".
+    close = get_close_matches(word, all_words(), n=1, cutoff=0.78 if words[1:] else 0.6)
     if close:
         return t('"{word}" is not a verb; did you mean "{close}"?', word=word, close=close[0])
-    return t('"{word}" is not a verb', word=word)
+    text = " ".join(words)
+    how = f'kore "{text}", or kore -p "{text}"' if words[1:] else f'kore -p "{text}"'
+    return t('"{word}" is not a verb; text stands in quotes: {how}', word=word, how=how)
 
 
 def _examples(lines: Sequence[str]) -> str:

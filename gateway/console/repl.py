@@ -41,6 +41,7 @@ class Start:
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "Project | None" = None
     place: Place | None = None
+    command: str = "kore"
     # Begins a command that is run with `!`; without it there are none.
     by_hand: "Callable[[str, Show], Command] | None" = None
 
@@ -109,7 +110,12 @@ class Repl:
         # /new and /fork have put this lane into another one.
         if session := await self._service.bound(self._stage.lane):
             await self._say_what_runs(session)
-            self._screen.print(Text(t("To go on later: kore agent -r {id}", id=session), "dim"))
+            self._screen.print(
+                Text(
+                    t("To go on later: {command} -r {id}", command=self._start.command, id=session),
+                    "dim",
+                )
+            )
 
     def _begin_status(self, model: str) -> None:
         place, prompt = self._start.place, self._prompt

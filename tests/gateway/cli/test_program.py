@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from agent.width import width
 from gateway.cli.program import complain, run
 from gateway.cli.verbs import VERBS
 from tests.gateway.cli.kore import ROOT, kore
+from tests.gateway.console.terminal import kore_there
 
 HEAVY = {
     "argparse",
@@ -96,6 +98,13 @@ def test_every_verb_helps_with_examples(tmp_path: Path, verb: str) -> None:
     [
         (["sesions"], 'kore: "sesions" is not a verb; did you mean "sessions"?'),
         (["--nonsense", "status"], "kore: unknown option --nonsense"),
+        (["statsu"], 'kore: "statsu" is not a verb; did you mean "status"?'),
+        (["statsu", "--json"], 'kore: "statsu" is not a verb; did you mean "status"?'),
+        (
+            ["what", "is", "this"],
+            'kore: "what" is not a verb; text stands in quotes: kore "what is this", or kore -p',
+        ),
+        (["hello"], 'kore: "hello" is not a verb; text stands in quotes: kore -p "hello"'),
         (["replay", "x"], "kore replay: argument SEQ: found 'x', expected a whole number from 1"),
         (["sessions", "list", "-n", "-1"], "kore sessions list: argument -n/--limit: found '-1'"),
         (
@@ -119,6 +128,72 @@ def test_no_words_show_the_help_and_are_an_error(tmp_path: Path) -> None:
     done = kore(home=tmp_path / "h")
     assert done.returncode == 2
     assert "usage: kore" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hello there"],
+        ["hello there", "--model", "offline/echo"],
+        ["-p", "hello there"],
+        ["-m", "hello there"],
+        ["--model", "offline/echo", "hello there"],
+        ["--model=offline/echo", "-y", "hello there"],
+        ["-c", "hello there"],
+    ],
+)
+def test_text_is_asked_without_a_verb(tmp_path: Path, words: list[str]) -> None:
+    done = kore(*words, home=tmp_path / "h")
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["hello there"]), done.stderr
+
+
+def test_hints_name_the_command_that_is_there(tmp_path: Path) -> None:
+    script = tmp_path / "bin" / "kore"
+    script.parent.mkdir()
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom gateway.__main__ import main\nsys.exit(main())\n"
+    )
+    script.chmod(0o755)
+    environ = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+
+    def said(command: str, path: str) -> str:
+        return subprocess.run(
+            [command, "sessions", "resume", "x"],
+            cwd=tmp_path,
+            env={**environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
+
+    assert "`bin/kore sessions list`" in said("bin/kore", environ["PATH"])
+    assert "`kore sessions list`" in said("bin/kore", f"{script.parent}:{environ['PATH']}")
+
+
+def test_text_without_blanks_is_known_by_its_letters(tmp_path: Path) -> None:
+    done = kore("今天怎么样？", home=tmp_path / "h")
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["今天怎么样？"]), done.stderr
+
+
+async def test_no_words_open_the_conversation_and_c_goes_on(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    async with kore_there(home) as terminal:
+        await terminal.see("leaves.")
+        terminal.type("the first\r")
+        await terminal.see("repeat what you write")
+        terminal.type("/exit\r")
+        await terminal.see("To go on later: ")
+        assert await terminal.ended() == 0
+    assert "To go on later: kore -r" in " ".join(terminal.text.split())
+    async with kore_there(home, "-c") as terminal:
+        await terminal.see("the first")
+        await terminal.see("repeat what you write")
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
+    done = kore("-c", "and then?", home=home)
+    assert done.returncode == 0, done.stderr
+    shown = kore("sessions", "list", "--json", home=home)
+    assert [one["messages"] for one in json.loads(shown.stdout)] == [4]
 
 
 def test_places_are_understood_before_and_after_the_verb(tmp_path: Path) -> None:

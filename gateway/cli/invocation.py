@@ -1,0 +1,22 @@
+"""How this program is called where it is installed: what hints tell people to type."""
+
+import os
+import shlex
+import sys
+
+
+def program_name() -> str:
+    """`kore` where the search path finds this program; else the path that it was started by."""
+    started = sys.argv[0]
+    if os.path.basename(started) != "kore":
+        return "kore"
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        found = os.path.join(folder or os.curdir, "kore")
+        if os.access(found, os.X_OK) and not os.path.isdir(found):
+            return "kore" if os.path.samefile(found, started) else shlex.quote(started)
+    return shlex.quote(started)
+
+
+def as_installed(text: str) -> str:
+    """A text whose commands (`` `kore …` ``) exist here."""
+    return text.replace("`kore ", f"`{program_name()} ") if "`kore " in text else text
