@@ -61,7 +61,13 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
     if closed:
         closed += walk.stores
         frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
-    return Cover(tuple(closed), tuple(walk.masked), tuple(frozen))
+    hidden = {*closed, *walk.masked}
+
+    def shown(paths: Sequence[Path]) -> tuple[Path, ...]:
+        """Without what lies in something that is hidden as a whole."""
+        return tuple(path for path in paths if hidden.isdisjoint(path.parents))
+
+    return Cover(shown(closed), shown(walk.masked), shown(frozen))
 
 
 class _Walk:
@@ -92,9 +98,11 @@ class _Walk:
         except OSError:
             return
         self._left -= len(entries)
-        if above and _STORE.issubset(entry.name for entry in entries):
-            self.stores.append(Path(folder))
-            return
+        if _STORE.issubset(entry.name for entry in entries):
+            # Looked through all the same: a command can make any folder look like this.
+            self._freeze_git(Path(folder))
+            if above:
+                self.stores.append(Path(folder))
         for entry in entries:
             name = _key(entry.name)
             parts = (*above, name)
@@ -116,8 +124,11 @@ class _Walk:
         if self._is_blocked((GIT,)):
             self.frozen.append(path)
         elif path.is_dir() and not path.is_symlink():
-            inside = (path / name for name in sorted(GIT_FILES))
-            self.frozen += [each for each in inside if os.path.lexists(each)]
+            self._freeze_git(path)
+
+    def _freeze_git(self, store: Path) -> None:
+        inside = (store / name for name in sorted(GIT_FILES))
+        self.frozen += [each for each in inside if os.path.lexists(each)]
 
     def _is_blocked(self, parts: tuple[str, ...]) -> bool:
         return any(parts[-len(entry) :] == entry for entry in self._blocked)

@@ -190,3 +190,39 @@ def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
             os.seteuid(0)
         # A command could open it again.
         assert found.masked == (closed,)
+
+
+async def test_no_folder_that_looks_like_a_repository_uncovers_anything(
+    box: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    for name in (".env", ".envrc", ".git/hooks/old"):
+        write(workspace / "services" / "api" / name, "secret\n")
+    tool = Exec(replace(ToolSettings(), sandbox=box))
+    await tool.run({"command": "cd services/api; mkdir objects; touch HEAD"}, call)
+    line = "cd services/api; cat .env; touch .git/hooks/new; echo x >>.envrc; touch ordinary"
+    assert "secret" not in (await tool.run({"command": line}, call)).for_model
+    assert not (workspace / "services" / "api" / ".git" / "hooks" / "new").exists()
+    assert (workspace / "services" / "api" / ".envrc").read_text() == "secret\n"
+    assert (workspace / "services" / "api" / "ordinary").exists()
+    write(workspace / "memory" / "MEMORY.md", "secret\n")
+    line = "cat services/api/.env memory/MEMORY.md; ls services/api; echo done"
+    said = (await tool.run({"command": line}, replace(call, owner=False))).for_model
+    assert "secret" not in said
+    assert "done" in said
+
+
+async def test_no_hook_is_planted_in_a_repository_of_another_name(
+    box: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    for store in (workspace, workspace / "deep" / "bare"):
+        for name in ("HEAD", "config", "hooks/sample", "objects/x"):
+            write(store / name)
+    write(workspace / "tree" / ".git", "gitdir: ../deep/bare\n")
+    tool = Exec(replace(ToolSettings(), sandbox=box))
+    line = "echo x >$d/hooks/new; echo x >>$d/config; touch $d/objects/y"
+    line = f"for d in . deep/bare; do {line}; done"
+    await tool.run({"command": line}, call)
+    for store in (workspace, workspace / "deep" / "bare"):
+        assert not (store / "hooks" / "new").exists()
+        assert (store / "config").read_text() == "old\n"
+        assert (store / "objects" / "y").exists(), "work goes on"
