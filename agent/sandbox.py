@@ -69,7 +69,8 @@ class Spawn:
     Its standard input is a pipe whose other end only Kore holds: at that pipe's end everything
     that was started has to die. A `supervised` one sees to that alone and wants a moment for it;
     of any other the group is killed. What is `lent` to it is closed once it has started. `user` is
-    the id of whom its pipes have to belong to, where that is not Kore's own.
+    the id of whom its pipes have to belong to, where that is not Kore's own. `groups` are
+    the folders of its control groups.
     """
 
     argv: tuple[str, ...]
@@ -79,6 +80,7 @@ class Spawn:
     supervised: bool = False
     lent: ExitStack | None = None
     user: int | None = None
+    groups: tuple[Path, ...] = ()
 
 
 class Sandbox(Protocol):

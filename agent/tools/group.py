@@ -9,7 +9,9 @@ from dataclasses import replace
 from io import FileIO
 
 from agent.frozen import frozen
+from agent.prompts import load
 from agent.sandbox import Spawn
+from agent.security.sandbox.cgroup import has_run_out
 from agent.security.sandbox.leftovers import mark
 from agent.tools.meter import Meter
 
@@ -65,7 +67,10 @@ async def run(
             if meter is not None:
                 meter.began(process.pid, child.end)
             end = await _attend(child, out_r, timeout_s, on_output)
-            return end if meter is None else replace(end, why=meter.why)
+            why = "" if meter is None else meter.why
+            if not why and has_run_out(spawn.groups):
+                why = load("tools/exec_killed")
+            return replace(end, why=why)
         finally:
             child.end()
             await child.reaped()

@@ -103,14 +103,15 @@ class Bubblewrap:
             setup.words += ["--unsetenv", leftovers.NAME]
             for name, value in env.items():
                 setup.words += ["--setenv", name, value]
-            group = self._group(stack)
+            groups = self._groups(stack)
             argv = [*enter, self.program, *setup.words]
             argv += ["--", "/bin/sh", "-c", self._limited(), "sh"]
             if job.stdin is not None:
                 setup.fds.append(job.stdin)
-            words = watched([*argv, *start], group, job.stdin)
+            moved_to = [group / cgroup.MEMBERS for group in groups]
+            words = watched([*argv, *start], moved_to, job.stdin)
             user = USER if self.as_root else None
-            yield Spawn(words, {}, Path("/"), tuple(setup.fds), lent=lent, user=user)
+            yield Spawn(words, {}, Path("/"), tuple(setup.fds), lent=lent, user=user, groups=groups)
 
     def _as_somebody(
         self, stack: ExitStack, workspace: Path, kept: Mapping[Path, bool]
@@ -224,9 +225,11 @@ class Bubblewrap:
         }
         return f'{{ {view.limited(limits)}; }} 2>/dev/null; exec setsid "$@"'
 
-    def _group(self, stack: ExitStack) -> tuple[Path, ...]:
+    def _groups(self, stack: ExitStack) -> tuple[Path, ...]:
         # Some more, for what watches and what reaps.
-        bounds = cgroup.Bounds(self.limits.processes + 4, self.limits.session_bytes)
+        # Some more memory, too: Kore, which says why, is to be there before the kernel.
+        memory_bytes = self.limits.session_bytes * 5 // 4
+        bounds = cgroup.Bounds(self.limits.processes + 4, memory_bytes)
         try:
             return stack.enter_context(cgroup.bounded(self.groups, bounds))
         except OSError as exc:

@@ -10,10 +10,13 @@ from pathlib import Path
 
 from agent.frozen import frozen
 
-_PREFIX = "kore-exec-"
+_PREFIX = "kore-command-"
 # So old is no group that nobody has moved into yet, whoever made it.
 _FRESH_S = 60
 _ROOT = Path("/sys/fs/cgroup")
+MEMBERS = "cgroup.procs"
+# Where either version says how many processes were killed for memory.
+_KILLS = ("memory.events", "memory.oom_control")
 
 
 @frozen
@@ -37,8 +40,14 @@ def trees(root: Path = _ROOT) -> tuple[Path, ...]:
     return (pids, memory) if _takes(memory) else (pids,)
 
 
+def has_run_out(groups: Sequence[Path]) -> bool:
+    """Whether the kernel has killed a process of these for the memory that they took."""
+    words = [_told(group / name).split() for group in groups for name in _KILLS]
+    return any(each[each.index("oom_kill") + 1] != "0" for each in words if "oom_kill" in each)
+
+
 def _takes(folder: Path) -> bool:
-    return os.access(folder, os.W_OK) and (folder / "cgroup.procs").exists()
+    return os.access(folder, os.W_OK) and (folder / MEMBERS).exists()
 
 
 def _told(file: Path) -> str:
@@ -50,7 +59,7 @@ def _told(file: Path) -> str:
 
 @contextmanager
 def bounded(folders: Sequence[Path], bounds: Bounds) -> Iterator[tuple[Path, ...]]:
-    """A group in each of these trees: their files take the id of whoever moves in.
+    """A group in each of these trees: the file `MEMBERS` of each takes the id of whoever moves in.
 
     Raises OSError when one cannot be made. A group with somebody in it outlives the block and is
     removed with a later one.
@@ -61,7 +70,7 @@ def bounded(folders: Sequence[Path], bounds: Bounds) -> Iterator[tuple[Path, ...
 
 @contextmanager
 def _group(folder: Path, bounds: Bounds) -> Iterator[Path]:
-    now = time.time()
+    now = time.monotonic()  # since the boot, as groups are; a clock may be set
     for old in folder.glob(f"{_PREFIX}*-*"):
         with suppress(OSError, ValueError):
             if int(old.name.removeprefix(_PREFIX).partition("-")[0]) < now - _FRESH_S:
@@ -73,12 +82,13 @@ def _group(folder: Path, bounds: Bounds) -> Iterator[Path]:
             "pids.max": bounds.processes,
             "memory.max": bounds.memory_bytes,
             "memory.swap.max": 0,
+            "memory.oom.group": 1,
             "memory.limit_in_bytes": bounds.memory_bytes,
             "memory.memsw.limit_in_bytes": bounds.memory_bytes,
         }.items():
             if (group / name).exists():
                 (group / name).write_text(str(most))
-        yield group / "cgroup.procs"
+        yield group
     finally:
         with suppress(OSError):
             group.rmdir()

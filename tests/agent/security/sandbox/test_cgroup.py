@@ -1,6 +1,9 @@
 """Groups that bound processes: whose are cleared away, and when."""
 
+import time
 from pathlib import Path
+
+import pytest
 
 from agent.security.sandbox.cgroup import Bounds, bounded, trees
 
@@ -10,12 +13,21 @@ BOUNDS = Bounds(5, 10_000_000)
 def test_a_group_that_nobody_has_moved_into_yet_stays(tmp_path: Path) -> None:
     # As between two commands that begin together.
     with bounded([tmp_path], BOUNDS) as (first,), bounded([tmp_path], BOUNDS) as (second,):
-        assert first.parent.is_dir()
+        assert first.is_dir()
         assert first != second
 
 
+def test_a_clock_that_is_set_ahead_clears_nothing_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bounded([tmp_path], BOUNDS) as (first,):
+        monkeypatch.setattr(time, "time", lambda: 1e12)
+        with bounded([tmp_path], BOUNDS):
+            assert first.is_dir()
+
+
 def test_what_an_earlier_command_left_is_cleared_away(tmp_path: Path) -> None:
-    old = tmp_path / "kore-exec-1700000000-abcd"
+    old = tmp_path / "kore-command-0-abcd"
     old.mkdir()
     with bounded([tmp_path], BOUNDS):
         assert not old.exists()
