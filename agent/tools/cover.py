@@ -61,13 +61,26 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
     if closed:
         closed += walk.stores
         frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
-    hidden = {*closed, *walk.masked}
+    closed, masked, frozen = (_real(root, paths) for paths in (closed, walk.masked, frozen))
+    hidden = {*closed, *masked}
 
     def shown(paths: Sequence[Path]) -> tuple[Path, ...]:
         """Without what lies in something that is hidden as a whole."""
         return tuple(path for path in paths if hidden.isdisjoint(path.parents))
 
-    return Cover(shown(closed), shown(walk.masked), shown(frozen))
+    return Cover(shown(closed), shown(masked), shown(frozen))
+
+
+def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
+    """What links lead to, each once; those to nothing that a command could get at are left out."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
+            if not path.exists() or path == root or not path.is_relative_to(root):
+                continue
+        found[path] = None
+    return list(found)
 
 
 class _Walk:
@@ -114,7 +127,7 @@ class _Walk:
             elif name in self._lasts and self._is_blocked(parts):
                 self.masked.append(Path(entry.path))
             else:
-                if name in CONFIGURATIONS and not entry.is_symlink():
+                if name in CONFIGURATIONS:
                     self.frozen.append(Path(entry.path))
                 if entry.is_dir(follow_symlinks=False):
                     yield entry.path, parts

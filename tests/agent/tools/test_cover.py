@@ -226,3 +226,24 @@ async def test_no_hook_is_planted_in_a_repository_of_another_name(
         assert not (store / "hooks" / "new").exists()
         assert (store / "config").read_text() == "old\n"
         assert (store / "objects" / "y").exists(), "work goes on"
+
+
+async def test_what_is_covered_through_a_link_is_covered_where_it_lies(
+    box: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    for name in ("editor/tasks.json", "dotfiles/bashrc", "shared/skills/a.md", "kept/env/a"):
+        write(workspace / name, "secret\n")
+    for name, target in {
+        ".vscode": "editor", "sub/.bashrc": "../dotfiles/bashrc", "skills": "shared/skills",
+        ".env": "kept/env", "b/.env": "/etc/passwd", "c/.env": "gone", "d/.vscode": "..",
+    }.items():  # fmt: skip
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).symlink_to(target)
+    tool = Exec(replace(ToolSettings(), sandbox=box))
+    line = "for f in editor/tasks.json dotfiles/bashrc skills/a.md; do echo x >>$f; done"
+    said = await tool.run({"command": f"{line}; cat kept/env/a; touch d/new; echo done"}, call)
+    assert "secret" not in said.for_model
+    assert "done" in said.for_model
+    for name in ("editor/tasks.json", "dotfiles/bashrc", "shared/skills/a.md"):
+        assert (workspace / name).read_text() == "secret\n"
+    assert (workspace / "d" / "new").exists()
