@@ -21,6 +21,9 @@ CONFIGURATIONS = frozenset(
     | {".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"}
     | {".login", ".logout", ".inputrc", ".vimrc", ".exrc", ".nvimrc", ".emacs", ".dir-locals.el"}
 )
+# The plan of long work lies among them and is none: it is read back as what it is, a text of this
+# folder, like the checklist and the progress beside it.
+SESSION_PLANS = frozenset({".kore/session_plan.md", ".kodax/session_plan.md"})
 GIT = ".git"
 # What git runs, or is told to run.
 GIT_FILES = frozenset({"hooks", "config"})
@@ -32,6 +35,8 @@ _PATTERN = frozenset("*?[{")
 
 def steers(path: str, root: str) -> bool:
     """Whether a path is such a file of the workspace `root`; both are normal and absolute."""
+    if path.removeprefix(root.rstrip("/") + "/") in SESSION_PLANS:
+        return False
     first, single = _first(path, root)
     return first in PROMPT_FOLDERS or (single and first in PROMPT_FILES) or _configures(path, root)
 

@@ -95,6 +95,12 @@ class Place:
             json.dumps({"model_list": [{**entry, "api_key": "k"}], "http": {"port": 0}})
         )
 
+    def trust(self) -> None:
+        """Take what lies in the folder for the owner's own words."""
+        config = self.home / "config.json"
+        trusted = {"security": {"trusted_folders": [str(self.work)]}}
+        config.write_text(json.dumps(json.loads(config.read_text()) | trusted))
+
     def plan(self, *, done: bool = False) -> None:
         """What `--init` leaves, or all features done."""
         (self.work / "feature_list.json").write_text(checklist([done] * len(FEATURES)))

@@ -113,6 +113,7 @@ async def test_sessions_that_change_nothing_end_it(place: Place) -> None:
 
 
 async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
+    place.trust()
     place.plan()
     shorter = json.dumps({"features": [{"description": FEATURES[0], "passes": True}]})
     place.server.script(

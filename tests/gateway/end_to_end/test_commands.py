@@ -172,8 +172,10 @@ async def test_help_and_start_need_no_model(gateway: GatewayProcess, chat: int) 
     assert gateway.model.requests == []
 
 
-async def test_an_unknown_command_is_a_message(gateway: GatewayProcess, chat: int) -> None:
-    assert await gateway.told(chat, "/frobnicate") == ["echo: /frobnicate"]
+async def test_an_unknown_command_is_not_billed(gateway: GatewayProcess, chat: int) -> None:
+    (answer,) = await gateway.told(chat, "/frobnicate")
+    assert answer == "There is no command /frobnicate. /help lists the commands."
+    assert gateway.model.requests == []
 
 
 async def test_an_edit_replaces_a_message_that_waits(gateway: GatewayProcess, chat: int) -> None:
