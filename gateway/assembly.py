@@ -124,6 +124,7 @@ def assemble(
         rules=rules,
         languages=languages,
         timetable=work.timetable,
+        first_trace=delivery.trace,
     )
     intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
     bus = MessageBus(database, intake, Commands(office), work, approvals)

@@ -26,6 +26,7 @@ from gateway.channels.base import (
     Reacts,
     Refused,
     SendError,
+    Traces,
     Unreachable,
 )
 from gateway.clock import SteadyClock
@@ -37,6 +38,7 @@ from gateway.patience import AMBIGUOUS_TRIES, JITTER, is_given_up, is_last_try, 
 from gateway.store import moves, outbox, whereabouts
 from gateway.store.database import Database, StoreError
 from gateway.store.outbox import Due, Letter
+from gateway.trace import Trace
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +131,12 @@ class Delivery:
         """The route's channel, if it can show that a message was seen."""
         channel = self.channel(route)
         return channel if channel is not None and isinstance(channel, Reacts) else None
+
+    def trace(self, route: Route) -> Trace | None:
+        """How much of what was done stands below answers there, where nobody chose; None where
+        nothing can."""
+        channel = self.channel(route)
+        return channel.trace if isinstance(channel, Traces) else None
 
     def decoder(self, channel: str, account: str) -> DecodesAgain | None:
         """The channel, if it can decode stored updates."""

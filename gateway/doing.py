@@ -56,7 +56,7 @@ class Doing:
             case events.ToolStart(id_, name, arguments) if name not in _SILENT:
                 if not self._calls:
                     self._since = self._clock()
-                self._calls[id_] = _sentence(name, arguments)
+                self._calls[id_] = sentence(name, arguments)
             case events.ToolResulted(id_):
                 self._calls.pop(id_, None)
                 self._now(t("Thinking"))
@@ -87,19 +87,20 @@ class Doing:
         self._else = text
 
 
-def _sentence(name: str, arguments: Mapping[str, Any]) -> str:
+def sentence(name: str, arguments: Mapping[str, Any]) -> str:
+    """What a call does, in a few words of markdown."""
     text, argument = _TOOLS.get(name, (_USING, ""))
     what = str(arguments.get(argument, "")).strip()
     if not what:
-        return t(_USING, what=_code(name))
+        return t(_USING, what=code(name))
     if name == "web_fetch":
         what = urlsplit(what).hostname or what
     if name == "exec" and _TESTS.search(what):
         text = _TESTING
-    return t(text, what=_code(what, keep_end=argument == "path"))
+    return t(text, what=code(what, keep_end=argument == "path"))
 
 
-def _code(text: str, *, keep_end: bool = False) -> str:
+def code(text: str, *, keep_end: bool = False) -> str:
     """As inline code, short enough for a line; of a path the end says more."""
     text = " ".join(text.replace("`", "'").split())
     if len(text) > _WHAT_CHARS:

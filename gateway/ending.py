@@ -26,12 +26,13 @@ FROM_AGENT = (
 @dataclass(slots=True)
 class Ending:
     """What the events of a turn came to. `dropped` messages have left the window,
-    `undone` says what a person would have had to allow."""
+    `undone` says what a person would have had to allow, `trace` what was done."""
 
     result: Result | None = None
     error: events.Error | None = None
     dropped: int = 0
     undone: str = ""
+    trace: str = ""
 
     def note(self, event: events.Event) -> None:
         match event:
@@ -57,8 +58,7 @@ def closing(ending: Ending) -> list[Message]:
 
 def answer(ending: Ending) -> str:
     """What the chat is told."""
-    told = _answer(ending)
-    return f"{told}\n\n{ending.undone}".strip() if ending.undone else told
+    return "\n\n".join(filter(None, [_answer(ending), ending.undone, ending.trace]))
 
 
 def _answer(ending: Ending) -> str:

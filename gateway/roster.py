@@ -61,6 +61,7 @@ async def open_channels(
             webhook_secret=secret.get_secret_value() if secret else None,
             streaming=telegram.streaming,
             long_answer_messages=telegram.long_answer_messages,
+            trace=telegram.trace,
         )
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)

@@ -15,6 +15,7 @@ from agent.history import open_calls
 from agent.measure import Speaking
 from agent.progress import Stop
 from agent.security.taint import NOTHING, UNTRUSTED, Exposure
+from agent.spending import Spent
 from agent.task import Task
 from agent.types import Message
 from gateway import ending
@@ -44,6 +45,7 @@ from gateway.store.quotes import taint_of_quotes
 from gateway.store.tasks import Errand
 from gateway.store.turns import Outcome
 from gateway.store.windows import Window
+from gateway.trace import trace_of
 from gateway.watchers import Watchers
 
 
@@ -113,7 +115,9 @@ class Turns:
             journal.recall(task.known)
             if claim.stop_requested:
                 stop.request()
+            before = window.messages[max(len(window.messages) - claim.stored + 1, 0) :]
             found = await (self._watch(task, claim) if first is None else self._look(task, first))
+            found.trace = self._trace(claim, before, found, meter.spent)
             found.undone = self.timetable.left_undone(claim, task.permissions)
         await self._commit(claim, window, journal, found, task.exposure, errands)
         self.histories.count(claim.session)
@@ -290,6 +294,13 @@ class Turns:
         self._wake(letters, lanes)
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)
+
+    def _trace(self, claim: Claim, before: Sequence[Message], found: Ending, spent: Spent) -> str:
+        """What stands below the answer of what was done, `before` a restart and after it."""
+        level = self._delivery.trace(claim.messages[-1].route)
+        if level is None or found.result is None:
+            return ""
+        return trace_of(claim.trace or level, [*before, *found.result.messages], spent)
 
     def _wake(self, letters: Sequence[Letter], lanes: Sequence[str]) -> None:
         for letter in letters:

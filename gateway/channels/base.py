@@ -15,6 +15,7 @@ from gateway.messages import (
     Route,
 )
 from gateway.question import Question
+from gateway.trace import Trace
 
 
 class SendError(Exception):
@@ -218,6 +219,16 @@ class Streams(Protocol):
     ) -> str:
         """Show a page as an edit or as a new message, which answers the message `reply_to`;
         returns the message's id. Raises `SendError`."""
+        ...
+
+
+@runtime_checkable
+class Traces(Protocol):
+    """Optional: what was done can stay below an answer."""
+
+    @property
+    def trace(self) -> Trace:
+        """How much of it, where nobody chose."""
         ...
 
 

@@ -18,10 +18,11 @@ from gateway.commands.table import Command
 from gateway.door import Door
 from gateway.histories import Histories
 from gateway.languages import Languages
-from gateway.messages import Button, InboundMessage
+from gateway.messages import Button, InboundMessage, Route
 from gateway.store import sessions
 from gateway.store.claims import CommandClaim
 from gateway.store.database import Database
+from gateway.trace import Trace
 
 
 class Ground(Protocol):
@@ -50,7 +51,8 @@ class Office:
 
     `facts` describes the running process for /status; only the owner sees it. `first_mode` is the
     one that a channel begins with. `compact` makes a conversation shorter and says what came of
-    it; `speaking` tells for whom its prompt is made.
+    it; `speaking` tells for whom its prompt is made. `first_trace` is what stands below
+    answers until somebody chooses; None where nothing can.
     """
 
     agent: Agent
@@ -64,6 +66,7 @@ class Office:
     rules: Ground
     languages: Languages
     timetable: Jobs
+    first_trace: Callable[[Route], Trace | None]
 
 
 @frozen

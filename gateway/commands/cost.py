@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from sqlite3 import Connection
 
 from agent.language import t
-from agent.spending import Spent, dollars
 from gateway.caps import Day
 from gateway.commands.call import CommandCall
+from gateway.spending_words import in_words
 from gateway.store import spending as store
 
 
@@ -25,24 +25,3 @@ def _lines(call: CommandCall, connection: Connection) -> Iterator[str]:
     yield t("This chat today: {spent}", spent=in_words(chat))
     if call.office.door.access.is_owner_alone(call.message):
         yield t("All chats today: {spent}", spent=in_words(store.of_all(connection, began)))
-
-
-def in_words(spent: Spent) -> str:
-    usage = spent.usage
-    return t(
-        "{cost}, {input:,} tokens in ({cached:,} from a cache), {output:,} out"
-        if usage.cached
-        else "{cost}, {input:,} tokens in, {output:,} out",
-        cost=_cost(spent),
-        input=usage.input,
-        cached=usage.cached,
-        output=usage.output,
-    )
-
-
-def _cost(spent: Spent) -> str:
-    if not spent.unpriced:
-        return dollars(spent.nano)
-    if spent.unpriced == spent.calls:
-        return t("cost unknown")
-    return t("{cost} and {n:,} calls of unknown price", cost=dollars(spent.nano), n=spent.unpriced)

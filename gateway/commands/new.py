@@ -5,7 +5,7 @@ from sqlite3 import Connection
 from agent.language import t
 from gateway.background import ended_now
 from gateway.commands.call import CommandCall
-from gateway.store import sessions
+from gateway.store import sessions, trace
 
 
 async def answer(call: CommandCall) -> str:
@@ -30,4 +30,5 @@ def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:
     sessions.note_begun_by(connection, begun, call.claim.seq)
     if old is not None:
         sessions.keep_queue_mode(connection, old, begun)
+        trace.keep(connection, old, begun)
     return begun, old is not None and not sessions.is_in_use(connection, old)

@@ -45,6 +45,9 @@ COMMANDS = {
     "plan": Command(later("look and answer only, change nothing"), "mode"),
     "auto": Command(later("run without asking (the owner only)"), "mode"),
     "language": Command(later("the language that I speak to you"), "language", at_once=True),
+    "verbose": Command(
+        later("whether what was done stays below answers: off, summary, full"), "verbose"
+    ),
     "cost": Command(
         later("what was spent: this conversation, this chat today"), "cost", at_once=True
     ),
@@ -76,7 +79,7 @@ GROUPS = (
     (later("Work"), ("undo", "redo", "diff", "tasks", "agents", "tools", "cron")),
     (later("Permissions"), ("mode", "plan", "auto", "pair")),
     (later("Model"), ("model", "thinking", "cost")),
-    (later("This chat"), ("status", "queue", "language", "help")),
+    (later("This chat"), ("status", "queue", "verbose", "language", "help")),
 )
 # Other words for some of them.
 ALIASES = {"clear": "new", "reset": "new"}

@@ -13,6 +13,7 @@ from agent.security.modes import MODES
 from gateway.console.files import Files
 from gateway.console.place import Place
 from gateway.service import QueueMode, Service
+from gateway.trace import Trace
 
 _FILE = re.compile(r'(?:^|(?<=[\s(\[{,;:]))@("[^"\n]*|[^\s"]*)$')
 _COMMAND = re.compile(r"/[\w:.-]*")
@@ -22,6 +23,7 @@ _SESSIONS = 200
 _CHOICES: dict[str, Sequence[str]] = {
     "/mode": MODES,
     "/queue": get_args(QueueMode),
+    "/verbose": get_args(Trace),
     "/thinking": ("on", "off", "default", "show", "hide"),
 }
 # A word that may be chosen, and what is said of it.

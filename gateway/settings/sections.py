@@ -115,6 +115,7 @@ class TelegramSection(Section):
     queue: Literal["join", "queue", "steer"] = "join"
     # 0: any number.
     long_answer_messages: Annotated[int, Strict(), Field(ge=0, le=1000)] = 4
+    trace: Literal["off", "summary", "full"] = "off"
     accounts: tuple[TelegramAccount, ...] = ()
     reactions: Annotated[str, Field(min_length=1, max_length=16)] = "off"
     chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)

@@ -8,10 +8,20 @@ from sqlite3 import Connection
 from agent.frozen import frozen
 from agent.types import Context, Message, Taint
 from gateway.messages import InboundMessage
-from gateway.store import approvals, archive, backlog, overheard, sessions, tasks, thinking
+from gateway.store import (
+    approvals,
+    archive,
+    backlog,
+    overheard,
+    sessions,
+    tasks,
+    thinking,
+    trace,
+)
 from gateway.store.channels import TURN_RUN_HERE
 from gateway.store.inbox import LIVE, PAYLOAD, RUNNING
 from gateway.store.thinking import Thinking
+from gateway.trace import Trace
 
 # A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3
@@ -46,6 +56,8 @@ class Claim:
     model: str | None = None
     mode: str | None = None
     thinking: Thinking = field(default_factory=Thinking)
+    # What somebody chose about the trace below answers.
+    trace: Trace | None = None
     taint: frozenset[Taint] = frozenset()
     stored: int = 1
     asked: Message | None = None
@@ -147,6 +159,7 @@ def claim(
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
         thinking=thinking.of_session(connection, session),
+        trace=trace.of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 
@@ -209,6 +222,7 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
         thinking=thinking.of_session(connection, session),
+        trace=trace.of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 

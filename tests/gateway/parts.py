@@ -149,6 +149,7 @@ async def opened(
             rules,
             delivery.languages,
             turns.timetable,
+            delivery.trace,
         )
         commands = Commands(office)
         intake = Intake(database, door, delivery, clerk, Notes(database, audit))

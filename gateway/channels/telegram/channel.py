@@ -26,6 +26,7 @@ from gateway.gate import Gate
 from gateway.messages import Media, OutboundFile, OutboundMessage, OutboundPart, Route
 from gateway.places import Places
 from gateway.question import Question
+from gateway.trace import Trace
 
 if TYPE_CHECKING:
     from gateway.channels.telegram.webhook import Webhook
@@ -147,6 +148,10 @@ class TelegramChannel:
         """As it was chosen; drafts only where there are any."""
         chosen = self._settings.streaming
         return "edits" if chosen == "drafts" and not self._sender.sketches(route) else chosen
+
+    @property
+    def trace(self) -> Trace:
+        return self._settings.trace
 
     def pages(self, growing: Growing) -> Sequence[OutboundPart]:
         """As many as stay messages when the whole answer becomes a file."""

@@ -6,6 +6,7 @@ from urllib.parse import quote, urlsplit
 
 from agent.frozen import frozen
 from gateway.channels.base import Streaming
+from gateway.trace import Trace
 
 OFFICIAL_SERVER = "https://api.telegram.org"
 
@@ -20,7 +21,8 @@ class TelegramSettings:
     Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`; a refused token
     is tried again every `refused_s`, and what could not be stored is fetched again after
     `store_again_s`. `streaming` is how private chats see an answer grow. An answer of more than
-    `long_answer_messages`, if it is not 0, is its beginning and a file.
+    `long_answer_messages`, if it is not 0, is its beginning and a file. `trace` is what stands
+    below answers where nobody chose.
 
     `owner` is the id of the person who is shown every command, `reaction` an
     emoji that stands on a message until it is answered.
@@ -50,6 +52,7 @@ class TelegramSettings:
     hook_look_s: float = 60.0
     streaming: Streaming = "edits"
     long_answer_messages: int = 0
+    trace: Trace = "off"
 
     @property
     def account(self) -> str:

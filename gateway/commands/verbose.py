@@ -1,0 +1,32 @@
+"""`/verbose`: whether a trace of what was done stays below the answers of this chat."""
+
+from sqlite3 import Connection
+from typing import get_args
+
+from agent.language import later, t
+from gateway.commands.call import CommandCall
+from gateway.store import trace
+from gateway.trace import Trace
+
+_MEANING: dict[Trace, str] = {
+    "off": later("the answer alone"),
+    "summary": later("one line with tools, changed files and costs below it"),
+    "full": later("each step, too"),
+}
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    first = call.office.first_trace(call.message.route)
+    if first is None:
+        return t("The terminal shows what is done by itself; `/verbose` is for chats.")
+    chosen = trace.of_session(connection, call.session) if call.session else None
+    wanted = call.argument.casefold()
+    level = next((one for one in get_args(Trace) if one == wanted), None)
+    if level is None:
+        head = t(
+            "Below answers here: `{level}`. `/verbose NAME` chooses another:",
+            level=chosen or first,
+        )
+        return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _MEANING.items())])
+    trace.choose(connection, call.begun_session(connection), level)
+    return t("Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_MEANING[level]))

@@ -1,0 +1,47 @@
+"""What was done stays below an answer, where somebody wants that."""
+
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+
+def work(gateway: GatewayProcess, path: str) -> None:
+    gateway.model.script(
+        ReplyScript(tool_calls=(Call("list_dir", {"path": "."}),)),
+        ReplyScript(tool_calls=(Call("write_file", {"path": path, "content": "x"}),)),
+        ReplyScript(text="Done."),
+    )
+
+
+async def test_a_chat_chooses_its_trace_and_keeps_it(alone: GatewayProcess) -> None:
+    await alone.start()
+    work(alone, "a.txt")
+    assert (await alone.told(OWNER, "go"))[-1] == "Done."
+    assert "/verbose" in (await alone.told(OWNER, "/verbose"))[-1]
+    assert "full" in (await alone.told(OWNER, "/verbose full"))[-1]
+    await alone.told(OWNER, "/new")
+    await alone.kill()
+    await alone.start()
+    work(alone, "b.txt")
+    text, trace = (await alone.told(OWNER, "go"))[-1].split("\n\n", 1)
+    assert text == "Done."
+    first, *steps = trace.splitlines()
+    assert first.startswith("🔧 list_dir, write_file · 1 file changed · ")
+    assert "tokens in" in first
+    assert [step.lstrip("•◦- ") for step in steps] == ["Looking through .", "Changing b.txt"]
+    await alone.told(OWNER, "/verbose off")
+    work(alone, "c.txt")
+    assert (await alone.told(OWNER, "go"))[-1] == "Done."
+    # The model is told nothing of it.
+    assert all("🔧" not in asked.raw.decode() for asked in alone.model.requests)
+
+
+async def test_the_configuration_says_what_holds_until_somebody_chooses(
+    alone: GatewayProcess,
+) -> None:
+    alone.configure({"telegram": {"trace": "summary"}})
+    await alone.start()
+    work(alone, "d.txt")
+    text, trace = (await alone.told(OWNER, "go"))[-1].split("\n\n")
+    assert text == "Done."
+    assert trace.startswith("🔧 list_dir, write_file · ")
+    assert (await alone.told(OWNER, "just talk"))[-1] == "echo: just talk"
