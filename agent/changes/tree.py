@@ -23,6 +23,8 @@ from agent.tools.ignores import Ignores
 FILE_BYTES = 2_000_000
 TREE_BYTES = 250_000_000
 TREE_ENTRIES = 50_000
+# Each level above takes a descriptor while it is walked.
+TREE_DEPTH = 200
 LEFT_OUT = frozenset({".git", "node_modules"})
 # A file that changed this shortly before it was read may change again unnoticed.
 _GRAIN_NS = 1_000_000_000
@@ -157,6 +159,9 @@ class _Look:
             self._tree.entries[path] = self._file(name, path, stamp, folder)
 
     def _enter(self, name: str, parts: tuple[str, ...], above: int) -> None:
+        if len(parts) > TREE_DEPTH:
+            self._tree.closed.add("/".join(parts))
+            return
         try:
             folder = inner_folder(name, above, flags=LISTED)
         except OSError:

@@ -16,7 +16,7 @@ from agent.tools.arguments import parameters
 from agent.tools.base import CallContext, Plan
 from agent.tools.globs import Glob
 from agent.tools.scope import Scope
-from agent.tools.seeker import Seeker, ripgrep, sought
+from agent.tools.seeker import CUT, Seeker, ripgrep, sought
 from agent.tools.sight import Sight, changed_at
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -61,10 +61,10 @@ class GlobFiles:
                 return _newest(_found(names, glob, sight))
 
         paths, count = await sought(seeker, work, TIMEOUT_S)
-        return self._told(paths, count, sight, args["pattern"], late=seeker.stopped)
+        return self._told(paths, count, sight, args["pattern"], seeker)
 
     def _told(
-        self, paths: list[Path], count: int, sight: Sight, pattern: str, *, late: bool
+        self, paths: list[Path], count: int, sight: Sight, pattern: str, seeker: Seeker
     ) -> ToolResult:
         shown: list[str] = []
         room = self._limit_bytes
@@ -76,10 +76,12 @@ class GlobFiles:
         summary = f"{count:,} files" if count != 1 else "1 file"
         if count > len(shown):
             shown.append(f"… ({count - len(shown):,} more; narrow the pattern or the path)")
-        if late:
+        if seeker.stopped:
             shown.append(f"… (stopped after {TIMEOUT_S:g} s: there may be more)")
+        cut = CUT if seeker.is_cut or sight.is_cut else ""
         if not shown:
-            return ToolResult(f"No file fits {pattern!r}.")
+            return ToolResult(f"No file fits {pattern!r}.\n{cut}".rstrip())
+        shown += [cut] if cut else []
         taint = UNTRUSTED if any(map(is_marked, paths)) else NOTHING
         return ToolResult("\n".join(shown), for_user=summary, taint=taint)
 

@@ -20,7 +20,7 @@ from agent.tools.base import CallContext, Plan
 from agent.tools.glob import inside
 from agent.tools.globs import Glob
 from agent.tools.scope import Scope
-from agent.tools.seeker import Broken, Line, Query, Seeker, ripgrep, sought
+from agent.tools.seeker import CUT, Broken, Line, Query, Seeker, ripgrep, sought
 from agent.tools.sight import Sight, lines
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 from agent.visible import visible_line
@@ -99,32 +99,34 @@ class Grep:
         sight = Sight(self._scope, call, folder)
         program = self._program and ripgrep(sight.root)
         try:
-            found, stopped = await self._found(Seeker(folder, sight.root, program), wanted, sight)
+            found, note = await self._found(Seeker(folder, sight.root, program), wanted, sight)
         except Broken:
             if program is None:
                 raise
             # ripgrep 13 breaks off where a line ends in two carriage returns.
-            found, stopped = await self._found(Seeker(folder, sight.root, None), wanted, sight)
-        late = f"… (stopped after {self._timeout_s:g} s)" if stopped else ""
+            found, note = await self._found(Seeker(folder, sight.root, None), wanted, sight)
         if not found.matches:
-            return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{late}".rstrip())
+            return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{note}".rstrip())
         if found.more:
             found.shown.append("… (there are more; narrow the pattern, path or glob)")
         files = "1 file" if found.files == 1 else f"{found.files:,} files"
         return ToolResult(
-            "\n".join([*found.shown, late]).rstrip("\n"),
+            "\n".join([*found.shown, note]).rstrip("\n"),
             for_user=f"{found.matches:,} lines in {files}",
             taint=UNTRUSTED if found.marked else NOTHING,
         )
 
-    async def _found(self, seeker: Seeker, wanted: _Wanted, sight: Sight) -> tuple[_Found, bool]:
-        """What is there, and whether the time was too short for all of it."""
+    async def _found(self, seeker: Seeker, wanted: _Wanted, sight: Sight) -> tuple[_Found, str]:
+        """What is there, and a line about what was not looked at."""
 
         def work() -> _Found:
             with closing(seeker.lines(wanted.query)) as candidates:
                 return self._collect(candidates, wanted, sight)
 
-        return await sought(seeker, work, self._timeout_s), seeker.stopped
+        found = await sought(seeker, work, self._timeout_s)
+        if seeker.stopped:
+            return found, f"… (stopped after {self._timeout_s:g} s)"
+        return found, CUT if seeker.is_cut or sight.is_cut else ""
 
     def _collect(self, candidates: Iterator[Line], wanted: _Wanted, sight: Sight) -> _Found:
         """Candidates that the files themselves confirm, until enough are found."""

@@ -64,14 +64,18 @@ class Ignores:
         return level.ignored or _verdict(level, (*self._above, *parts), is_folder)
 
     def _level(self, parts: tuple[str, ...]) -> _Level:
-        found = self._levels.get(parts)
-        if found is None:
-            if self.hides(parts, is_folder=True):
+        known = len(parts)
+        while parts[:known] not in self._levels:
+            known -= 1
+        found = self._levels[parts[:known]]
+        for count in range(known + 1, len(parts) + 1):
+            here = parts[:count]
+            if found.ignored or _verdict(found, (*self._above, *here), is_folder=True):
                 found = _Level(True, ())
             else:
-                depth = len(self._above) + len(parts)
-                found = self._entered(self._level(parts[:-1]), self._start.joinpath(*parts), depth)
-            self._levels[parts] = found
+                depth = len(self._above) + count
+                found = self._entered(found, self._start.joinpath(*here), depth)
+            self._levels[here] = found
         return found
 
     def _entered(self, above: _Level, folder: Path, depth: int) -> _Level:

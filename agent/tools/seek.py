@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,10 @@ def main() -> int:
     words = sys.argv[1:]
     what, root = words[0], Path(words[1])
     if what == "files":
-        for path in _files(Path.cwd(), root):
+        walk = _Walk(Path.cwd(), root)
+        for path in walk.files():
             out.write(os.fsencode(path) + b"\0")
-        return 0
+        return 2 if walk.is_cut else 0
     pattern, folding, name = words[2:5]
     wanted = _Wanted(pattern, folding == "i")
     try:
@@ -44,7 +45,8 @@ def main() -> int:
         print(f"regex parse error: {exc}", file=sys.stderr)
         return 2
     found = False
-    for path in [name] if name else _files(Path.cwd(), root):
+    walk = _Walk(Path.cwd(), root)
+    for path in [name] if name else walk.files():
         for number, line in _lines(path, wanted):
             # With a line end, as ripgrep's: nothing of the line itself is taken for one.
             said = {"text": f"{line}\r\n"}
@@ -52,25 +54,49 @@ def main() -> int:
             out.write(json.dumps({"type": "match", "data": data}).encode() + b"\n")
             found = True
         out.flush()
+    if walk.is_cut:
+        return 2
     return 0 if found else 1
 
 
-def _files(start: Path, root: Path) -> Iterator[str]:
-    ignores = Ignores(root, start, _read_ignores)
+class _Walk:
+    """Through all files below `start`; `is_cut`: a folder could not be read, or lies too deep."""
 
-    def below(folder: str, parts: tuple[str, ...]) -> Iterator[str]:
-        with suppress(OSError), os.scandir(folder or ".") as found:
-            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
-            for entry in entries:
-                path = f"{folder}{entry.name}"
-                inner = (*parts, entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name != SKIPPED and not ignores.hides(inner, is_folder=True):
-                        yield from below(f"{path}/", inner)
-                elif entry.is_file(follow_symlinks=False) and not ignores.hides(inner):
-                    yield path
+    def __init__(self, start: Path, root: Path) -> None:
+        self.is_cut = False
+        self._ignores = Ignores(root, start, _read_ignores)
 
-    yield from below("", ())
+    def files(self) -> Iterator[str]:
+        """In the order of their paths; however deep they are, one folder is open at a time."""
+        pending: list[tuple[str, tuple[str, ...], bool]] = [("", (), True)]
+        while pending:
+            path, parts, is_folder = pending.pop()
+            if is_folder:
+                pending += reversed(self._entries(path, parts))
+            else:
+                yield path
+
+    def _entries(
+        self, folder: str, parts: tuple[str, ...]
+    ) -> Sequence[tuple[str, tuple[str, ...], bool]]:
+        found: list[tuple[str, tuple[str, ...], bool]] = []
+        try:
+            with os.scandir(folder or ".") as listed:
+                entries = sorted(listed, key=lambda entry: os.fsencode(entry.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return found
+        except OSError:
+            self.is_cut = True
+            return found
+        for entry in entries:
+            inner = (*parts, entry.name)
+            path = f"{folder}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != SKIPPED and not self._ignores.hides(inner, is_folder=True):
+                    found.append((f"{path}/", inner, True))
+            elif entry.is_file(follow_symlinks=False) and not self._ignores.hides(inner):
+                found.append((path, inner, False))
+        return found
 
 
 class _Wanted:

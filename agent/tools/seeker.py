@@ -67,6 +67,8 @@ class Seeker:
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self.stopped = False
+        # Something could not be looked at; known at the end.
+        self.is_cut = False
         self._lock = Lock()
 
     def files(self) -> Generator[str]:
@@ -114,6 +116,7 @@ class Seeker:
             code = process.wait()
             if code == 2 and said and not found:
                 raise ToolError(_complaint(said))
+            self.is_cut = code == 2
             if code not in (0, 1, 2) and not self.stopped:
                 raise Broken(f"The search ended early (code {code}); narrow the pattern or path.")
         finally:
@@ -122,6 +125,9 @@ class Seeker:
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
+
+
+CUT = "… (left out: what lies too deep, or cannot be read)"
 
 
 def ripgrep(workspace: Path) -> str | None:

@@ -15,6 +15,9 @@ from agent.tools.scope import OWN_FOLDER, Scope
 from agent.tools.text import LIMIT_BYTES, searchable
 from agent.visible import hidden_character
 
+# What a system call takes (PATH_MAX of Linux, with its end).
+_PATH_BYTES = 4_095
+
 
 class Sight:
     """Looks at the files below `folder`, which is real and checked, one by one.
@@ -28,6 +31,8 @@ class Sight:
         self._paths = call.paths
         self._is_closed = scope.closed(call)
         self._ignores = Ignores(self.root, folder, _bytes)
+        # A file was left out whose path is longer than any call takes.
+        self.is_cut = False
         own = folded_path(self.root / OWN_FOLDER)
         self._own = None if folded_path(folder).is_relative_to(own) else own
 
@@ -43,6 +48,9 @@ class Sight:
     def named(self, name: str) -> Path | None:
         """The same for a file that was asked for by its name, whatever a `.gitignore` says."""
         path = self._folder / name
+        if len(os.fsencode(path)) > _PATH_BYTES:
+            self.is_cut = True
+            return None
         if self._is_closed(path):
             return None
         if self._own is not None and folded_path(path).is_relative_to(self._own):

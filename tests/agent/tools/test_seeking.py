@@ -4,6 +4,8 @@ import codecs
 import json
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -424,3 +426,38 @@ async def test_the_plan_names_what_is_searched(call: CallContext, tree: Path) ->
     plan = await Grep(ToolSettings()).plan({"pattern": "x", "path": "src"}, call)
     assert plan.reads == (tree / "src",)
     assert (await GlobFiles(ToolSettings()).plan({"pattern": "x"}, call)).reads == (tree,)
+
+
+@pytest.fixture
+def tower(workspace: Path) -> Iterator[Path]:
+    """1,500 folders, one in the other, with a file in the innermost; its path fits into no call."""
+    innermost = os.open(workspace, os.O_RDONLY)
+    parts = []
+    for _ in range(1_500):
+        os.mkdir("deep", dir_fd=innermost)
+        below = os.open("deep", os.O_RDONLY, dir_fd=innermost)
+        os.close(innermost)
+        innermost = below
+        parts.append("deep")
+        if len(parts) == 700:
+            _write(innermost, "half.txt")
+    _write(innermost, "end.txt")
+    os.close(innermost)
+    yield workspace.joinpath(*parts)
+    subprocess.run(["rm", "-rf", str(workspace / "deep")], check=True)
+
+
+def _write(folder: int, name: str) -> None:
+    with open(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=folder), "w") as file:
+        file.write("needle\n")
+
+
+async def test_a_tower_of_folders_is_searched_or_said_to_be_too_deep(
+    call: CallContext, tower: Path, program: str | None
+) -> None:
+    for result in (
+        await grep(call, program, pattern="needle"),
+        await glob(call, program, pattern="**/*.txt"),
+    ):
+        assert "half.txt" in result.for_model
+        assert "end.txt" in result.for_model or "too deep" in result.for_model
