@@ -120,7 +120,8 @@ def _run(args: argparse.Namespace) -> int:
             return asyncio.run(_talk(args, options, settings, home))
         session = args.session or args.resume
         project = project_of(args, options, settings)
-        order = Order(text, args.output_format, session, args.latest, options, project)
+        streams = args.printed is not None
+        order = Order(text, args.output_format, session, args.latest, options, project, streams)
         return asyncio.run(_once(order, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
         return INTERRUPTED

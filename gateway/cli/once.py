@@ -16,6 +16,7 @@ from agent.types import Result
 from agent.visible import visible
 from gateway.cli.line import Line
 from gateway.cli.pulse import Pulse
+from gateway.cli.streamed import Streamed
 from gateway.console.lines import call_line, outcome, side_line
 from gateway.console.speaker import Speaker, principal
 from gateway.service import Delivered, Service, WatchEvent
@@ -41,6 +42,8 @@ class Order:
     latest: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "Project | None" = None
+    # Print the text of the model as it comes, also what it says before a call of a tool.
+    streams: bool = False
 
 
 class OneTurn:
@@ -60,6 +63,8 @@ class OneTurn:
         self._pulse = Pulse(err)
         self._speaker = Speaker(f"once-{os.urandom(4).hex()}", order.options, order.project)
         self._message = self._speaker.say(order.text)
+        streams = order.streams and order.output == "text"
+        self._streamed = Streamed(out, self._pulse.rest) if streams else None
         self._answer: list[str] = []
         self._result: Result | None = None
         self._error: events.Error | None = None
@@ -87,6 +92,8 @@ class OneTurn:
                 await self._follow(interrupted)
                 break
             except OwnerLost as lost:
+                if self._streamed:
+                    self._streamed.begin()
                 if isinstance(lost, HandedOver):
                     self._note(t("· {why}; this run goes on there", why=visible(str(lost))))
                 await self._line.renew(lost, self.lane)
@@ -143,6 +150,8 @@ class OneTurn:
         if self._order.output == "stream-json":
             self._pulse.erase()
             print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
+        if self._streamed:
+            self._stream(self._streamed, event)
         match event:
             case events.ToolStart():
                 self._start(event)
@@ -161,6 +170,17 @@ class OneTurn:
                 elif line := side_line(event):
                     self._note(line)
         return False
+
+    def _stream(self, streamed: Streamed, event: WatchEvent) -> None:
+        match event:
+            case events.TextDelta(text=text):
+                streamed.add(text)
+            case events.IterationStart():
+                streamed.begin()
+            case events.ToolStart() | events.ApprovalAsked() | events.Error():
+                streamed.close()
+            case _:
+                pass
 
     def _start(self, event: events.ToolStart) -> None:
         # A call that waited for somebody starts once more when it goes on.
@@ -195,10 +215,15 @@ class OneTurn:
 
     def _show(self, text: str) -> None:
         if self._result is None or self._result.stopped not in ("error", "cancelled"):
+            if self._streamed:
+                self._streamed.finish(text)
+                return
             terminal = self._out.isatty()
             self._pulse.erase()
             print(visible(text) if terminal else text, file=self._out, flush=True)
         else:
+            if self._streamed:
+                self._streamed.close()
             self._note(visible(text))
             if self._error is not None and self._error.message not in text:
                 self._note(side_line(self._error) or "")

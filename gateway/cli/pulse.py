@@ -42,6 +42,11 @@ class Pulse:
             self._err.write(_ERASE)
             self._err.flush()
 
+    def rest(self) -> None:
+        """From now on the answer itself says that there is work."""
+        self.erase()
+        self._is_held = True
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """While a person is asked on the same terminal; the clock rests."""

@@ -11,6 +11,7 @@ from agent.events import ApprovalAsked, TextDelta
 from agent.security.policy import Answer
 from gateway.cli.line import Line
 from gateway.cli.once import OneTurn, Order
+from gateway.cli.streamed import Streamed
 from gateway.console.speaker import Speaker
 from tests.fakes.memory_service import MemoryService
 
@@ -176,3 +177,30 @@ async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_st
     drawn, _, rest = err.getvalue().rpartition("Ctrl-C stops\x1b[0m")
     assert drawn.startswith("\r\x1b[K\x1b[2mworking ")
     assert rest.startswith("\r\x1b[K")
+
+
+async def test_a_streamed_answer_is_printed_once(service: MemoryService) -> None:
+    code, out, _ = await turn(service, Order("tool please", streams=True))
+    assert (code, out) == (0, "echo: tool please\n")
+
+
+@pytest.mark.parametrize(
+    ("again", "delivered", "printed"),
+    [
+        ("one two three", "one two three", "one two three\n"),
+        ("one", "one two", "one two\n"),
+        ("", "one two", "one two\n"),
+        ("three", "three", "one two\nthree\n"),
+    ],
+)
+def test_what_is_begun_anew_is_not_printed_twice(again: str, delivered: str, printed: str) -> None:
+    out = io.StringIO()
+    streamed = Streamed(out, lambda: None)
+    for piece in ("\n", "one", " two"):
+        streamed.add(piece)
+    assert out.getvalue() == "one two"
+    streamed.begin()
+    for letter in again:
+        streamed.add(letter)
+    streamed.finish(delivered)
+    assert out.getvalue() == printed
