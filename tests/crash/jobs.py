@@ -10,18 +10,21 @@ from tests.fakes.bot_api import BotApi
 
 REPEAT_MARK = "↻"
 OWNER = 1
+_RUN_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One message: `done N` in its chat answers it. `tool` has an effect that must not repeat;
-    with `asks`, the owner has to allow that first."""
+    with `asks`, the owner has to allow that first. One that `runs` has a command run until its time
+    is over."""
 
     number: int
     chat: int
     tool: bool
     slow: bool
     asks: bool = False
+    runs: bool = False
 
     @property
     def text(self) -> str:
@@ -29,18 +32,22 @@ class Job:
 
     @property
     def _kind(self) -> str:
+        if self.runs:
+            return " run"
         return (" edit" if self.asks else " tool") if self.tool else ""
 
 
 def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
     """Jobs over several chats: a third with an effect, a third of these asks, a few stream for a
-    while. The owner begins, so that it is known where to ask."""
+    while, some run a command. The owner begins, so that it is known where to ask."""
     jobs = []
     for n in range(1, count + 1):
         same = n > 1 and chance.random() < 0.5
         chat = jobs[-1].chat if same else chance.randint(1, chats) if n > 1 else OWNER
         tool, slow = chance.random() < 0.35, chance.random() < 0.04
-        jobs.append(Job(n, chat, tool, slow, asks=tool and n > 1 and chance.random() < 0.3))
+        asks = tool and n > 1 and chance.random() < 0.3
+        runs = not tool and chance.random() < _RUN_SHARE
+        jobs.append(Job(n, chat, tool, slow, asks, runs))
     return jobs
 
 
@@ -63,7 +70,7 @@ class Ledger:
 
 @dataclass(slots=True)
 class Account:
-    """What the crash loop found, from `lost` to `given_up`: all of it must be empty."""
+    """What the crash loop found, from `lost` to `outlived`: all of it must be empty."""
 
     jobs: int
     questions: int = 0
@@ -71,6 +78,8 @@ class Account:
     jumps: int = 0
     troubles: int = 0
     bursts: int = 0
+    stops: int = 0
+    met: int = 0
     kills: int = 0
     kills_at: dict[str, int] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
@@ -79,6 +88,7 @@ class Account:
     repeated_effects: list[int] = field(default_factory=list)
     misplaced: list[int] = field(default_factory=list)
     given_up: int = 0
+    outlived: list[int] = field(default_factory=list)
     marked: int = 0
     unknown: int = 0
 
@@ -91,6 +101,7 @@ class Account:
             or self.repeated_effects
             or self.misplaced
             or self.given_up
+            or self.outlived
         )
 
     def report(self) -> str:
@@ -102,12 +113,15 @@ class Account:
             "jumps of the clock": self.jumps,
             "floods and outages": self.troubles,
             "bursts of kills": self.bursts,
+            "commands stopped": self.stops,
+            "commands that a kill met": self.met,
             "kills": f"{self.kills} ({points})",
             "lost": self.lost or 0,
             "unsafe effects twice": self.repeated_effects or 0,
             "order violations": self.out_of_order or 0,
             "in the wrong chat": self.misplaced or 0,
             "given up": self.given_up,
+            "commands that outlived their Kore or /stop": self.outlived or 0,
             "repeats without a mark": self.unmarked or 0,
             "repeats with a mark": self.marked,
             "effects whose outcome the model was told is unknown": self.unknown,

@@ -11,8 +11,11 @@ The named moments are seen from outside, by the stand-in servers that the gatewa
     sent        the gateway has heard that its answer arrived
     questioned  the owner is asked and has not answered
     pressed     a button was pressed, and perhaps nobody has heard of it
+    running     a command begins: 5 to 60 ms after the model's reply, or with its first program
     steered     a message has joined a running turn, and the model is asked with it
     early       the process has only just begun to work
+
+After each restart no command of a killed Kore is alive, nor one after `/stop` or its time-out.
 
 What asks first (a change of a file that is there) is allowed by an owner who takes a moment to
 press, whether the gateway lives or not. In every other chat messages steer the turn that runs; in
@@ -31,12 +34,13 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +52,7 @@ from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
-from tests.fakes.model_mind import worker
+from tests.fakes.model_mind import JOB, said, worker
 
 PATIENCE_S = 60.0
 _LOOK_S = 0.003
@@ -62,6 +66,7 @@ POINTS = (
     "sending",
     "sent",
     "steered",
+    "running",
 )
 _OF_QUESTIONS = ("questioned", "pressed")
 _EARLY_SHARE = 0.2
@@ -72,6 +77,14 @@ _BURST_SHARE = 0.06
 _BURST_KILLS = 3
 # Messages that are to meet a running turn come one after the other.
 _APART_S = 0.04
+_STOP_SHARE = 0.1
+# When a command is killed while it begins, counted from the model's reply.
+_BEGINS_S = (0.005, 0.06)
+_LATENCY_S = 0.02
+# And counted from its first program.
+_FIRST_S = 0.02
+# What was killed is gone a moment later.
+_GONE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +116,17 @@ class CrashLoop:
         # Two chats of their own, which bursts of kills meet at work.
         self._burst_chats = (order.chats + 1, order.chats + 2)
         self._burst_jobs: list[Job] = []
+        # No other run on this machine has such commands.
+        self._lasting = f"sleep 600.{os.getpid():07}"
+        self._stop_chat = order.chats + 3
+        self._left: set[int] = set()
 
     async def run(self) -> Account:
         """Ask, kill and restart until all kills are spent; then wait until no answer is missing,
         or none comes any more."""
-        mind = worker(Path("effects"), tool="append_file")
+        mind = worker(Path("effects"), tool="append_file", lasting=self._lasting)
         async with BotApi() as self._api, ModelServer(mind) as self._model:
-            self._model.latency_s = 0.02
+            self._model.latency_s = _LATENCY_S
             self._ledger = Ledger(self._api)
             self._configure()
             self._spare = await self._prepare()
@@ -131,6 +148,7 @@ class CrashLoop:
         self._account.questions = len(self._pressed)
         self._account.steered = self._steered()
         self._account.jobs += len(self._burst_jobs)
+        await self._look_for(set(self._commands()))
         settle(self._account, [*self._jobs, *self._burst_jobs], answers, self._effects)
         return self._account
 
@@ -213,6 +231,48 @@ class CrashLoop:
         # The next life is left to work.
         self._was_early = True
 
+    async def _stop(self) -> None:
+        """Stop a command while it begins."""
+        self._account.stops += 1
+        number = 900_000 + self._account.stops
+        asked = len(self._model.requests)
+        await self._api.user_says(self._stop_chat, Job(number, 0, False, False, runs=True).text)
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(_runs(request, number) for request in self._model.requests[asked:]):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"job {number} was not asked for: see {self._log}")
+            await asyncio.sleep(_LOOK_S)
+        await self._while_it_begins(deadline)
+        await self._api.user_says(self._stop_chat, "/stop")
+        await self._look_for({number})
+
+    async def _while_it_begins(self, deadline: float) -> None:
+        """Some time after the model's reply, or as soon as the first program is there."""
+        if self._chance.random() < 0.5:
+            await asyncio.sleep(_LATENCY_S + self._chance.uniform(*_BEGINS_S))
+            return
+        while not any(self._commands()) and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(self._chance.uniform(0.0, _FIRST_S))
+
+    def _commands(self) -> Iterator[int]:
+        """The jobs whose commands are alive, also where they only begin."""
+        word = self._lasting.partition(" ")[2].encode()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                _, found, rest = (folder / "cmdline").read_bytes().partition(word)
+                if found:
+                    yield int(re.match(rb"\d+", rest).group())
+
+    async def _look_for(self, jobs: set[int]) -> None:
+        """Take down which of these still have a command after a moment."""
+        deadline = time.monotonic() + _GONE_S
+        while left := jobs.intersection(self._commands()):
+            if time.monotonic() > deadline:
+                self._account.outlived += sorted(left)
+                return
+            await asyncio.sleep(_LOOK_S)
+
     def _disturb(self) -> None:
         """Perhaps set the clock, perhaps let Telegram refuse or break for a while."""
         if self._chance.random() < _JUMP_SHARE:
@@ -263,7 +323,12 @@ class CrashLoop:
         process = await self._begin()
         try:
             await self._until(lambda: self._api.polling or self._api.polls_done > polls, process)
+            # Commands of the life before; each job has one.
+            left, self._left = self._left, set()
+            await self._look_for(left)
             if killed:
+                if self._chance.random() < _STOP_SHARE:
+                    await self._stop()
                 point = await self._aim(process)
                 await self._kill(process, point)
                 return
@@ -280,6 +345,7 @@ class CrashLoop:
 
     async def _begin(self) -> asyncio.subprocess.Process:
         """The gateway that is prepared begins, and another one is prepared."""
+        self._left |= set(self._commands())
         process, self._spare = self._spare, await self._prepare()
         assert process.stdin is not None, "it is a pipe"
         process.stdin.write(b"begin\n")
@@ -288,6 +354,7 @@ class CrashLoop:
     async def _kill(self, process: asyncio.subprocess.Process, point: str) -> None:
         if process.returncode is not None:
             raise AssertionError(f"the gateway ended by itself: see {self._log}")
+        self._account.met += any(self._commands())
         process.send_signal(signal.SIGKILL)
         self._account.kills += 1
         self._account.kills_at[point] = self._account.kills_at.get(point, 0) + 1
@@ -344,6 +411,8 @@ class CrashLoop:
             if time.monotonic() > deadline or process.returncode is not None:
                 return "random"
             await asyncio.sleep(_LOOK_S)
+        if point == "running":
+            await self._while_it_begins(deadline)
         return point
 
     def _watch(self, point: str) -> Callable[[], bool]:
@@ -361,6 +430,7 @@ class CrashLoop:
                 request.body["messages"][-1]["role"] == "tool" for request in model.requests[asked:]
             ),
             "steered": lambda: any(map(_is_steered, model.requests[asked:])),
+            "running": lambda: any(map(_runs, model.requests[asked:])),
             "effect": lambda: self._effect_bytes() > effects,
             "sending": lambda: len(api.sends) > sends,
             "sent": lambda: len(api.sends) > sends and len(api.calls) > calls + 1,
@@ -394,6 +464,13 @@ def _is_steered(request: Any) -> bool:
     """Whether somebody spoke behind the results of the last calls."""
     roles = [message["role"] for message in request.body["messages"][-2:]]
     return roles == ["tool", "user"]
+
+
+def _runs(request: Any, number: int | None = None) -> bool:
+    """Whether it is answered with a command: of any job, or of this one."""
+    last = request.body["messages"][-1]
+    jobs = JOB.findall(said(last)) if last["role"] == "user" else []
+    return any(kind == " run" and number in (None, int(n)) for n, kind, _ in jobs)
 
 
 async def _is_busy(client: Client) -> bool:

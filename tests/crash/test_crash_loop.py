@@ -19,3 +19,5 @@ async def test_fifty_kills_lose_nothing_and_repeat_nothing_unmarked(tmp_path: Pa
     assert account.jumps > 0
     assert account.troubles > 0
     assert account.bursts > 0
+    assert account.stops > 0
+    assert account.met > 0

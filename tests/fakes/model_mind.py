@@ -9,7 +9,9 @@ from typing import Any, Literal
 from tests.fakes.model_script import Call, ReplyScript
 
 Mind = Callable[[Mapping[str, Any]], ReplyScript]
-JOB = re.compile(r"\bjob (\d+)( tool| edit)?( slow)?\b")
+JOB = re.compile(r"\bjob (\d+)( tool| edit| run)?( slow)?\b")
+# Of a command that would last.
+RUN_S = 0.3
 # Kore ends a user message with its moment: "[Monday 2026-01-05 09:00 UTC, ...]".
 MOMENT = re.compile(r"(\n\n\[[A-Z][a-z]+ \d{4}-\d\d-\d\d [^\n]*\])+\Z")
 # In front of that it names what came with the message, a line each.
@@ -34,13 +36,16 @@ def always(reply: ReplyScript) -> Mind:
     return lambda body: reply
 
 
-def worker(effects: Path, *, tool: Literal["exec", "append_file"] = "exec") -> Mind:
+def worker(
+    effects: Path, *, tool: Literal["exec", "append_file"] = "exec", lasting: str = "sleep 600."
+) -> Mind:
     """Do the jobs that people ask for, for proofs that count effects.
 
     `job N` is answered with `done N`. `job N tool` first asks for a call that appends a line N:
     `exec` to the file `effects`, or `append_file` to the file N in the folder `effects`; `job N
     edit` puts that line before the line `here` of the file N, by `edit_file`; it is answered
-    once the result is there. `job N slow` streams its answer for over a second. The jobs are
+    once the result is there. `job N run` runs the command `lasting`, with N behind it, until its
+    time is over, which is soon. `job N slow` streams its answer for over a second. The jobs are
     those in user messages since the model's last answer; several are done together, one line
     each. A message without a job is echoed.
     """
@@ -53,6 +58,8 @@ def worker(effects: Path, *, tool: Literal["exec", "append_file"] = "exec") -> M
                 "new_string": f"{n}\nhere\n",
             }
             return Call("edit_file", change, f"job-{n}")
+        if kind == " run":
+            return Call("exec", {"command": f"{lasting}{n}", "timeout_s": RUN_S}, f"job-{n}")
         if tool == "exec":
             command = f"echo {n} >> {shlex.quote(str(effects))}"
             return Call("exec", {"command": command}, f"job-{n}")
