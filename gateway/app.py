@@ -114,7 +114,12 @@ async def _record(
     policies: Policies, home: Home, redactor: Redactor, stack: AsyncExitStack
 ) -> AuditLog:
     """The open record of what is decided. Raises `AuditError`."""
-    audit = AuditLog(home.audit, level=lambda: policies.audit_level, clean=redactor.clean)
+    audit = AuditLog(
+        home.audit,
+        level=lambda: policies.audit_level,
+        clean=redactor.clean,
+        mark=home.audit_mark,
+    )
     stack.push_async_callback(audit.close)
     await audit.open()
     return audit

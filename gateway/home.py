@@ -67,6 +67,11 @@ class Home:
         return self.root / "audit"
 
     @property
+    def audit_mark(self) -> Path:
+        """Where the audit log ended, beside its folder."""
+        return self.root / "audit-mark.json"
+
+    @property
     def agents(self) -> Path:
         """Agents that the owner wrote: they are trusted, so no tool writes here."""
         return self.root / "agents"

@@ -16,8 +16,20 @@ from typing import Any
 
 from agent.security.audit import AuditEntry, AuditLevel
 from gateway.audit.abridge import Abridge
+from gateway.audit.mark import Mark, read_mark, write_mark
 from gateway.audit.mend import ending, mended
-from gateway.audit.trail import CURRENT, HEAD, AuditError, Head, full_file, numbered, seal
+from gateway.audit.trail import (
+    CURRENT,
+    GENESIS,
+    HEAD,
+    AuditError,
+    Head,
+    Unreadable,
+    entries,
+    full_file,
+    numbered,
+    seal,
+)
 from gateway.store.database import to_its_end
 from gateway.store.notes import Note
 
@@ -40,7 +52,7 @@ class AuditLog:
     `level` is asked for each entry: "summary" keeps what was reached (paths, commands, addresses,
     cut at 200 characters) and only the lengths of other texts; "full" keeps all; "none" writes
     nothing. `clean` takes secrets out of every text. Files hold `limit_bytes`, and `keep` full
-    ones are kept.
+    ones are kept. `mark` is the file that remembers where the trail ended, outside `folder`.
     """
 
     def __init__(
@@ -51,6 +63,7 @@ class AuditLog:
         clean: Callable[[str], str] = str,
         limit_bytes: int = FILE_LIMIT_BYTES,
         keep: int = FILES_KEPT,
+        mark: Path | None = None,
     ) -> None:
         self._folder = folder
         self._level = level
@@ -60,7 +73,9 @@ class AuditLog:
         self._waiting: list[_Waiting] = []
         self._lock = asyncio.Lock()
         self._head = Head()
-        self._file = self._head_file = -1
+        self._mark_path = mark
+        self._removed = 0
+        self._file = self._head_file = self._mark_file = -1
 
     async def open(self) -> None:
         """Go on behind the last entry; what a crash has left is mended and noted.
@@ -100,16 +115,18 @@ class AuditLog:
         """Write what still waits, then close the files."""
         with suppress(AuditError):
             await self._write_waiting()
-        for descriptor in (self._file, self._head_file):
+        for descriptor in (self._file, self._head_file, self._mark_file):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._file = self._head_file = -1
+        self._file = self._head_file = self._mark_file = -1
 
     def _start(self) -> list[str]:
         """Returns what was found out of order."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._head, notes = mended(self._folder)
+            if self._mark_path is not None:
+                notes += self._compare(self._mark_path)
             self._head_file = _open(self._folder / HEAD, os.O_RDWR)
             self._use_current()
             self._put_head()
@@ -118,6 +135,24 @@ class AuditLog:
             raise AuditError(f"the audit log in {self._folder} cannot be opened: {exc}") from exc
         for text in notes:
             log.warning("audit: %s", text)
+        return notes
+
+    def _compare(self, path: Path) -> list[str]:
+        """What the mark says and the trail does not, as a note; opens the mark."""
+        try:
+            mark = read_mark(path)
+        except Unreadable as exc:
+            mark, notes = Mark(), [f"{exc}; it was made anew"]
+        else:
+            notes = []
+        self._removed = mark.removed
+        if mark.hash not in (GENESIS, self._head.hash) and not any(
+            entry["hash"] == mark.hash for entry in entries(self._folder)
+        ):
+            gone = max(mark.count - self._head.count, 1)
+            self._removed += gone
+            notes.append(f"{gone:,} entries that were written before are gone")
+        self._mark_file = _open(path, os.O_RDWR)
         return notes
 
     async def _write_waiting(self) -> None:
@@ -167,6 +202,8 @@ class AuditLog:
         # In place, of one size and within one page: a reader sees the old one or the new one.
         os.pwrite(self._head_file, self._head.to_json().ljust(_HEAD_BYTES).encode(), 0)
         os.fsync(self._head_file)
+        if self._mark_file >= 0:
+            write_mark(self._mark_file, Mark(self._head.hash, self._head.count, self._removed))
 
     def _look_at_file(self) -> None:
         """Somebody may have moved or cut the file: go on in one that is there; the chain tells."""

@@ -1,10 +1,12 @@
 """Whether the trail is what was written: finds cuts, edits, moved lines and missing files."""
 
+from collections.abc import Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.frozen import frozen
+from gateway.audit.mark import Mark, read_mark
 from gateway.audit.trail import (
     GENESIS,
     HEAD,
@@ -52,13 +54,15 @@ class Report:
             self.faults.append(Fault(path.name, line, what))
 
 
-def verify(folder: Path, expected: str | None = None) -> Report:
+def verify(folder: Path, expected: str | None = None, mark: Path | None = None) -> Report:
     """Read every file against the chain and the head. Raises `AuditError` for unreadable files.
 
-    `expected` is the hash of an entry that must still be there.
+    `expected` is the hash of an entry that must still be there, `mark` the file outside the folder
+    that remembers one.
     """
     report = Report(known=None if expected is None else expected == GENESIS)
-    # The head first: what is written meanwhile is behind it.
+    # The mark first, then the head: what is written meanwhile is behind both.
+    marked = _marked(mark, report) if mark is not None else Mark()
     head = _head(folder, report)
     with ExitStack() as stack:
         files = open_files(folder, stack)
@@ -67,13 +71,28 @@ def verify(folder: Path, expected: str | None = None) -> Report:
             files = [(path, file) for path, file in files if path not in _given_up(folder, head)]
         if head is None and files:
             report.blame(folder / HEAD, 0, "is missing: a cut at the end would not show")
-        walk = _Walk(head, report, expected)
+        walk = _Walk(head, report, {expected, marked.hash})
         for path, file in files:
             report.files += 1
             for n, line in enumerate(file, start=1):
                 walk.step(path, n, line)
         walk.end(files[-1][0] if files else folder / HEAD)
+    if expected is not None:
+        report.known = report.known or expected in walk.seen
+    if mark is not None and marked.hash != GENESIS and marked.hash not in walk.seen:
+        report.blame(folder, 0, f"{marked.count:,} entries were written, and the newest is gone")
     return report
+
+
+def _marked(path: Path, report: Report) -> Mark:
+    try:
+        mark = read_mark(path)
+    except Unreadable as exc:
+        report.blame(path, 0, str(exc))
+        return Mark()
+    if mark.removed:
+        report.blame(path, 0, f"{mark.removed:,} entries of an earlier trail are gone")
+    return mark
 
 
 def _head(folder: Path, report: Report) -> Head | None:
@@ -98,10 +117,12 @@ def _check_files(folder: Path, head: Head, report: Report) -> None:
 class _Walk:
     """One pass over all lines, oldest first."""
 
-    def __init__(self, head: Head | None, report: Report, expected: str | None) -> None:
+    def __init__(self, head: Head | None, report: Report, wanted: Set[str | None]) -> None:
         self._head = head
         self._report = report
-        self._expected = expected
+        self._wanted = wanted
+        # Those of the wanted hashes that were met.
+        self.seen: set[str] = set()
         # Without a head nobody knows what came before the oldest file.
         self._previous = head.oldest_prev if head else None
         self._count = head.oldest_count if head else 0
@@ -123,8 +144,8 @@ class _Walk:
         self._previous = report.head = entry["hash"]
         if is_repair(entry):
             report.repairs.append(entry["reason"])
-        if self._expected == entry["hash"]:
-            report.known = True
+        if entry["hash"] in self._wanted:
+            self.seen.add(entry["hash"])
         if head is not None and self._count == head.count and entry["hash"] != head.hash:
             report.blame(path, n, "is not the entry that was written last")
 

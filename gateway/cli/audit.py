@@ -43,9 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    folder = home_of(args).audit
+    home = home_of(args)
+    folder = home.audit
     if args.action == "verify":
-        return _verify(folder, args.head, as_json=args.json)
+        return _verify(verify(folder, args.head, home.audit_mark), args.head, as_json=args.json)
     if args.action == "search":
         found = (entry for entry in entries(folder) if _fits(entry, args))
         shown = 0
@@ -65,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(folder: Path, head: str | None, *, as_json: bool) -> int:
-    report = verify(folder, head)
+def _verify(report: Report, head: str | None, *, as_json: bool) -> int:
     whole = not report.faults and report.known is not False
     if as_json:
         print_json({"ok": whole, **asdict(report)})

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.gateway.cli.kore import ROOT, kore
 
 
 async def filled(home: Path) -> AuditLog:
-    log = AuditLog(home / "audit")
+    log = AuditLog(home / "audit", mark=home / "audit-mark.json")
     await log.open()
     await log.record(entry("a"))
     await log.record(entry("b", tool="exec", allowed=False, session_id="2027", ts=1_900_000_000.0))
@@ -54,6 +55,31 @@ async def test_verify_names_the_place_and_fails(tmp_path: Path) -> None:
     assert report["faults"][0]["line"] == 1
     forged = kore("audit", "verify", "--head", "f" * 64, home=home)
     assert "no entry has the hash" in forged.stdout
+
+
+async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    await (await filled(home)).close()
+    shutil.rmtree(home / "audit")
+    ran = kore("audit", "verify", home=home)
+    assert (ran.returncode, "2 entries were written" in ran.stdout) == (1, True)
+
+    await (await filled(home)).close()
+    for _ in range(2):
+        ran = kore("audit", "verify", home=home)
+        assert (ran.returncode, "2 entries of an earlier trail are gone" in ran.stdout) == (1, True)
+        await (await filled(home)).close()
+    # The owner knows why.
+    (home / "audit-mark.json").unlink()
+    assert kore("audit", "verify", home=home).returncode == 0
+
+
+async def test_a_damaged_mark_is_a_fault(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    await (await filled(home)).close()
+    assert kore("audit", "verify", home=home).returncode == 0
+    (home / "audit-mark.json").write_text("{}")
+    assert "damaged" in kore("audit", "verify", home=home).stdout
 
 
 def test_nothing_yet_is_no_error(tmp_path: Path) -> None:
