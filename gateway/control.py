@@ -183,13 +183,16 @@ class ControlServer:
         assert task is not None
         self._tasks[task] = True
         _head(writer, 200)
-        async with asyncio.TaskGroup() as group:
-            pump = group.create_task(_pump(lines, writer))
-            left = group.create_task(reader.read())
-            # A watcher that goes away loses its place among the watchers at once.
-            await asyncio.wait((pump, left), return_when=asyncio.FIRST_COMPLETED)
-            pump.cancel()
-            left.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                pump = group.create_task(_pump(lines, writer))
+                left = group.create_task(reader.read())
+                # A watcher that goes away loses its place among the watchers at once.
+                await asyncio.wait((pump, left), return_when=asyncio.FIRST_COMPLETED)
+                pump.cancel()
+                left.cancel()
+        except* ConnectionError:
+            pass  # the caller has left
 
     async def _watch(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
         async with self._service.watch(arguments["lane"]) as events:

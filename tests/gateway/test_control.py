@@ -1,6 +1,7 @@
 """The control socket itself: its file, its guards, its failures."""
 
 import asyncio
+import json
 import os
 import socket
 import stat
@@ -127,6 +128,27 @@ async def test_a_watcher_that_leaves_is_forgotten(owner: MemoryService, tmp_path
         async with asyncio.timeout(30):
             while owner.watchers(LANE):
                 await asyncio.sleep(0.005)
+
+
+async def test_a_watcher_that_is_killed_is_forgotten_without_a_word(
+    owner: MemoryService, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kore.sock"
+    body = json.dumps({"lane": LANE}).encode()
+    async with ControlServer(owner, path):
+        # What a socket has not read when it is closed resets the connection.
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.connect(str(path))
+            killed.sendall(
+                b"POST /watch HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            async with asyncio.timeout(30):
+                while not owner.watchers(LANE):
+                    await asyncio.sleep(0.005)
+        async with asyncio.timeout(30):
+            while owner.watchers(LANE):
+                await asyncio.sleep(0.005)
+    assert caplog.records == []
 
 
 async def test_losing_the_owner_ends_the_watch_with_an_error(

@@ -30,6 +30,8 @@ def mark() -> dict[str, str]:
 def noted(file: Path) -> Iterator[None]:
     """Be noted there until the block ends; whoever was noted before is no longer."""
     fresh = file.with_name(f"{file.name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
     fresh.write_text("".join(mark().values()), encoding="ascii")
     fresh.replace(file)
     try:

@@ -47,7 +47,7 @@ async def test_a_conversation_from_greeting_to_exit(owner: MemoryService, home: 
         await terminal.see("echo: hello there")
         await terminal.see(PROMPT)
         terminal.type("/exit\r")
-        await terminal.see("kore agent -r 20")
+        await terminal.see("kore -r 20")
         assert await terminal.ended() == 0
         assert terminal.echoes()
     assert owner.submitted[0].options == {"model": "offline/echo"}
@@ -343,7 +343,7 @@ async def test_whoever_leaves_is_told_the_session_that_they_are_in_by_then(
         fork = await owner.bind(lane, None)
         await terminal.see(PROMPT)
         terminal.type("/exit\r")
-        await terminal.see(f"kore agent -r {fork}")
+        await terminal.see(f"kore -r {fork}")
 
 
 async def test_a_session_is_exported_to_new_files_that_are_private(

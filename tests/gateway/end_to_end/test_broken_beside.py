@@ -47,7 +47,8 @@ async def test_a_conversation_goes_on(alone: GatewayProcess) -> None:
     await broken(alone)
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
         await terminal.see("leaves.")
-        assert _BROKEN in terminal.text
+        # A long path breaks the line of the terminal somewhere.
+        assert _BROKEN in " ".join(terminal.text.split())
         terminal.type("hello\r")
         await terminal.see("echo: hello")
 
