@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agent.errors import KoreError
 from agent.language import t
 from gateway.cli.basis import home_of
-from gateway.cli.link import open_service, settings_beside
+from gateway.cli.link import NotRunning, open_service, settings_to_copy
 from gateway.cli.table import print_json, size
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if not target.parent.is_dir():
         raise KoreError(t("{path}: no such folder", path=target.parent))
-    settings = settings_beside(args)
-    found, names = asyncio.run(_backup(args, settings, target))
+    settings, is_whole = settings_to_copy(args)
+    found, names = asyncio.run(_backup(args, settings, target, own=is_whole))
     copied = target.stat().st_size
     if args.json:
         facts = {"file": str(target), "size_bytes": copied, "schema": found.schema}
@@ -68,16 +68,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _backup(
-    args: argparse.Namespace, settings: "Settings", target: Path
+    args: argparse.Namespace, settings: "Settings", target: Path, *, own: bool
 ) -> tuple["Contents", list[str]]:
-    from gateway.store.copy import read_back
+    """Without `own` the settings are not good enough to own the data: the file is copied."""
+    from gateway.store.copy import read_back, take
 
     whole = target.suffix == ".zip"
     copy = target.with_name(f".{target.name}.db") if whole else target
     copy.unlink(missing_ok=True) if whole else None
     try:
-        async with open_service(settings, home_of(args)) as service:
-            await service.backup(copy)
+        try:
+            async with open_service(settings, home_of(args), own=own) as service:
+                await service.backup(copy)
+        except NotRunning:
+            await asyncio.to_thread(take, settings.store.path, copy)
         found = await asyncio.to_thread(read_back, copy)
         if not whole:
             return found, []

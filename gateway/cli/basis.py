@@ -62,10 +62,10 @@ def here() -> Path:
 def settings_of(
     args: argparse.Namespace,
     overrides: Mapping[str, Any] | None = None,
-    drafts: Mapping[Path, Mapping[str, Any]] | None = None,
+    drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
 ) -> "Settings":
     """The settings for this process; `overrides` are the verb's own flags, "section.key" to value,
-    `drafts` what stands in place of files.
+    `drafts` those of `load_settings`.
 
     Raises `ConfigError`.
     """

@@ -71,39 +71,77 @@ def settings_beside(
 ) -> "Settings":
     """`settings_of`; beside a running Kore the last good ones when the configuration is wrong.
 
-    For a verb that shows what they say, too. The project's file counts for nothing then.
+    For a verb that shows what they say, too. The project's file counts for nothing then, and
+    secrets.json neither: the running Kore has what stood in it.
     """
     try:
         return settings_of(args, overrides)
     except ConfigError as exc:
-        if (settings := _last_good(args, overrides)) is None:
+        if not _runs(args) or (settings := _last_good(args, overrides)) is None:
             raise
         _warn(args, exc)
         return settings
 
 
-def _last_good(args: argparse.Namespace, overrides: Mapping[str, Any] | None) -> "Settings | None":
-    """None when no Kore runs, or when there are none."""
+def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
+    """`settings_beside` for a verb that only asks where things lie, and whether they are whole.
+
+    Nobody runs with the others: where the last good file said, else where things lie by default.
+    Raises `ConfigError` when there is nothing.
+    """
+    try:
+        return settings_of(args), True
+    except ConfigError as exc:
+        runs = _runs(args)
+        settings = _last_good(args, None) or _last_good(args, None, {})
+        if settings is None or not (runs or settings.store.path.exists()):
+            raise
+        if runs:
+            _warn(args, exc)
+        else:
+            database, workspace = settings.store.path, settings.agent.workspace
+            told = t(
+                "a copy is made of {database} and {workspace}: there they were until now",
+                database=database,
+                workspace=workspace,
+            )
+            _complain(args, exc, told)
+        return settings, False
+
+
+def _runs(args: argparse.Namespace) -> bool:
+    with suppress(KoreError):
+        return asyncio.run(Client.connect(home_of(args).socket)) is not None
+    return False
+
+
+def _last_good(
+    args: argparse.Namespace,
+    overrides: Mapping[str, Any] | None,
+    own: Mapping[str, Any] | None = None,
+) -> "Settings | None":
+    """Those of the last good file, or of `own` in its place. None when they are wrong as well."""
     from gateway.cli.config import sources_of
     from gateway.settings.document import read_object
 
     home = home_of(args)
     with suppress(KoreError):
-        if asyncio.run(Client.connect(home.socket)) is None:
-            return None
         sources = sources_of(args)
-        drafts: dict[Path, Mapping[str, Any]] = {}
+        drafts: dict[Path, Mapping[str, Any] | None] = {sources.secrets: None}
         if sources.project.resolve() != sources.own.resolve():
             drafts[sources.project] = {}
-        if (good := read_object(home.good)) is not None:
+        if (good := read_object(home.good) if own is None else own) is not None:
             drafts[sources.own] = good
         return settings_of(args, overrides, drafts)
     return None
 
 
 def _warn(args: argparse.Namespace, error: ConfigError) -> None:
+    _complain(args, error, t("the Kore that is running goes on with the last good configuration"))
+
+
+def _complain(args: argparse.Namespace, error: ConfigError, told: str) -> None:
     from gateway.cli.program import complain
 
     complain(error, args.crash.redactor.clean)
-    told = t("the Kore that is running goes on with the last good configuration")
     print(f"      {told}", file=sys.stderr)

@@ -71,7 +71,7 @@ class Layer(PydanticBaseSettingsSource):
         if held.place.kind != "project" and has_reference(held.value):
             value = self.references.expand(held.value, key, held.place)
             lacking = any(lack.loc[:2] == key for lack in self.references.missing)
-            if lacking and key[0] == "telegram":
+            if lacking and len(key) > 1 and (self.references.is_partial or key[0] == "telegram"):
                 value = default_of(key)
             elif isinstance(value, str) and not has_reference(value) and len(key) > 1:
                 value = self._coerce(key, value, held.place)

@@ -28,14 +28,15 @@ def load_settings(
     cwd: Path,
     environ: Mapping[str, str],
     overrides: Mapping[str, Any],
-    drafts: Mapping[Path, Mapping[str, Any]] | None = None,
+    drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
 ) -> Settings:
     """Command line over environment over the project's file over the user's file over defaults.
 
     `config` names the user's file (else `KORE_CONFIG`, else `home`/config.json, which may be
     absent). `overrides` maps "section.key" to a value. A path in a file is relative to the file's
     folder, any other to `cwd`; `~/.kore` always means `home`. `drafts` are what files are to hold,
-    in place of what they do.
+    in place of what they do: None is no such file. Without a secrets.json in this way, a key that
+    refers to what is not there has its default.
     Raises `ConfigError`: one line for each thing that is wrong.
     """
     drafts = drafts or {}
@@ -49,8 +50,10 @@ def load_settings(
             raise ConfigError(
                 t("{place}: no such file", place=place), hint=t("`kore init` writes a first one")
             )
-    secrets = {**read_secrets(home / "secrets.json"), **drafts.get(home / "secrets.json", {})}
-    references = References(environ, secrets, home)
+    kept = home / "secrets.json"
+    more = drafts.get(kept, {})
+    secrets = {} if more is None else {**read_secrets(kept), **more}
+    references = References(environ, secrets, home, is_partial=more is None)
     borrowed, notes = _borrowed(home, cwd, environ, secrets)
     layers = [
         CommandLine(overrides, cwd, references),

@@ -35,11 +35,13 @@ class References:
 
     `complaints` has a line for each that is malformed, or needed whatever is in use; `hidden` are
     texts that nobody may be shown; `sources` tells where a value came from that is a reference.
+    With `is_partial` nothing is needed: the secrets are not all of them.
     """
 
     environ: Mapping[str, str]
     secrets: Mapping[str, str]
     home: Path
+    is_partial: bool = False
     missing: list[Missing] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     hidden: list[str] = field(init=False, repr=False)
@@ -97,7 +99,7 @@ class References:
                 self.sources[loc] = t("{key} in {place}", key=name, place=path)
             if not found:
                 self.missing.append(lack := Missing(loc, name, place))
-                if loc[0] not in _DEFERRED:
+                if loc[0] not in _DEFERRED and not self.is_partial:
                     self.complaints.append(str(lack))
             elif any(key in _CREDENTIALS for key in loc) and (
                 match[0] != text or _SECRET.search(name)

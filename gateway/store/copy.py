@@ -71,6 +71,24 @@ def read_back(path: Path) -> Contents:
     return Contents(version, sealed, counts)
 
 
+def take(path: Path, target: Path) -> None:
+    """Copy a database that nobody needs to own, as it was at one moment. Raises `StoreError`."""
+    try:
+        os.close(_private(target))
+    except OSError as exc:
+        raise StoreError(f"the backup {target} cannot be written: {exc.strerror}") from exc
+    try:
+        uri = f"file:{quote(str(path))}?mode=rw"
+        with (
+            closing(sqlite3.connect(uri, uri=True)) as source,
+            closing(sqlite3.connect(target)) as copy,
+        ):
+            source.backup(copy)
+    except sqlite3.Error as exc:
+        target.unlink()
+        raise StoreError(f"{path} cannot be copied: {exc}") from exc
+
+
 def put_in_place(copy: Path, path: Path) -> Path | None:
     """Make `path` hold what `copy` does; what stood there is kept, and its place returned.
 

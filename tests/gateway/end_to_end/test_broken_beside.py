@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -73,4 +74,81 @@ async def test_without_a_gateway_it_is_an_error(
     await alone.stop()
     ran = await alone.kore(*words)
     assert (ran.code, ran.out) == (2, "")
+    assert _BROKEN in ran.err
+
+
+_SECRETS = ("{ broken", '["a list"]', '{"MODEL_KEY": 7}', '{"MODEL_KEY": "k-1"}')
+
+
+def break_secrets(gateway: GatewayProcess, text: str) -> None:
+    """The file is not readable as it should be: by its text, else by its mode."""
+    secrets = gateway.home / "secrets.json"
+    secrets.write_text(text)
+    secrets.chmod(0o644 if "k-1" in text else 0o600)
+
+
+@pytest.mark.parametrize("text", _SECRETS)
+async def test_broken_secrets_beside_a_gateway_stop_no_verb(
+    alone: GatewayProcess, text: str
+) -> None:
+    config = json.loads(alone.config.read_text())
+    config["model_list"][0]["api_key"] = "${MODEL_KEY}"
+    config["logging"] = {**config.get("logging", {}), "level": "${LOG_LEVEL}"}
+    alone.config.write_text(json.dumps(config))
+    secrets = alone.home / "secrets.json"
+    secrets.write_text(json.dumps({"MODEL_KEY": "k-1", "LOG_LEVEL": "info"}))
+    secrets.chmod(0o600)
+    await alone.start()
+    await alone.told(OWNER, "hi")
+    break_secrets(alone, text)
+    for words in (
+        ("agent", "-m", "hello"),
+        ("cron", "list"),
+        ("pair", "list"),
+        ("user", "show", f"telegram:{OWNER}"),
+        ("backup", alone.home / "copy.db"),
+        ("backup", alone.home / "copy.zip"),
+    ):
+        ran = await alone.kore(*words)
+        assert ran.code == 0, (words, ran.err)
+        assert ran.err.count("secrets.json: ") == 1, (words, ran.err)
+        assert "Traceback" not in ran.err
+    with ZipFile(alone.home / "copy.zip") as packed:
+        assert packed.read("secrets.json").decode() == text
+
+
+@pytest.mark.parametrize("wrong", ["secrets.json", "config.json", "both"])
+async def test_without_a_gateway_what_is_broken_is_backed_up(
+    alone: GatewayProcess, wrong: str
+) -> None:
+    await alone.start()
+    await alone.told(OWNER, "hi")
+    await alone.stop()
+    if wrong != "config.json":
+        break_secrets(alone, "{ broken")
+    if wrong != "secrets.json":
+        alone.config.write_text("{ broken")
+    for name in ("copy.db", "copy.zip"):
+        ran = await alone.kore("backup", alone.home / name)
+        assert ran.code == 0, ran.err
+        assert ".json: line 1" in ran.err
+        assert "read back: 1 conversation, 2 messages" in ran.out
+    with ZipFile(alone.home / "copy.zip") as packed:
+        assert "{ broken" in {packed.read(n).decode() for n in ("config.json", "secrets.json")
+                              if n in packed.namelist()}  # fmt: skip
+
+
+async def test_what_was_never_read_whole_is_backed_up_from_where_it_is_by_default(
+    alone: GatewayProcess,
+) -> None:
+    await alone.start()
+    await alone.stop()
+    alone.home.joinpath("config.good.json").unlink(missing_ok=True)
+    alone.config.write_text("{ broken")
+    ran = await alone.kore("backup", alone.home / "copy.zip")
+    assert ran.code == 0, ran.err
+    assert str(alone.home / "kore.db") in ran.err
+    alone.home.joinpath("kore.db").unlink()
+    ran = await alone.kore("backup", alone.home / "copy2.zip")
+    assert ran.code == 2
     assert _BROKEN in ran.err
