@@ -71,6 +71,10 @@ class Running(AbstractContextManager["Running"]):
     def resident_mb(self) -> float:
         return self._kilobytes("status", "VmRSS") / 1024
 
+    def anonymous_mb(self) -> float:
+        """Resident, without the pages of files: what the allocator holds."""
+        return self._kilobytes("status", "RssAnon") / 1024
+
     def proportional_mb(self) -> float:
         """Resident, with pages shared among processes counted in parts."""
         return self._kilobytes("smaps_rollup", "Pss") / 1024

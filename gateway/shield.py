@@ -2,6 +2,8 @@
 
 import sys
 
+from gateway.libc import function
+
 _SET_DUMPABLE = 4  # prctl(2), PR_SET_DUMPABLE
 
 
@@ -13,14 +15,5 @@ def shield() -> bool:
     """
     if sys.platform != "linux":
         return False
-    try:
-        # Of ctypes the part that is needed; the whole takes twice the memory of it.
-        from _ctypes import call_function, dlopen, dlsym
-    except ImportError:
-        return False
-    try:
-        # None is the program itself, as in ctypes.CDLL(None); the stubs do not know.
-        prctl = dlsym(dlopen(None, 0), "prctl")  # type: ignore[arg-type]
-    except OSError:
-        return False
-    return int(call_function(prctl, (_SET_DUMPABLE, 0, 0, 0, 0))) == 0
+    prctl = function("prctl")
+    return prctl is not None and prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0

@@ -27,11 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from gateway.allocator import keep_one_arena
     from gateway.cli.basis import home_of
     from gateway.logs import open_logs
     from gateway.shield import shield
 
     shield()
+    keep_one_arena()
     home, settings = home_of(args), _settings(args)
     home.ensure()
 
@@ -96,6 +98,7 @@ async def _serve(
     import os
     import signal
 
+    from gateway.allocator import trim_regularly
     from gateway.app import open_app
 
     stopped = asyncio.Event()
@@ -118,9 +121,13 @@ async def _serve(
             loop.add_signal_handler(signal.SIGHUP, reloader.ask)
         settle()
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(reloader.run(), name="configuration")
+            work = [
+                group.create_task(reloader.run(), name="configuration"),
+                group.create_task(trim_regularly(), name="memory"),
+            ]
             await stopped.wait()
-            watching.cancel()
+            for task in work:
+                task.cancel()
 
 
 def _reloader(

@@ -1,0 +1,34 @@
+"""How the gateway's process keeps its memory."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gateway.libc import function
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+# What glibc reserves for an arena beside the first, on 64-bit systems, at a multiple of it.
+_ARENA_BYTES = 64 * 2**20
+
+
+@pytest.mark.skipif(function("mallopt") is None, reason="the C library is not glibc")
+async def test_all_threads_share_one_arena(alone: GatewayProcess) -> None:
+    await alone.start()
+    await alone.told(7, "hello")
+    pid = (await alone.status())["pid"]
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+    except PermissionError:
+        pytest.skip("the gateway's process is closed to all but root")
+    assert _arenas(maps) == 0, "beside the first"
+
+
+def _arenas(maps: str) -> int:
+    """Counted by what is in use of each, and the rest of it."""
+    rows = [line.split(maxsplit=2) for line in maps.splitlines()]
+    places = [tuple(int(end, 16) for end in row[0].split("-")) for row in rows]
+    return sum(
+        begin % _ARENA_BYTES == 0 and middle == other and end - begin == _ARENA_BYTES
+        for (begin, middle), (other, end) in pairwise(places)
+    )
