@@ -306,7 +306,9 @@ class MessageBus:
             now = time.time()
             # As the list that is answered with had them.
             asks = self._delivery.asks(claim.message.route) is not None
-            buttons = self._commands.buttons(connection, claim, now) if asks else ()
+            found = self._commands.buttons(connection, claim, now) if asks else ()
+            clean = self._delivery.redactor.clean
+            buttons = tuple(replace(one, label=clean(one.label)) for one in found)
             text = self._commands.carry_out(connection, claim, now)
             self._answer_command(connection, claim, text, buttons)
 

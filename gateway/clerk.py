@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -14,7 +15,7 @@ from gateway.clock import SteadyClock
 from gateway.delivery import Delivery
 from gateway.messages import InboundMessage, OutboundPart, Route
 from gateway.question import Question, State, fingerprint, read_press, title_of, verdict
-from gateway.store import approvals, outbox
+from gateway.store import approvals, outbox, sessions
 from gateway.store.approvals import Wish
 from gateway.store.outbox import Letter
 
@@ -116,7 +117,8 @@ class Clerk:
             root=str(asking.root),
         )
         question = approvals.put(connection, wish, question)
-        outbox.put(connection, asking.turn, self._letters(question, asking.message), now)
+        letters = self._letters(question, asking.message)
+        _put(connection, question, asking.turn, letters, now)
         return question
 
     def _where(self, connection: Connection, message: InboundMessage) -> tuple[Route, str]:
@@ -188,7 +190,7 @@ class Clerk:
                 )
                 told = self._delivery.render(question.route, text)
             letter = Letter(f"q{question.number}.unseen", question.route, told, "notice")
-            outbox.put(connection, None, [letter], now)
+            _put(connection, question, None, [letter], now)
         return settled
 
     def _close(
@@ -202,7 +204,7 @@ class Clerk:
             with speaking(self._delivery.languages.of_person(question.principal)):
                 part = channel.show(question, verdict(state, by))
             letter = Letter(f"{name}.done", question.route, [part], "approval", edits=name)
-            outbox.put(connection, None, [letter], now)
+            _put(connection, question, None, [letter], now)
         return Settled(question, state, by)
 
     def press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
@@ -256,8 +258,16 @@ class Clerk:
             )
             parts = self._delivery.render(message.route, text)
             letter = Letter(f"q{question.number}.waits", message.route, parts, "notice")
-            outbox.put(connection, None, [letter], now)
+            _put(connection, question, None, [letter], now)
         return bool(open_here)
+
+
+def _put(
+    connection: Connection, question: Question, turn: int | None, letters: list[Letter], now: float
+) -> None:
+    """Queue what is told of a question, which may stand in another chat than its conversation."""
+    taint = sessions.taint_of(connection, question.session)
+    outbox.put(connection, turn, [replace(letter, taint=taint) for letter in letters], now)
 
 
 def _file_of(number: int) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from agent.errors import ToolError
@@ -42,7 +43,8 @@ def sending(database: Database, delivery: Delivery, claim: Claim, exposure: Expo
         files: list[OutboundFile] = []
         try:
             for path in parcel.paths:
-                files.append(await asyncio.to_thread(keep, path, folder, limit))
+                kept = await asyncio.to_thread(keep, path, folder, limit)
+                files.append(replace(kept, name=delivery.redactor.clean(kept.name)))
         except BaseException:
             drop(files)
             raise
@@ -53,6 +55,8 @@ def sending(database: Database, delivery: Delivery, claim: Claim, exposure: Expo
             parts=_parts(files, delivery.render(route, caption) if caption else ()),
             reply_to=claim.reply_to,
             event_id=message.event_id,
+            taint=exposure.taint,
+            is_read=True,
         )
         await database.run(outbox.put, None, [letter], time.time())
         delivery.wake(route.lane)

@@ -275,7 +275,8 @@ class Turns:
         dropped = ending.whole_rounds(found.dropped, window.messages)
         text = ending.harmless(ending.answer(found), exposure)
         is_told = not errands and not self.timetable.is_silent(claim, found)
-        letters = [self._letter(claim, text)] if is_told else []
+        letter = replace(self._letter(claim, text), taint=exposure.taint, is_read=True)
+        letters = [letter] if is_told else []
         outcome = Outcome(rows, letters, window.number(dropped - 1) if dropped else 0)
 
         def store(connection: Connection) -> list[str]:

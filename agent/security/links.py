@@ -7,7 +7,7 @@ its marks. Where that shows an address, the whole answer is shown as code.
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 # A block of code that stands for itself: one in a list or a quotation may end with that.
@@ -55,6 +55,13 @@ _KEPT = "\0"
 _MARKS = re.compile(r"<[^>\n]{0,500}>|\|\||[\\*_~\[\]\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _BUILT = re.compile(rf"{_ADDRESS}|{_KEPT}[.,;:!?']*[\w/?#&=%@+-]", re.IGNORECASE | re.MULTILINE)
 _OPEN = re.compile(r"\]\(|\[(?!\^)[^\]]{1,200}\]:")
+_BARE = re.compile(_ADDRESS, re.IGNORECASE)
+
+
+def addresses(text: str) -> Iterator[tuple[int, int]]:
+    """Where addresses stand in a text without marks, which a screen may make links of."""
+    for found in _BARE.finditer(text):
+        yield found.start(), found.start() + len(found[0].rstrip(_TAIL))
 
 
 def inert(markdown: str, is_shown: Callable[[str], bool]) -> str:

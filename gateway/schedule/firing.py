@@ -149,10 +149,10 @@ def _begin(
     if job.kind == "reminder":
         if _is_unheard(connection, house, job, now):
             return
-        made_in = frozenset(job.message.options.get("taint", ()))
-        text = quiet(f"⏰ {job.message.content}", made_in) + (f"\n\n{late}" if late else "")
+        text = quiet(f"⏰ {job.message.content}", job.taint) + (f"\n\n{late}" if late else "")
         parts = house.delivery.render(job.route, text)
-        outbox.put(connection, None, [Letter(job.event(slot), job.route, parts, "notice")], now)
+        letter = Letter(job.event(slot), job.route, parts, "notice", taint=job.taint)
+        outbox.put(connection, None, [letter], now)
         fired.mail.add(job.route.lane)
         return
     _ask(connection, job, slot, late, now)
@@ -209,7 +209,8 @@ def _tell_missed(
     )
     parts = house.delivery.render(job.route, text)
     name = f"{job.event(due.missed[-1])}:missed"
-    outbox.put(connection, None, [Letter(name, job.route, parts, "notice")], now)
+    letter = Letter(name, job.route, parts, "notice", taint=job.taint)
+    outbox.put(connection, None, [letter], now)
     fired.mail.add(job.route.lane)
 
 

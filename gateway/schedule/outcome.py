@@ -46,4 +46,5 @@ def ended(
     )
     parts = house.delivery.render(message.route, text)
     name = f"{message.event_id}:off"
-    outbox.put(connection, None, [Letter(name, message.route, parts, "notice")], now)
+    letter = Letter(name, message.route, parts, "notice", taint=job.taint)
+    outbox.put(connection, None, [letter], now)

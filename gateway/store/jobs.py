@@ -5,6 +5,7 @@ from sqlite3 import Connection
 from typing import Any, Literal
 
 from agent.frozen import frozen
+from agent.types import Taint
 from gateway.messages import InboundMessage, Route
 from gateway.store import inbox
 
@@ -50,6 +51,11 @@ class Job:
     @property
     def route(self) -> Route:
         return self.message.route
+
+    @property
+    def taint(self) -> frozenset[Taint]:
+        """What the conversation had taken in that it was made in."""
+        return frozenset(self.message.options.get("taint", ()))
 
     @property
     def lane(self) -> str:

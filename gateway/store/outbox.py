@@ -7,8 +7,12 @@ from typing import Any
 
 from agent.frozen import frozen
 from agent.language import later, t
+from agent.security.taint import BOTH, NOTHING
+from agent.types import Taint
+from gateway.access import CONSOLE
 from gateway.messages import OutboundKind, OutboundMessage, OutboundPart, Route
-from gateway.store import parts
+from gateway.store import parts, sessions
+from gateway.store.inert import inert_part, plain_part
 
 
 @frozen
@@ -17,6 +21,8 @@ class Letter:
 
     `delivery_id` makes it one delivery: a turn's reply has the same id however often it is tried.
     With `edits` it takes the place of that delivery's message, once the platform shows that.
+    `taint` is what the conversation has taken in whose words it holds, besides the one that its
+    chat is in; `is_read` says that links were taken out of its text, all but those that may stay.
     """
 
     delivery_id: str
@@ -26,6 +32,8 @@ class Letter:
     reply_to: str | None = None
     event_id: str | None = None
     edits: str | None = None
+    taint: frozenset[Taint] = NOTHING
+    is_read: bool = False
 
 
 @frozen
@@ -56,11 +64,23 @@ _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edi
 def put(connection: Connection, turn: int | None, letters: Sequence[Letter], now: float) -> None:
     """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
     for letter in letters:
-        for number, part in enumerate(letter.parts):
+        for number, part in enumerate(_inert(connection, letter)):
             last = number + 1 == len(letter.parts)
             _put_part(connection, turn, letter, (number, part, last), now)
         if turn is not None:
             _close_pages(connection, letter)
+
+
+def _inert(connection: Connection, letter: Letter) -> Sequence[OutboundPart]:
+    """Its parts as they may leave: the one place where a field becomes a row."""
+    session = sessions.bound_session(connection, letter.route.lane)
+    here = sessions.taint_of(connection, session) if session is not None else NOTHING
+    if not (letter.taint | here) >= BOTH:
+        return letter.parts
+    is_markdown = letter.route.channel == CONSOLE
+    return [
+        inert_part(part, is_markdown=is_markdown, is_read=letter.is_read) for part in letter.parts
+    ]
 
 
 def _put_part(
@@ -206,11 +226,14 @@ def postpone(
 
 
 def make_plain(connection: Connection, seq: int) -> None:
-    """The platform refused the formatting: the same text goes out without."""
+    """The platform refused the formatting: the text goes out without, and holds no more links."""
+    row = connection.execute(f"SELECT {_OPENED} FROM outbox WHERE seq = ?", (seq,)).fetchone()
+    plain = plain_part(_due([*row, None]).message.content)
     connection.execute(
-        "UPDATE outbox SET entities = seal('[]', 'outbox.entities', delivery_id, part),"
-        " state = 'pending', next_at = 0 WHERE seq = ?",
-        (seq,),
+        "UPDATE outbox SET body = seal(:body, 'outbox.body', delivery_id, part), entities ="
+        " seal(:entities, 'outbox.entities', delivery_id, part), state = 'pending', next_at = 0"
+        " WHERE seq = :seq",
+        {**parts.to_row(plain), "seq": seq},
     )
 
 

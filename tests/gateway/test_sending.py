@@ -18,11 +18,12 @@ class Carrying(Platform):
     file_limit_bytes = 1_000
 
     async def send_files(self, message: OutboundMessage) -> str:
+        self.names = [file.name for file in message.content.files]
         return await self.send(replace(message, content=replace(message.content, files=())))
 
 
-def sends(caption: str) -> ToolCall:
-    arguments = {"paths": ["a.txt"], "caption": caption}
+def sends(caption: str, name: str = "a.txt") -> ToolCall:
+    arguments = {"paths": [name], "caption": caption}
     return ToolCall("c1", "send_file", arguments, json.dumps(arguments))
 
 
@@ -45,3 +46,18 @@ async def test_a_caption_holds_no_link_that_could_carry_something_away(tmp_path:
     assert f"`{link}`" in caption
     assert f"]({link})" not in caption
     assert caption.count(link) == caption.count(f"`{link}`")
+
+
+async def test_the_name_of_a_file_is_no_link_either(tmp_path: Path) -> None:
+    name = "www.secret.evil.example.txt"
+    steps = [assistant("Hello."), assistant("", (sends("Here.", name),)), assistant("Sent.")]
+    platform = Carrying()
+    async with running(tmp_path, steps, platform=platform, allow=("7",), owner="chat:7") as parts:
+        (parts.workspace / name).write_text("x")
+        await parts.bus.submit(said("hello"))
+        await platform.answers("1", 1)
+        ((session,),) = await parts.rows("SELECT id FROM session")
+        await parts.database.run(sessions.add_taint, session, BOTH)
+        await parts.bus.submit(said("send it"))
+        await platform.answers("1", 3)
+    assert platform.names == ["www_secret_evil_example.txt"]
