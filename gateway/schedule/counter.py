@@ -210,7 +210,9 @@ def _zone_told(connection: Connection, timetable: Timetable, message: InboundMes
     older = [
         job
         for job in seen
-        if job.zone != zone and job.state in ("on", "paused") and job.rule.startswith("cron ")
+        if job.zone != zone
+        and job.state in ("on", "paused")
+        and job.rule.startswith(("cron ", "days "))
     ]
     told = t("Time zone {zone}.", zone=zone)
     if not older:

@@ -1,8 +1,8 @@
-"""When a job comes due: an instant, an interval, or a cron line in a time zone."""
+"""When a job comes due: an instant, an interval, a cron line, or every few days in a time zone."""
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Literal
 
@@ -25,10 +25,10 @@ _LOOK_AHEAD = 100
 
 @frozen
 class Rule:
-    """`spec` is the instant in Unix seconds, the seconds in between, or the cron line; `zone` an
-    IANA name."""
+    """`spec` is the instant in Unix seconds, the seconds in between, the cron line, or a number of
+    days with the first day and the time of day; `zone` an IANA name."""
 
-    kind: Literal["at", "every", "cron"]
+    kind: Literal["at", "every", "cron", "days"]
     spec: str
     zone: str
 
@@ -38,9 +38,13 @@ class Rule:
     @classmethod
     def stored(cls, text: str, zone: str) -> "Rule":
         kind, _, spec = text.partition(" ")
-        found: Literal["at", "every", "cron"] = "cron"
-        found = "at" if kind == "at" else "every" if kind == "every" else found
-        return cls(found, spec, zone)
+        kinds: dict[str, Literal["at", "every", "days"]]
+        kinds = {"at": "at", "every": "every", "days": "days"}
+        return cls(kinds.get(kind, "cron"), spec, zone)
+
+    @classmethod
+    def of_days(cls, days: int, first: date, at: time, zone: str) -> "Rule":
+        return cls("days", f"{days} {first} {at:%H:%M}", zone)
 
     @classmethod
     def of_cron(cls, line: str, zone: str, now: float) -> "Rule":
@@ -66,7 +70,8 @@ class Rule:
         if self.kind == "every":
             length = int(self.spec)
             return anchor + (math.floor((instant - anchor) / length) + 1) * length
-        return next((slot for slot in self._cron(instant) if slot > instant), None)
+        found = self._cron(instant) if self.kind == "cron" else self._days(instant)
+        return next((slot for slot in found if slot > instant), None)
 
     def slots(self, first: int, until: float, anchor: int, most: int) -> list[int]:
         """The slots from `first`, which is one, to `until`: the newest `most` of them."""
@@ -103,5 +108,19 @@ class Rule:
         try:
             for slot in CronSim(self.spec, now):
                 yield int(slot.timestamp())
+        except OverflowError:
+            return
+
+    def _days(self, instant: float) -> Iterator[int]:
+        """At that time of day in its zone, however long the days are."""
+        length, first, clock = self.spec.split()
+        day, here = date.fromisoformat(first), zone_of(self.zone)
+        step = timedelta(days=int(length))
+        passed = datetime.fromtimestamp(instant, here).date() - day
+        try:
+            day += max(0, passed // step) * step
+            while True:
+                yield int(datetime.combine(day, time.fromisoformat(clock), here).timestamp())
+                day += step
         except OverflowError:
             return

@@ -1,7 +1,7 @@
 """Jobs in words: for the chat, the terminal and the model."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from sqlite3 import Connection
 from typing import Any
 
@@ -25,6 +25,21 @@ _DAYS = (
     later("Saturday"),
 )
 
+_MONTHS = (
+    later("January"),
+    later("February"),
+    later("March"),
+    later("April"),
+    later("May"),
+    later("June"),
+    later("July"),
+    later("August"),
+    later("September"),
+    later("October"),
+    later("November"),
+    later("December"),
+)
+
 
 def title(job: Job) -> str:
     """One line of what it says or asks."""
@@ -44,11 +59,25 @@ def rule_in_words(job: Job) -> str:
         return t("once")
     if kind == "cron":
         return f"{_cron_in_words(spec)} ({job.zone})"
+    if kind == "days":
+        return f"{_days_in_words(spec)} ({job.zone})"
     seconds = int(spec)
     for length, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
         if seconds % length == 0:
             return t("every {n} {unit}", n=seconds // length, unit=unit)
     return t("every {n} {unit}", n=seconds, unit="s")
+
+
+def day_in_words(day: date) -> str:
+    return t("{day} {month}", day=day.day, month=t(_MONTHS[day.month - 1]))
+
+
+def _days_in_words(spec: str) -> str:
+    days, first, time = spec.split()
+    if int(days) % 7:
+        return t("every {n} days at {time}", n=days, time=time)
+    day = t(_DAYS[date.fromisoformat(first).isoweekday() % 7])
+    return t("every {n} weeks on {day} at {time}", n=int(days) // 7, day=day, time=time)
 
 
 def _cron_in_words(spec: str) -> str:

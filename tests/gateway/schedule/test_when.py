@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from agent.errors import KoreError
+from agent.language import speaking
 from gateway.schedule.when import Reading, read
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -65,6 +66,22 @@ def next_slot(text: str) -> str:
         ("11月25日10点", "Wed 11-25 10:00"),
         ("25号上午10点", "Wed 11-25 10:00"),
         ("明天９：３０", "Thu 11-19 09:30"),
+        ("nine thirty", "Thu 11-19 09:30"),
+        ("at nine-thirty", "Thu 11-19 09:30"),
+        ("tomorrow at nine fifteen pm", "Thu 11-19 21:15"),
+        ("seven pm", "Wed 11-18 19:00"),
+        ("quarter past nine", "Thu 11-19 09:15"),
+        ("a quarter to ten", "Thu 11-19 09:45"),
+        ("twenty to nine", "Thu 11-19 08:40"),
+        ("five past twelve", "Thu 11-19 12:05"),
+        ("half past nine pm", "Wed 11-18 21:30"),
+        ("九点半", "Thu 11-19 09:30"),
+        ("差一刻九点", "Thu 11-19 08:45"),
+        ("25/12 9:00", "Fri 12-25 09:00"),
+        ("12/25 at 9", "Fri 12-25 09:00"),
+        ("9:00 on 12/25", "Fri 12-25 09:00"),
+        ("2026/12/05 9:00", "Sat 12-05 09:00"),
+        ("25/12/2026 at 9", "Fri 12-25 09:00"),
     ],
 )
 def test_one_time(text: str, slot: str) -> None:
@@ -96,6 +113,29 @@ def test_one_time(text: str, slot: str) -> None:
         ("每月1号9点", "cron 0 9 1 * *"),
         ("每小时", "every 3600"),
         ("每隔2小时", "every 7200"),
+        ("every two hours", "every 7200"),
+        ("every 2 days", "every 172800"),
+        ("every other day at 9", "days 2 2026-11-19 09:00"),
+        ("every other day at 3pm", "days 2 2026-11-18 15:00"),
+        ("every second day in the morning", "days 2 2026-11-19 09:00"),
+        ("every 3rd day at nine thirty", "days 3 2026-11-19 09:30"),
+        ("every 2 days at 9", "days 2 2026-11-19 09:00"),
+        ("every two days at 9", "days 2 2026-11-19 09:00"),
+        ("every second monday", "days 14 2026-11-23 09:00"),
+        ("every other wednesday at 15:00", "days 14 2026-11-18 15:00"),
+        ("every third friday 9:00", "days 21 2026-11-20 09:00"),
+        ("every 2 weeks on monday 9:00", "days 14 2026-11-23 09:00"),
+        ("every other week on tuesday at 10", "days 14 2026-11-24 10:00"),
+        ("每隔一天九点", "days 2 2026-11-19 09:00"),
+        ("隔天早上九点半", "days 2 2026-11-19 09:30"),
+        ("每两天九点", "days 2 2026-11-19 09:00"),
+        ("每隔两天9点", "days 3 2026-11-19 09:00"),
+        ("每隔一周的周一九点", "days 14 2026-11-23 09:00"),
+        ("每两周周一9点", "days 14 2026-11-23 09:00"),
+        ("隔週星期五下午五點", "days 14 2026-11-20 17:00"),
+        ("每周一到周五9点", "cron 0 9 * * 1-5"),
+        ("monday to friday 9:00", "cron 0 9 * * 1-5"),
+        ("mon-fri 9:00", "cron 0 9 * * 1-5"),
     ],
 )
 def test_again_and_again(text: str, rule: str) -> None:
@@ -113,6 +153,11 @@ def test_again_and_again(text: str, rule: str) -> None:
         ("9:00 today's news", "today's news"),
         ("17:00 maybe", "maybe"),
         ("friday 17:00 Asia/Shanghai call", "call"),
+        ("tomorrow at 9 3 pills", "3 pills"),
+        ("9:00 1/2 cup of tea", "1/2 cup of tea"),
+        ("every 2 days 3 pills", "3 pills"),
+        ("明天9点3个鸡蛋", "3个鸡蛋"),
+        ("每两天3个鸡蛋", "3个鸡蛋"),
     ],
 )
 def test_the_time_ends_where_the_text_begins(text: str, rest: str) -> None:
@@ -127,6 +172,9 @@ def test_the_time_ends_where_the_text_begins(text: str, rest: str) -> None:
         ("next friday 9:00 x", "“next friday” is taken as that of the next week"),
         ("5pm x", ""),
         ("明天下午5点", ""),
+        ("every second monday 9:00", "“every second monday” is taken as every two weeks"),
+        ("every other day", "no time was named: 09:00 is taken"),
+        ("每隔两天9点", "“每隔两天” is taken as every 3 days"),
     ],
 )
 def test_what_has_two_meanings_is_told(text: str, note: str) -> None:
@@ -139,6 +187,70 @@ def test_what_has_two_meanings_is_told(text: str, note: str) -> None:
 def test_what_is_no_time_is_refused_or_left_to_the_text(text: str) -> None:
     with pytest.raises(KoreError, match="when: found"):
         understood(text)
+
+
+@pytest.mark.parametrize(
+    ("language", "locale", "slot", "note"),
+    [
+        ("en", "en_GB.UTF-8", "Wed 05-12", "12/05 is read as 12 May; 5 December is 2026-12-05"),
+        ("en", "C.UTF-8", "Wed 05-12", "12/05 is read as 12 May; 5 December is 2026-12-05"),
+        ("en", "en_US.UTF-8", "Sat 12-05", "12/05 is read as 5 December; 12 May is 2027-05-12"),
+        ("zh-Hans", "C.UTF-8", "Sat 12-05", "12/05 理解为 12 月 5 日；5 月 12 日请写 2027-05-12"),
+    ],
+)
+def test_a_date_with_a_slash_is_read_as_is_usual_and_told(
+    monkeypatch: pytest.MonkeyPatch, language: str, locale: str, slot: str, note: str
+) -> None:
+    for name in ("LC_ALL", "LC_TIME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", locale)
+    with speaking(language):
+        found = understood("12/05 at 9:00 tea")
+        assert (next_slot("12/05 at 9:00 tea"), found.rest) == (f"{slot} 09:00", "tea")
+        assert found.note == note
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "every day at 9 and 17 tea",
+        "9:00 and 17:00 tea",
+        "every day except sunday 9:00 tea",
+        "tuesday to friday 9:00 tea",
+        "every tue-thu 9:00 tea",
+        "tomorrow 9-10 tea",
+        "at nine ten people come",
+        "at 9 every other day tea",
+        "every 2h at 9 tea",
+        "every 2h between 9 and 17 tea",
+        "9:00 17:00 tea",
+        "每天9点和17点喝茶",
+        "九点差五分喝茶",
+        "每小时9点喝茶",
+    ],
+)
+def test_more_of_a_time_is_never_text(text: str) -> None:
+    with pytest.raises(KoreError, match="more of a time") as caught:
+        understood(text)
+    assert "every other day at 9" in str(caught.value)
+
+
+def test_behind_a_colon_anything_is_text() -> None:
+    assert understood("tomorrow 9:00: and 17:00 tea").rest == "and 17:00 tea"
+    assert understood("明天9点：17点的会").rest == "17点的会"
+
+
+def test_every_other_day_keeps_its_time_over_a_change_of_clocks() -> None:
+    rule = understood("every other day at 9").rule
+    spring = datetime(2027, 3, 27, 12, tzinfo=BERLIN).timestamp()
+    at, found = spring, []
+    for _ in range(3):
+        at = rule.after(at, 0) or 0
+        found.append(datetime.fromtimestamp(at, BERLIN).strftime("%m-%d %H:%M"))
+    assert found == ["03-29 09:00", "03-31 09:00", "04-02 09:00"]
+    first = rule.after(NOW, 0)
+    assert first is not None
+    assert rule.slots(first, first + 5 * 86_400, 0, 10) == [first + n * 172_800 for n in range(3)]
 
 
 def test_a_day_that_there_is_not_is_refused() -> None:
