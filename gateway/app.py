@@ -98,7 +98,8 @@ async def open_app(
         await app.bus.notes.carry()
         if await database.run(memo.get, memo.DELETION):
             log.info("finishing the deletion of a person's data that was cut off")
-            await _custodian(settings, home, app).finish()
+            if left := await _custodian(settings, home, app).finish():
+                log.warning("%d files or folders of theirs could not be deleted", left)
         say_who_is_let_in(ways, app.bus.door.access)
         handover = None
         if not channels:

@@ -14,11 +14,14 @@ from typing import Any
 
 from agent.errors import KoreError
 from agent.frozen import frozen
+from agent.security.beneath import LISTED, inner_folder, opened_folder
+from agent.security.deep import Member, Walk, open_up
 from agent.security.inbox import INBOX_FOLDER, MEMORY_FOLDER
 from gateway.access import Access, folder_name
 from gateway.home import Home
 from gateway.messages import OutboundFile
 from gateway.outgoing import drop, waiting
+from gateway.packing import Packing
 from gateway.store import memo, upgrade
 from gateway.store.database import Database
 
@@ -59,19 +62,29 @@ class _Plan:
         channel = self.principal.partition(":")[0]
         return [folder / channel / folder_name(_sender(self.principal)) for folder in whole]
 
-    def files(self) -> Iterator[tuple[Path, str]]:
-        """Each file of theirs, and its name in an export; no link is followed."""
+    def walks(self) -> Iterator[tuple[str, Walk]]:
+        """Once through each of the folders, and its name in an export; no link is followed."""
         for folder in self.folders():
             if not folder.is_dir() or folder.is_symlink():
                 continue
             top = folder.relative_to(self.workspace).parts[0]
-            for path in sorted(folder.rglob("*")):
-                inner = path.relative_to(folder)
-                # The owner's lie on top; folders of channels are other people's.
-                if self.owner and len(inner.parts) > 1 and inner.parts[0] in _CHANNELS:
-                    continue
-                if path.is_file() and not path.is_symlink():
-                    yield path, f"{top}/{inner}"
+            with opened_folder(folder.parent.resolve(), flags=LISTED) as above:
+                if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                    open_up(folder.name, above)
+                root = inner_folder(folder.name, above, flags=LISTED)
+                try:
+                    yield top, Walk(root, self._is_theirs)
+                finally:
+                    os.close(root)
+
+    def _is_theirs(self, folder: Member) -> bool:
+        """The owner's lie on top; folders of channels are other people's."""
+        return not self.owner or bool(folder.above) or folder.name not in _CHANNELS
+
+    def measured(self) -> tuple[int, int]:
+        """How many files, and their bytes."""
+        sizes = [m.info.st_size for _, walk in self.walks() for m in walk if m.is_file]
+        return len(sizes), sum(sizes)
 
 
 @frozen
@@ -92,12 +105,12 @@ class Custodian:
 
         _check(principal)
         found = await self.database.run(person.traces, principal)
-        files = await asyncio.to_thread(lambda: list(self._plan(principal).files()))
+        files, file_bytes = await asyncio.to_thread(self._plan(principal).measured)
         return {
             **asdict(found),
             "found": found.found,
-            "files": len(files),
-            "file_bytes": sum(path.stat().st_size for path, _ in files),
+            "files": files,
+            "file_bytes": file_bytes,
             "copies": [str(path) for path in upgrade.copies(self.database.file)],
             "owner": principal == self.access.chief,
             "allowed": any(_sender(principal) in allowed for allowed in self.access.allow.values()),
@@ -126,19 +139,24 @@ class Custodian:
         await self.database.run(self.reload_doors)
         await self.carry_notes()
         await asyncio.to_thread(drop, unsent)
-        await self.finish()
-        return {**before, "copies": [str(path) for path in upgrade.copies(self.database.file)]}
+        left = await self.finish()
+        remaining = [str(path) for path in upgrade.copies(self.database.file)]
+        return {**before, "copies": remaining, "left_out": left}
 
-    async def finish(self) -> None:
+    async def finish(self) -> int:
         """Do what is left of a deletion whose rows are gone: its files, and bytes of its rows. A
-        process that was killed in it left that to the next start."""
+        process that was killed in it left that to the next start.
+
+        How many files and folders could not be deleted.
+        """
         stored = await self.database.run(memo.get, memo.DELETION)
+        left = 0
         if stored is None:
-            return
+            return left
         if stored != _REWRITE:
             plan = _Plan(**json.loads(stored))
             needed = await self.database.run(_needed)
-            await asyncio.to_thread(_unlink, self.home, plan, needed)
+            left = await asyncio.to_thread(_unlink, self.home, plan, needed)
             if plan.copies:
                 for path in upgrade.copies(self.database.file):
                     path.unlink(missing_ok=True)
@@ -146,6 +164,7 @@ class Custodian:
             await self.database.run(memo.put, memo.DELETION, _REWRITE)
         await self.database.rewrite()
         await self.database.run(memo.drop, memo.DELETION)
+        return left
 
     def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
         owner = principal == self.access.chief or principal.startswith("cli:")
@@ -164,27 +183,35 @@ class Custodian:
         try:
             with (
                 open(fd, "wb") as file,
-                # Files may be older than the format's first year.
-                zipfile.ZipFile(file, "w", zipped, strict_timestamps=False) as packed,
+                zipfile.ZipFile(file, "w", zipped) as packed,
             ):
                 packed.writestr("README.txt", _ABOUT.format(who=principal))
                 for name, text in texts.items():
                     packed.writestr(name, text)
-                for path, name in self._plan(principal).files():
-                    packed.write(path, name)
+                packing = Packing(packed)
+                for top, walk in self._plan(principal).walks():
+                    for member in walk:
+                        if member.is_file:
+                            packing.add(member, top)
+                    packing.left_out += walk.left_out
         except OSError as exc:
             # A half one would look like all there is, and stand in the way of the next.
             target.unlink(missing_ok=True)
             raise KoreError(f"{exc.filename or target}: {exc.strerror}: nothing was kept") from exc
-        return {"file": str(target), "size_bytes": target.stat().st_size, "parts": len(texts)}
+        return {
+            "file": str(target),
+            "size_bytes": target.stat().st_size,
+            "parts": len(texts),
+            "left_out": packing.left_out,
+        }
 
 
-def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> None:
-    for path, _ in plan.files():
-        path.unlink(missing_ok=True)
+def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> int:
+    """How many files and folders are left."""
+    left = 0
+    for _, walk in plan.walks():
+        left += sum(not _is_deleted(member) for member in walk) + walk.left_out
     for folder in plan.folders():
-        for inner in sorted(folder.rglob("*"), reverse=True):
-            _remove_empty(inner)
         # On top lie the folders of everybody else.
         if folder.parent != Path(plan.workspace):
             _remove_empty(folder)
@@ -195,6 +222,24 @@ def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> None:
         (home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)
     for note in home.undo.glob("memos/*"):
         note.unlink(missing_ok=True)
+    return left
+
+
+def _is_deleted(member: Member) -> bool:
+    """A folder goes where nothing is left in it; false for a file that cannot be deleted."""
+    if member.is_done:
+        with suppress(OSError):  # something lies in it
+            os.rmdir(member.name, dir_fd=member.folder)
+    elif member.is_folder:
+        member.open_up()
+    elif member.is_file:
+        try:
+            os.unlink(member.name, dir_fd=member.folder)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+    return True
 
 
 def _remove_empty(folder: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent.images import LIMIT_BYTES, media_type_of
-from agent.security.beneath import opened_folder
+from agent.security.beneath import LISTED, opened_folder
+from agent.security.deep import Walk
 from agent.security.marks import mark
 from agent.tools import disk
 from gateway.messages import Media
@@ -102,11 +103,17 @@ def tidy(inbox: Path, before: float) -> int:
     """Delete what was received in this folder, or below it, and not touched since `before`
     (Unix time); returns how many files. What anybody else has put there stays."""
     deleted = 0
-    for folder, _, names in os.walk(inbox.parent.resolve() / inbox.name):
-        for path in (Path(folder, name) for name in names if _OURS.search(name)):
+    # Where there is none, or a link, nothing was received.
+    with (
+        suppress(OSError),
+        opened_folder(inbox.parent.resolve() / inbox.name, flags=LISTED) as root,
+    ):
+        for member in Walk(root):
+            if member.is_folder or not _OURS.search(member.name):
+                continue
             with suppress(OSError):
-                if path.lstat().st_mtime < before:
-                    discard(path)
+                if member.info.st_mtime < before:
+                    os.unlink(member.name, dir_fd=member.folder)
                     deleted += 1
     return deleted
 

@@ -3,17 +3,19 @@
 import argparse
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
-from agent.language import t
+from agent.language import plural, t
+from agent.security.beneath import LISTED, opened_folder
+from agent.security.deep import Walk
 from gateway.cli.basis import home_of
 from gateway.cli.link import NotRunning, open_service, settings_to_copy
 from gateway.cli.table import print_json, size
 
 if TYPE_CHECKING:
+    from gateway.packing import Packing
     from gateway.settings import Settings
     from gateway.store.copy import Contents
 
@@ -49,11 +51,12 @@ def run(args: argparse.Namespace) -> int:
     if not target.parent.is_dir():
         raise KoreError(t("{path}: no such folder", path=target.parent))
     settings, is_whole = settings_to_copy(args)
-    found, names = asyncio.run(_backup(args, settings, target, own=is_whole))
+    found, names, missing = asyncio.run(_backup(args, settings, target, own=is_whole))
     copied = target.stat().st_size
     if args.json:
         facts = {"file": str(target), "size_bytes": copied, "schema": found.schema}
-        print_json({**facts, "counts": found.counts, "sealed": found.sealed, "with": names})
+        facts |= {"counts": found.counts, "sealed": found.sealed, "with": names}
+        print_json({**facts, "left_out": missing})
         return 0
     print(
         t("{path}: {size}, read back: {found}", path=target, size=size(copied), found=found.words)
@@ -62,14 +65,26 @@ def run(args: argparse.Namespace) -> int:
         print(t("with {names}; it holds your keys: keep it safe", names=", ".join(names)))
     else:
         print(t("the database alone; FILE.zip takes configuration, secrets and workspace along"))
+    if missing:
+        print(left_out(missing))
     if found.sealed:
         print(t("its texts are sealed: without the key that it was made with nobody can read it"))
     return 0
 
 
+def left_out(count: int) -> str:
+    return plural(
+        count,
+        "left out: {n:,} file or folder that lies too deep, has no readable name or cannot be"
+        " opened",
+        "left out: {n:,} files or folders that lie too deep, have no readable name or cannot be"
+        " opened",
+    )
+
+
 async def _backup(
     args: argparse.Namespace, settings: "Settings", target: Path, *, own: bool
-) -> tuple["Contents", list[str]]:
+) -> tuple["Contents", list[str], int]:
     """Without `own` the settings are not good enough to own the data: the file is copied."""
     from gateway.store.copy import read_back, take
 
@@ -84,17 +99,22 @@ async def _backup(
             await asyncio.to_thread(take, settings.store.path, copy)
         found = await asyncio.to_thread(read_back, copy)
         if not whole:
-            return found, []
-        names = await asyncio.to_thread(_pack, args, settings, copy, target)
+            return found, [], 0
+        names, missing = await asyncio.to_thread(_pack, args, settings, copy, target)
     finally:
         if whole:
             copy.unlink(missing_ok=True)
-    return found, names
+    return found, names, missing
 
 
-def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Path) -> list[str]:
-    """The zip file, read back as well; the names of what is in it besides the database."""
+def _pack(
+    args: argparse.Namespace, settings: "Settings", copy: Path, target: Path
+) -> tuple[list[str], int]:
+    """The zip file, read back as well; the names of what is in it besides the database, and how
+    many files of the workspace are not."""
     import zipfile
+
+    from gateway.packing import Packing
 
     home, workspace = home_of(args), settings.agent.workspace
     names = []
@@ -111,8 +131,11 @@ def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Pa
                 if path.is_file():
                     packed.write(path, name)
                     names.append(name if path == home.root / name else f"{name} ({path})")
-            for path in _below(workspace, (copy, part)):
-                packed.write(path, f"{WORKSPACE}/{path.relative_to(workspace)}")
+            packing = Packing(packed)
+            # A backup that holds itself has no end.
+            own = [path.stat() for path in (copy, part)]
+            if workspace.is_dir():
+                _pack_workspace(workspace.resolve(), packing, [(s.st_dev, s.st_ino) for s in own])
             names.append(t("{path} (links left out)", path=workspace))
         with zipfile.ZipFile(part) as packed:
             if (broken := packed.testzip()) is not None:
@@ -122,18 +145,15 @@ def _pack(args: argparse.Namespace, settings: "Settings", copy: Path, target: Pa
         raise KoreError(f"{target} cannot be written: {exc.strerror or exc}") from exc
     finally:
         part.unlink(missing_ok=True)
-    return names
+    return names, packing.left_out
 
 
-def _below(workspace: Path, without: Sequence[Path]) -> Iterator[Path]:
-    """Its files `without` those that the backup is made of: one that holds itself has no end.
-    Links lead elsewhere, and what they lead to is not part of it."""
-    root = workspace.resolve()
-    without = [path.relative_to(root) for path in without if path.is_relative_to(root)]
-    for folder, folders, files in os.walk(workspace):
-        folders.sort()
-        for name in sorted(files):
-            path = Path(folder, name)
-            own = path.relative_to(workspace) in without
-            if path.is_file() and not path.is_symlink() and not own:
-                yield path
+def _pack_workspace(workspace: Path, packing: "Packing", without: list[tuple[int, int]]) -> None:
+    """Its files but those `without`, by device and inode. Links lead elsewhere, and what they lead
+    to is not part of it."""
+    with opened_folder(workspace, flags=LISTED) as root:
+        walk = Walk(root)
+        for member in walk:
+            if member.is_file and (member.info.st_dev, member.info.st_ino) not in without:
+                packing.add(member, WORKSPACE)
+        packing.left_out += walk.left_out

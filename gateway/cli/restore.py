@@ -2,8 +2,8 @@
 
 import argparse
 import os
+import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError, KoreError
 from agent.language import t
+from agent.security.beneath import opened_folder
+from agent.security.deep import Cursor, copy_tree, new_file, scratch_folder
 from gateway.cli.backup import BESIDE, DATABASE, WORKSPACE, beside
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import print_json, size
 from gateway.lock import hold
 
 if TYPE_CHECKING:
-    from zipfile import ZipInfo
+    from zipfile import ZipFile, ZipInfo
 
     from gateway.home import Home
 
@@ -51,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
         raise KoreError(t("{path}: no such file", path=file))
     with (
         hold(home.lock, "kore restore"),
-        tempfile.TemporaryDirectory(prefix=".restore-", dir=home.root) as folder,
+        scratch_folder(".restore-", home.root) as parts,
     ):
-        parts = _unpacked(file, Path(folder))
+        _unpack(file, parts)
         try:
             found = read_back(parts / DATABASE)
         except StoreError as exc:  # of a file that nobody knows by this name
@@ -94,13 +96,13 @@ def _ask(args: argparse.Namespace) -> None:
         raise KoreError(t("nothing was restored"))
 
 
-def _unpacked(file: Path, folder: Path) -> Path:
-    """A folder with the parts of a backup, of whatever kind. Raises `KoreError`."""
+def _unpack(file: Path, folder: Path) -> None:
+    """Put the parts of a backup, of whatever kind, into this folder. Raises `KoreError`."""
     import zipfile
 
     if not zipfile.is_zipfile(file):
         os.symlink(file, folder / DATABASE)
-        return folder
+        return
     try:
         _check_directory(file)
         with zipfile.ZipFile(file) as packed:
@@ -109,13 +111,22 @@ def _unpacked(file: Path, folder: Path) -> Path:
             if strange or DATABASE not in names:
                 raise KoreError(t("{path} is no backup of Kore's", path=file))
             _check_room(file, packed.infolist(), folder)
-            for info in packed.infolist():
-                if not info.is_dir():
-                    made = Path(packed.extract(info, folder))
-                    made.chmod((info.external_attr >> 16 & 0o777) | 0o600)
+            with opened_folder(folder.resolve()) as root, Cursor(root) as place:
+                for info in packed.infolist():
+                    if not info.is_dir():
+                        _extract(packed, info, place)
     except (zipfile.BadZipFile, OSError, RuntimeError) as exc:
         raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
-    return folder
+
+
+def _extract(packed: "ZipFile", info: "ZipInfo", place: Cursor) -> None:
+    """Its path may be longer than the system allows."""
+    *above, name = (part for part in info.filename.split("/") if part not in ("", "."))
+    place.go(above)
+    with packed.open(info) as source, open(new_file(name, place.folder), "wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fchmod(target.fileno(), (info.external_attr >> 16 & 0o777) | 0o600)
 
 
 def _check_directory(file: Path) -> None:
@@ -146,8 +157,6 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
 def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
     """What is unpacked lies on the disk twice until it is in place. `zipfile` takes no more out of
     a file than its entry says."""
-    import shutil
-
     for info in packed:
         if info.filename in BESIDE and info.file_size > _BESIDE_BYTES:
             raise KoreError(
@@ -210,13 +219,11 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "Home") -> list[s
 
 def _put_folder(source: Path, workspace: Path) -> list[str]:
     """The workspace of the backup, in the place of the one there is."""
-    import shutil
-
     kept = []
     fresh = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
     try:
         workspace.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, fresh)
+        copy_tree(source, fresh)
         if workspace.exists():
             aside = workspace.with_name(f"{workspace.name}.before-restore-{_stamp()}")
             workspace.rename(aside)

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.errors import KoreError
 from agent.language import plural, t
+from gateway.cli.backup import left_out
 from gateway.cli.link import service_of
 from gateway.cli.table import print_json, size
 from gateway.service import Service
@@ -54,6 +55,8 @@ async def _export(args: argparse.Namespace, service: Service) -> int:
         print_json(made)
     else:
         print(f"{made['file']}: {size(made['size_bytes'])}")
+        if made["left_out"]:
+            print(left_out(made["left_out"]))
     return 0
 
 
@@ -71,6 +74,16 @@ async def _delete(args: argparse.Namespace, service: Service, found: Mapping[str
         print_json({"deleted": args.who, **gone})
         return 0
     print(t("Deleted: {found}.", found=_told(gone)))
+    if gone["left_out"]:
+        print(
+            plural(
+                gone["left_out"],
+                "{n:,} file or folder could not be deleted: look into the inbox and memory folders"
+                " of the workspace.",
+                "{n:,} files or folders could not be deleted: look into the inbox and memory"
+                " folders of the workspace.",
+            )
+        )
     for line in _remains(args.who, gone):
         print(line)
     return 0

@@ -1,7 +1,6 @@
 """Runs cases: each in a folder of its own, by the agent that the settings describe."""
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -15,6 +14,7 @@ from agent.frozen import frozen
 from agent.providers.routing import OFFLINE
 from agent.providers.scripted import Scripted
 from agent.sandbox import Sandbox
+from agent.security.deep import scratch_folder
 from agent.security.engine import RolePolicy, Standing
 from agent.security.roles import built_in_roles
 from agent.settings import AgentSettings, ToolSettings
@@ -101,8 +101,8 @@ class Runner:
 
     async def _judged(self, case: Case) -> Verdict:
         choice = await choose_sandbox(self.settings, self.home)
-        with tempfile.TemporaryDirectory(prefix="kore-eval-") as name:
-            folder = case.lay_out(Path(name))
+        with scratch_folder("kore-eval-") as place:
+            folder = case.lay_out(place)
             began = time.monotonic()
             outcome = Outcome(folder, choice.sandbox)
             agent = await self._agent(case, folder, choice.sandbox)

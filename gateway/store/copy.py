@@ -1,5 +1,6 @@
 """A copy of the database in another file: read back, and put in the place of the one in use."""
 
+import logging
 import os
 import shutil
 import sqlite3
@@ -10,9 +11,12 @@ from urllib.parse import quote
 
 from agent.frozen import frozen
 from agent.language import plural, t
+from agent.security.deep import remove_folder
 from gateway.store import restored
 from gateway.store.faults import StoreError
 from gateway.store.upgrade import FOLDER, scripts
+
+log = logging.getLogger(__name__)
 
 # What people count: rows of these.
 _COUNTED = {
@@ -126,7 +130,8 @@ def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
         # The old one was moved aside already, so the new one is whole.
         halves.pop().rename(workspace)
     for folder in (*home.glob(".restore-*"), *halves):
-        shutil.rmtree(folder)
+        if not remove_folder(folder):
+            log.warning("%s is left of a restore that was killed, and cannot be removed", folder)
     for end in ("", "-wal", "-shm", "-journal"):
         path.with_name(f"{path.name}.restore{end}").unlink(missing_ok=True)
 

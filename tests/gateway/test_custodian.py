@@ -1,6 +1,8 @@
 """What the custodian does away with besides rows and folders; the rest is proven end to end."""
 
+import os
 import resource
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from gateway.store import inbox, memo, outbox
 from gateway.store.inbox import Arrival, Entry
 from gateway.store.outbox import Letter
 from tests.gateway.parts import Parts, opened, said
+from tests.towers import towers
 
 
 async def nothing() -> None:
@@ -103,3 +106,46 @@ async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) 
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert not target.exists()
         assert (await custodian.export("chat:71", target))["parts"]
+
+
+async def test_a_tower_of_folders_is_exported_as_far_as_it_has_names_and_deleted_whole(
+    tmp_path: Path,
+) -> None:
+    """No path reaches what lies deepest, and no recursion does."""
+    async with opened(tmp_path, []) as parts:
+        await parcel(parts, "71")
+        theirs = parts.workspace / "inbox" / "chat" / "71"
+        with towers(theirs):
+            (theirs / os.fsdecode(b"odd\xff.txt")).write_text("x")
+            (theirs / "z.txt").write_text("last")
+            custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
+            assert (await custodian.look("chat:71"))["files"] == 4
+            made = await custodian.export("chat:71", target)
+            assert made["left_out"] == 2
+            with zipfile.ZipFile(target) as packed:
+                assert packed.testzip() is None
+                names = [name for name in packed.namelist() if name.startswith("inbox/")]
+                assert names == ["inbox/first.txt", "inbox/z.txt"]
+                assert packed.read("inbox/z.txt") == b"last"
+            gone = await custodian.delete("chat:71", copies=False)
+            assert gone["left_out"] == 0
+            assert not theirs.exists()
+
+
+async def test_what_the_owner_has_goes_and_what_lies_in_a_channels_folder_stays(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, []) as parts:
+        inbox = parts.workspace / "inbox"
+        for path in ("a.txt", "own/b.txt", "own/telegram/c.txt", "telegram/7/d.txt"):
+            (inbox / path).parent.mkdir(parents=True, exist_ok=True)
+            (inbox / path).write_text("x")
+        custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
+        assert (await custodian.look("cli:me"))["files"] == 3
+        await custodian.export("cli:me", target)
+        with zipfile.ZipFile(target) as packed:
+            names = [name for name in packed.namelist() if name.startswith("inbox/")]
+        assert names == ["inbox/a.txt", "inbox/own/b.txt", "inbox/own/telegram/c.txt"]
+        await custodian.delete("cli:me", copies=False)
+        assert [path.name for path in inbox.iterdir()] == ["telegram"]
+        assert (inbox / "telegram" / "7" / "d.txt").exists()

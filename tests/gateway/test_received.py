@@ -7,6 +7,7 @@ import pytest
 
 from gateway.messages import Media
 from gateway.received import described, name_of, places, receive, tidy
+from tests.towers import towers
 
 
 def named(name: str | None, **more: str) -> str:
@@ -120,3 +121,21 @@ def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
     assert found.digest
     path.write_bytes(b"GIF but not really" + os.urandom(10))
     assert described(Media("document"), path, tmp_path).digest is None
+
+
+def test_what_was_received_below_a_tower_of_folders_goes_all_the_same(tmp_path: Path) -> None:
+    received = name_of(Media("document", name="a.txt", unique="u"), "bot")
+    with towers(tmp_path / "inbox") as levels:
+        innermost = os.open(tmp_path / "inbox", os.O_RDONLY)
+        for level in levels:
+            below = os.open(level, os.O_RDONLY, dir_fd=innermost)
+            os.close(innermost)
+            innermost = below
+        os.rename("deep.txt", received, src_dir_fd=innermost, dst_dir_fd=innermost)
+        os.close(innermost)
+        last = tmp_path / "inbox" / "z" / received
+        last.parent.mkdir()
+        last.write_text("x")
+        assert tidy(tmp_path / "inbox", last.stat().st_mtime + 1) == 2
+        assert not last.exists()
+        assert (tmp_path / "inbox" / "first.txt").exists()

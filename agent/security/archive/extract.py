@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from agent.security.archive.entry import Caps, Entry, Names
 from agent.security.archive.tar import Tape, tar_entries
 from agent.security.archive.zip import MAGIC, zip_entries
 from agent.security.beneath import inner_folder, opened_folder
+from agent.security.deep import remove_tree
 from agent.security.paths import shown
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,7 +59,7 @@ class _Extraction:
                     os.close(folder)
                 os.rename(name, target.name, src_dir_fd=above, dst_dir_fd=above)
             except BaseException:
-                shutil.rmtree(name, ignore_errors=True, dir_fd=above)
+                remove_tree(name, above)
                 raise
         return files
 

@@ -5,11 +5,9 @@ The kernel's documentation: Documentation/userspace-api/landlock.rst, include/ua
 
 import marshal
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +16,7 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import load
 from agent.sandbox import Job, Limits, Spawn
+from agent.security.deep import scratch_folder
 from agent.security.sandbox import leftovers, view
 from agent.security.sandbox.seccomp import beside_landlock, program
 
@@ -80,20 +79,17 @@ class Landlock:
             raise ToolError(load("sandbox/closed"))
         if job.way_out is not None and not self.leads_out:
             raise ToolError(load("sandbox/no_way_out"))
-        private = tempfile.mkdtemp(prefix="kore-exec-")
-        try:
+        with scratch_folder("kore-exec-") as private:
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
-                    file.write(marshal.dumps(self._plan(job, private)))
+                    file.write(marshal.dumps(self._plan(job, str(private))))
                 root = str(Path(__file__).parents[3])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 given = (reader,) if job.stdin is None else (reader, job.stdin)
                 yield Spawn(argv, {}, Path("/"), given, supervised=True)
             finally:
                 os.close(reader)
-        finally:
-            _remove(private)
 
     def _plan(self, job: Job, private: str) -> dict[str, Any]:
         workspace = os.path.realpath(job.workspace)
@@ -157,14 +153,3 @@ def kernel_abi() -> int:
     # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), the same number everywhere.
     found: int = ctypes.CDLL(None).syscall(444, None, 0, 1)
     return max(0, found)
-
-
-def _remove(folder: str) -> None:
-    """Remove what a command left, also where it took its own rights away."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if os.path.exists(folder):
-        for path, folders, _ in os.walk(folder):
-            for name in folders:
-                with suppress(OSError):
-                    os.chmod(os.path.join(path, name), 0o700, follow_symlinks=False)
-        shutil.rmtree(folder, ignore_errors=True)

@@ -2,11 +2,9 @@
 
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +14,7 @@ from agent.errors import ToolError
 from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Job, Sandbox, Spawn
+from agent.security.deep import scratch_folder
 from agent.security.sandbox.account import is_root
 from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
 
@@ -99,20 +98,19 @@ class _Bait:
 @contextmanager
 def _bait(folder: Path) -> Iterator[_Bait]:
     # As it stands in /proc: a link on the way would be no part of the proof.
-    base = Path(os.path.realpath(tempfile.mkdtemp(prefix="probe-", dir=folder)))
-    canary, mark = secrets.token_hex(12), secrets.token_hex(12)
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", "read -r _"], stdin=subprocess.PIPE, env={"CANARY": canary}
-    )
-    try:
-        for name in ("workspace", "outside"):
-            (base / name).mkdir()
-        (base / "outside" / "canary").write_text(canary)
-        yield _Bait(base / "workspace", base / "outside", canary, mark, process)
-    finally:
-        process.kill()
-        process.communicate()
-        shutil.rmtree(base, ignore_errors=True)
+    with scratch_folder("probe-", folder.resolve()) as base:
+        canary, mark = secrets.token_hex(12), secrets.token_hex(12)
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", "read -r _"], stdin=subprocess.PIPE, env={"CANARY": canary}
+        )
+        try:
+            for name in ("workspace", "outside"):
+                (base / name).mkdir()
+            (base / "outside" / "canary").write_text(canary)
+            yield _Bait(base / "workspace", base / "outside", canary, mark, process)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def _run(spawn: Spawn, mark: str) -> tuple[str, set[int]]:

@@ -225,3 +225,8 @@ def test_a_quine_is_unpacked_once(tmp_path: Path) -> None:
     inner = zipped(tmp_path / "r.zip", ("r/r.zip", b"PK\x03\x04 itself"))
     assert extract(inner, tmp_path / "out") == ("r/r.zip",)
     assert (tmp_path / "out/r/r.zip").read_bytes() == b"PK\x03\x04 itself"
+
+
+def test_a_tower_of_folders_is_refused(tmp_path: Path) -> None:
+    name = "n" * 50 + f"/{'n' * 50}" * 999
+    refused(zipped(tmp_path / "a.zip", (name, b"x")), "too long or too deep")

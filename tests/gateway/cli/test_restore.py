@@ -16,6 +16,7 @@ import pytest
 from gateway.home import Home
 from gateway.lock import hold
 from tests.gateway.cli.kore import kore
+from tests.towers import LEVELS, depth_of, remove, towers
 
 OFFLINE = {"KORE_AGENT_MODEL": "offline/echo"}
 
@@ -218,9 +219,9 @@ def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
         os.close(terminal)
         os.close(inside)
     (home / "kore.db.restore").write_bytes(b"half of a copy")
-    (home / ".workspace.restore-1").mkdir()
-    said(home, "and on")
-    assert not [path.name for path in home.iterdir() if "restore" in path.name]
+    with towers(home / ".workspace.restore-1"):
+        said(home, "and on")
+        assert not [path.name for path in home.iterdir() if "restore" in path.name]
     assert (home / "workspace").is_dir()
 
 
@@ -232,6 +233,36 @@ def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_pat
     said(home, "and on")
     assert (home / "workspace" / "mine.txt").read_text() == "restored"
     assert not (home / ".workspace.restore-1").exists()
+
+
+def test_a_tower_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names(
+    tmp_path: Path,
+) -> None:
+    """And it is in the way of no restore, neither there nor in the backup."""
+    home, target = tmp_path / "h", tmp_path / "all.zip"
+    said(home, "hello")
+    try:
+        with towers(home / "workspace"):
+            done = kore("backup", target, home=home)
+            assert done.returncode == 0, done.stderr
+            assert "left out: 1 file or folder" in done.stdout
+            with zipfile.ZipFile(target, "a") as archive:
+                assert "workspace/first.txt" in archive.namelist()
+                # As deep as the format allows.
+                archive.writestr(
+                    "workspace/" + "d" * 19 + f"/{'d' * 19}" * (LEVELS - 1) + "/a", "x"
+                )
+            done = kore("restore", target, "--yes", "--json", home=home)
+            assert done.returncode == 0, done.stderr
+            assert (home / "workspace" / "first.txt").read_text() == "first"
+            assert depth_of(home / "workspace", "d" * 19) == LEVELS
+            (aside,) = (
+                Path(kept) for kept in json.loads(done.stdout)["kept"] if "workspace" in kept
+            )
+            assert depth_of(aside) == LEVELS
+    finally:
+        for folder in home.glob("*workspace*"):
+            remove(folder)
 
 
 def packed(path: Path, names: list[str]) -> Path:
