@@ -117,7 +117,8 @@ def test_one_agent_answers_in_several_loops_one_after_the_other_and_side_by_side
 
 def _side_by_side(agent: Agent) -> list[str]:
     """What two threads, each with a loop of its own, are told at the same time."""
-    together = threading.Barrier(2)
+    # A thread that fails must not leave the other one waiting.
+    together = threading.Barrier(2, timeout=20)
 
     async def ask() -> str:
         await agent.run("first")

@@ -46,6 +46,17 @@ def test_names_that_models_use_mean_the_same_tools(file: Path) -> None:
     assert tool_name("deploy") is None
 
 
+def test_a_tool_of_another_program_is_told_in_the_log(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text("roles:\n  helper:\n    tools: [read_file, crystal_ball]\n    scopes: {}\n")
+    with caplog.at_level(logging.WARNING):
+        assert "read_file" in tools(Policies(PolicySettings(file)), "helper")
+    (told,) = caplog.messages
+    assert 'line 3: roles.helper.tools: "crystal_ball" is not a tool' in told
+    assert told.endswith("; the entry has no effect")
+
+
 def test_a_wrong_file_is_refused_at_the_start(file: Path) -> None:
     file.write_text("roles: {helper: {tols: {}}}")
     with pytest.raises(ConfigError, match=r"policy\.yaml: line 1: roles\.helper\.tols"):

@@ -179,6 +179,21 @@ async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_st
     assert rest.startswith("\r\x1b[K")
 
 
+async def test_a_streamed_answer_is_printed_while_it_is_being_written(
+    service: MemoryService,
+) -> None:
+    interrupted, out = asyncio.Event(), io.StringIO()
+    running = OneTurn(Line(service), Order("slow", streams=True), out, io.StringIO())
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        task = group.create_task(running.run(interrupted))
+        while not out.getvalue():
+            await asyncio.sleep(0.005)
+        # The turn ends only when it is told to.
+        assert (out.getvalue(), task.done()) == ("working", False)
+        interrupted.set()
+    assert task.result() == 130
+
+
 async def test_a_streamed_answer_is_printed_once(service: MemoryService) -> None:
     code, out, _ = await turn(service, Order("tool please", streams=True))
     assert (code, out) == (0, "echo: tool please\n")

@@ -16,7 +16,7 @@ from gateway.channels.telegram.webhook import UNDER_WAY
 from gateway.gate import Gate
 from gateway.hooks import BODY_LIMIT_BYTES, serve_hooks
 from gateway.store.faults import StoreError
-from tests.fakes.bot_api import BotApi
+from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_webhook import WebhookCaller
 from tests.fakes.faults import status
 from tests.gateway.channels.telegram.conftest import QUICK, Store
@@ -193,6 +193,19 @@ async def test_a_webhook_that_somebody_else_took_is_set_anew(bot_api: BotApi, st
         await settled(lambda: bot.channel.status.state == "conflict")
         await settled(lambda: bot_api.methods.webhook_url == f"http://proxy.example{PATH}")
         await settled(lambda: bot.channel.status.state == "webhook")
+
+
+@pytest.mark.parametrize("method", ["getMe", "setWebhook"])
+@pytest.mark.parametrize("code", [401, 404])
+async def test_a_refused_token_is_told_once_and_tried_again(
+    bot_api: BotApi, store: Store, caplog: pytest.LogCaptureFixture, method: str, code: int
+) -> None:
+    bot_api.fail(method, status(code), times=3)
+    async with hooked(bot_api, store.accept, refused_s=0.01, backoff_s=60) as bot:
+        assert caplog.text.count("receives nothing") == 1
+        assert TOKEN not in caplog.text
+        assert await bot.call(update(1)) == 200
+    assert store.contents == ["hi"]
 
 
 async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) -> None:
