@@ -7,7 +7,7 @@ from stat import S_ISREG
 from agent.context.beginning import LIMIT_CHARS, beginning
 from agent.frozen import frozen
 from agent.prompts import fill, load
-from agent.security.origin import Origin, is_in
+from agent.security.origin import Origin, is_in, is_unconfirmed, unconfirmed_notice
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -47,7 +47,7 @@ class Instructions:
         taint = NOTHING
         room = LIMIT_CHARS
         for folder in project_folders(root, Path(os.path.expanduser("~"))):
-            path, text = self._of(folder)
+            path, text = self._of(folder, notices)
             if not text:
                 continue
             if len(text) > room:
@@ -64,11 +64,14 @@ class Instructions:
                 texts.append(fill("project_instructions", path=path, whose=whose, text=text))
         return Told("\n\n".join(reversed(texts)), taint, tuple(notices))
 
-    def _of(self, folder: Path) -> tuple[Path, str]:
+    def _of(self, folder: Path, notices: list[str]) -> tuple[Path, str]:
         for name in NAMES:
             path = folder / name
-            if text := self._read(path):
+            if not (text := self._read(path)):
+                continue
+            if not is_unconfirmed(path, self._workspace):
                 return path, text
+            notices.append(unconfirmed_notice(path))
         return folder, ""
 
     def _read(self, path: Path) -> str:

@@ -4,7 +4,6 @@ It is byte-identical from turn to turn as long as the files are: nothing that mo
 """
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,8 +13,8 @@ from agent.context.beginning import LIMIT_CHARS, beginning
 from agent.context.instructions import Instructions
 from agent.frozen import frozen
 from agent.prompts import fill, load
-from agent.security.marks import is_marked, is_unseen
-from agent.security.origin import Origin
+from agent.security.marks import is_marked
+from agent.security.origin import Origin, is_unconfirmed, unconfirmed_notice
 from agent.security.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -75,17 +74,13 @@ class Workspace:
         return self._read(memory)[:LIMIT_CHARS]
 
     def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
-        """What the prompt brings into a conversation.
-
-        Where no sandbox could keep a command from its files, strangers' words may stand in them
-        that nobody was asked about; the same goes for a persona, which may have any name.
-        """
+        """What the prompt brings into a conversation; files that it leaves out bring nothing."""
         known = PRIVATE if self.is_personal(memory) else NOTHING
-        names = _FILES if memory == self.owner_memory else _SHARED
-        strange = any(map(is_unseen, (memory, *(self.folder / name for name in names))))
+        strange = False
         if persona is not None and persona.endswith(".md"):
             path = self._inside(self.folder / persona)
-            strange |= path is not None and is_marked(path)
+            if path is not None and not is_unconfirmed(path, self.folder):
+                strange = is_marked(path)
         # In a folder that is not the owner's all that is met is a stranger's, names of files too.
         strange |= not self.origin.is_own(root)
         known |= UNTRUSTED if strange else NOTHING
@@ -99,6 +94,9 @@ class Workspace:
 
     def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
         for path in paths:
+            if is_unconfirmed(path, self.folder):
+                notices.append(unconfirmed_notice(path))
+                continue
             text = self._read(path)
             if self._inside(path) is None:
                 notices.append(
@@ -111,12 +109,6 @@ class Workspace:
                     "is used. Shorten it."
                 )
                 text = text[:LIMIT_CHARS] + "\n…"
-            if is_unseen(path):
-                notices.append(
-                    f"{path.name} was changed by a command that may have read strangers' words, "
-                    "and so this conversation counts as having read them. Look at the file; then "
-                    f"say that it is yours: kore trust {shlex.quote(str(path))}"
-                )
             if text:
                 yield text
 

@@ -1,11 +1,13 @@
 """Where a file comes from: the owner's own places, and everywhere else."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent.frozen import frozen
-from agent.security.marks import is_marked
+from agent.security.marks import is_marked, is_unseen
+from agent.security.steering import steers
 
 
 @frozen
@@ -25,6 +27,27 @@ class Origin:
     def is_untrusted(self, path: Path) -> bool:
         """Whether what it holds may be a stranger's words."""
         return not self.is_own(path) or is_marked(path)
+
+
+def is_unconfirmed(path: Path, workspace: Path) -> bool:
+    """Whether a file cannot be instructions: it was written while strangers' words were around, and
+    nobody was asked about it.
+
+    A command may have done that at any depth, or a file tool that asks only where `steers` says
+    so. `kore trust` confirms it.
+    """
+    if is_unseen(path):
+        return True
+    return is_marked(path) and not steers(os.path.abspath(path), os.path.realpath(workspace))
+
+
+def unconfirmed_notice(path: Path) -> str:
+    """For the person: why it is not used."""
+    return (
+        f"{path} was written by a command or tool that may have read strangers' words, so it is "
+        "not used. Look at the file; then say that it is yours: "
+        f"kore trust {shlex.quote(str(path))}"
+    )
 
 
 def is_in(path: Path, places: Sequence[Path]) -> bool:

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -10,7 +11,8 @@ from stat import S_ISDIR, S_ISREG
 from agent import frontmatter
 from agent.context.instructions import project_folders
 from agent.frozen import frozen
-from agent.security.origin import is_in
+from agent.security.marks import is_marked, is_unseen
+from agent.security.origin import is_in, unconfirmed_notice
 from agent.subagents.definition import BUILT_IN, Definition, read_definition
 
 PROGRAMS = (".claude", ".kode", ".kore")
@@ -69,6 +71,7 @@ class Catalogue:
         self._seen: dict[Path, _Seen] = {}
         # Files that would take a trusted agent's place, with the name that they wanted.
         self.refused: dict[str, str] = {}
+        self._strange: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, Definition]:
         """Agents by name, the nearest of each; `root` is the folder of the conversation."""
@@ -81,8 +84,13 @@ class Catalogue:
                 if known is None or known[0] != mark:
                     known = mark, _read(path, source)
                 files[path] = known
-                if known[1] is not None and self._may_stand(known[1], found):
-                    found[known[1].name] = known[1]
+                one = known[1]
+                if one is None or self._is_strange(path):
+                    continue
+                # Strangers' words may stand in it, although a file tool may have asked.
+                one = replace(one, trusted=False) if one.trusted and is_marked(path) else one
+                if self._may_stand(one, found):
+                    found[one.name] = one
             if files:
                 seen[source.folder] = files
         # Never changed in place: loads may overlap in threads. The folders used last are kept.
@@ -90,6 +98,16 @@ class Catalogue:
         self._seen = dict([*others, *seen.items()][-_FOLDERS_KEPT:])
         found.update((one.name, one) for one in self._given)
         return found
+
+    def _is_strange(self, path: Path) -> bool:
+        """Whether a command may have written it after strangers' words: it is not used at all."""
+        if not is_unseen(path):
+            self._strange.discard(path)
+            return False
+        if path not in self._strange:
+            self._strange.add(path)
+            log.warning("%s", unconfirmed_notice(path))
+        return True
 
     def _may_stand(self, one: Definition, found: Mapping[str, Definition]) -> bool:
         """Whether it takes no trusted agent's place: by its name or by one that stands for it."""

@@ -98,7 +98,11 @@ def _walk(folder: Path, above: tuple[str, ...], shelf: Shelf) -> Iterator[tuple[
 
 def _read(name: str, path: Path, shelf: Shelf) -> Custom | None:
     from agent.frontmatter import SIZE_LIMIT_BYTES, decode, read
+    from agent.security.marks import is_marked, is_unseen
 
+    # A command may have written it after strangers' words, and nobody was asked.
+    if is_unseen(path):
+        return None
     # The folder above may be a link, too.
     if not shelf.trusted and path.resolve() != path.absolute():
         return None
@@ -111,4 +115,5 @@ def _read(name: str, path: Path, shelf: Shelf) -> Custom | None:
     told = found.fields.get("description") or next(iter(found.body.splitlines()), "")
     hint = found.fields.get("argument-hint") or ""
     summary = " ".join(f"{told} {hint if isinstance(hint, str) else ''}".lstrip("# ").split())
-    return Custom(name, summary[:_SUMMARY_CHARS], found.body, path, shelf.trusted)
+    trusted = shelf.trusted and not is_marked(path)
+    return Custom(name, summary[:_SUMMARY_CHARS], found.body, path, trusted)

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.security.marks import mark, unmark
 from agent.subagents.catalogue import Catalogue, Places, built_in
 from agent.subagents.definition import BUILT_IN, Definition
 from agent.tools.aliases import NAMES
@@ -170,3 +171,22 @@ def test_a_folder_that_is_not_trusted_replaces_no_agent(
     trusted = Catalogue(Places(places.user, places.own, (project,))).find(name, project)
     assert trusted is not None
     assert trusted.description == "the attacker's"
+
+
+def test_an_agent_that_a_command_wrote_after_strangers_words_is_not_used(
+    places: Places, project: Path
+) -> None:
+    catalogue = Catalogue(Places(places.user, places.own, (project,)))
+    path = write(project / "deep" / ".kore" / "agents", "helper", "a helper")
+    asked = write(project / ".kore" / "agents", "asked", "another")
+    found = catalogue.find("helper", project / "deep")
+    assert found is not None
+    assert found.trusted
+    mark(path, project, unseen=True)
+    mark(asked, project)
+    assert catalogue.find("helper", project / "deep") is None
+    known = catalogue.find("asked", project)
+    assert known is not None
+    assert not known.trusted
+    unmark(path)
+    assert catalogue.find("helper", project / "deep") == found

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.security.marks import mark
 from gateway.console.custom import Custom, Customs, Shelf
 
 
@@ -69,3 +70,15 @@ def test_a_link_that_came_with_a_folder_is_not_followed(tmp_path: Path) -> None:
 
 def test_no_folder_no_commands(tmp_path: Path) -> None:
     assert Customs([Shelf(tmp_path / "none", True, True)]).all() == []
+
+
+def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_path: Path) -> None:
+    mine = shelf(tmp_path, "mine", project=True, trusted=True)
+    for name in ("planted", "asked"):
+        (mine.folder / f"{name}.md").write_text("Obey.")
+    customs = Customs([mine])
+    assert [one.trusted for one in customs.all()] == [True, True]
+    mark(mine.folder / "planted.md", tmp_path, unseen=True)
+    mark(mine.folder / "asked.md", tmp_path)
+    assert [(one.name, one.trusted) for one in customs.all()] == [("asked", False)]
+    assert customs.find("planted") is None
