@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
@@ -86,7 +87,17 @@ class Prompt:
             bottom_toolbar=lambda: self.status(self._session.output.get_size().columns),
             style=_STYLE,
         )
-        self._session.app.before_render += lambda _: self._make_room()
+        app = self._session.app
+        if rewraps(os.environ):
+            app.before_render += lambda _: self._go_up()
+            on_resize = app._on_resize
+
+            def resized() -> None:
+                self._go_up()
+                on_resize()
+
+            app._on_resize = resized  # type: ignore[method-assign]  # it has no event
+        app.before_render += lambda _: self._make_room()
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -154,6 +165,21 @@ class Prompt:
             # What is drawn never becomes lower by itself.
             self._session.app.renderer.erase(leave_alternate_screen=False)
 
+    def _go_up(self) -> None:
+        """Erase what was drawn from where it begins now: a narrower window has wrapped it. A key
+        may come before the signal does."""
+        renderer, output = self._session.app.renderer, self._session.output
+        drawn, before = renderer.last_rendered_screen, renderer._last_size
+        columns = output.get_size().columns
+        if drawn is None or before is None or before.columns <= columns:
+            return
+        at = renderer._cursor_pos
+        lines = [_cells(drawn.data_buffer[row]) for row in range(at.y)]
+        lines.append(_cells(drawn.data_buffer[at.y])[: at.x])
+        rows = sum(wrapped_rows(cells, columns) for cells in lines) - 1
+        output.cursor_up(rows - at.y)
+        renderer.erase(leave_alternate_screen=False)
+
     def _leave_at_once(self) -> None:
         if self._leaving:
             self.draft = self._session.default_buffer.text
@@ -198,6 +224,33 @@ class Prompt:
     def _write(self, sequence: str) -> None:
         self._session.output.write_raw(sequence)
         self._session.output.flush()
+
+
+def rewraps(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal is one that wraps its lines anew for another width. In any other one,
+    going up further would erase what somebody else wrote."""
+    if environ.get("STY"):
+        return False
+    known = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "ALACRITTY_WINDOW_ID", "WT_SESSION")
+    return any(map(environ.get, known)) or environ.get("TERM_PROGRAM") in (
+        *("iTerm.app", "Apple_Terminal", "WezTerm", "ghostty", "vscode"),
+    )
+
+
+def wrapped_rows(cells: Sequence[int], columns: int) -> int:
+    """How many rows characters of these widths take."""
+    rows, used = 1, 0
+    for width in cells:
+        if used + width > columns:
+            rows, used = rows + 1, 0
+        used += width
+    return rows
+
+
+def _cells(row: Mapping[int, Char]) -> list[int]:
+    """The width of what stands in each column; blanks at the end of a row were not drawn."""
+    last = max((at for at, char in row.items() if char.char != " "), default=-1)
+    return [row[at].width if at in row else 1 for at in range(last + 1)]
 
 
 def _as_enter(pressed: KeyPress) -> KeyPress:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.console.prompt import rewraps, wrapped_rows
 from gateway.control import ControlServer
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.console.terminal import DEADLINE_S, ROOT
@@ -74,3 +75,36 @@ async def test_a_window_that_narrows_after_ctrl_l_copies_nothing(window: Tmux) -
     shown = await window.see(lambda shown: "› drafted" in shown)
     assert shown.count("draft") == 1
     assert shown.count("echo: one long") == 1
+
+
+async def test_a_draft_of_several_rows_leaves_no_copy_when_the_window_narrows(
+    window: Tmux,
+) -> None:
+    await window.see(lambda shown: "\n›" in shown)
+    lines = [word for n in range(30) for word in (f"line{n}", "C-j")]
+    await window("send-keys", *lines, "last", "Enter")
+    # Below a full window: what has left it at its top is nobody's to erase.
+    await window.see(lambda shown: shown.count("last") == 2 and " tokens in" in shown)
+    await window("send-keys", "draft " + "数字 and words " * 15 + "tail")
+    await window.see(lambda shown: "tail" in shown)
+    for columns in (60, 30, 20):
+        await window("resize-window", "-x", str(columns), "-y", "30")
+        mark = f"m{columns}"
+        await window("send-keys", mark)
+        shown = await window.see(lambda shown, mark=mark: mark in shown.replace("\n  ", ""))
+        assert shown.count("draft") == 1, (columns, shown)
+
+
+def test_going_up_further_is_for_terminals_that_wrap_anew() -> None:
+    assert rewraps({"TMUX": "/tmp/tmux-0/default,1,0"})
+    assert rewraps({"TERM_PROGRAM": "iTerm.app"})
+    assert not rewraps({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"})
+    # What a terminal tells of itself is told inside of GNU Screen, too.
+    assert not rewraps({"STY": "1.pts-0", "VTE_VERSION": "7400"})
+
+
+@pytest.mark.parametrize(
+    ("cells", "columns", "rows"), [([], 5, 1), ([1] * 5, 5, 1), ([1] * 6, 5, 2), ([2, 0] * 5, 5, 3)]
+)
+def test_rows_that_a_line_is_wrapped_to(cells: list[int], columns: int, rows: int) -> None:
+    assert wrapped_rows(cells, columns) == rows
