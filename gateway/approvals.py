@@ -10,7 +10,7 @@ from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.frozen import frozen
 from agent.language import t
 from agent.security.policy import Answer, Answered, ApprovalRequest
-from gateway.channels.base import SendError
+from gateway.channels.base import Closes, SendError
 from gateway.clerk import Asking, Clerk, Pressed, Settled
 from gateway.delivery import Delivery, wait_for
 from gateway.journal import Waiting
@@ -123,6 +123,12 @@ class Approvals:
             await channel.acknowledge(message.event_id, pressed.sentence)
         except SendError as exc:
             log.info("a press could not be acknowledged: %s", exc)
+        if pressed.closes and message.pressed_on and isinstance(channel, Closes):
+            # Should it fail, the buttons go on working.
+            try:
+                await channel.take_buttons(message.route, message.pressed_on)
+            except SendError as exc:
+                log.info("buttons that were pressed are still shown: %s", exc)
 
 
 @frozen

@@ -1,6 +1,6 @@
 """What runs in the background of conversations: who is told of it, and where it ends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from agent.agent import Agent
@@ -15,11 +15,9 @@ from gateway.store.database import Database
 from gateway.watchers import Watchers
 
 
-def ended_now(tasks: Iterable[Running], quote: str = "") -> str:
+def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> str:
     """A sentence about what ends with its conversation; '' when nothing does."""
-    names = [visible(task.title) for task in tasks if task.running]
-    if quote:
-        names = [f"{quote}{name.replace(quote, ' ')}{quote}" for name in names]
+    names = [shown(visible(task.title)) for task in tasks if task.running]
     return (
         t("What ran in the background was ended: {names}.", names=", ".join(names)) if names else ""
     )

@@ -13,6 +13,7 @@ from agent.security.policy import Answer, Answered, ApprovalRequest
 from gateway.access import CONSOLE, Access
 from gateway.clock import SteadyClock
 from gateway.delivery import Delivery
+from gateway.markdown import literal
 from gateway.messages import InboundMessage, OutboundPart, Route
 from gateway.question import Question, State, fingerprint, read_press, title_of, verdict
 from gateway.store import approvals, outbox, sessions
@@ -47,11 +48,15 @@ class Settled:
 
 @frozen
 class Pressed:
-    """What a press came to: a sentence for the presser, and the question if it was settled."""
+    """What a press came to: a sentence for the presser, and the question if it was settled.
+
+    `closes`: the message that it stands below loses its buttons.
+    """
 
     message: InboundMessage
     sentence: str
     settled: Settled | None = None
+    closes: bool = False
 
 
 class Clerk:
@@ -186,7 +191,7 @@ class Clerk:
                     "⛔ Question {n} ({title}) is denied: the file with all of it could not be "
                     "sent here.",
                     n=question.number,
-                    title=question.title,
+                    title=literal(question.title),
                 )
                 told = self._delivery.render(question.route, text)
             letter = Letter(f"q{question.number}.unseen", question.route, told, "notice")
@@ -254,7 +259,7 @@ class Clerk:
                 else "⏸ I wait for the owner's answer to question {n} ({title}). What you write "
                 "is done after it; /stop withdraws it.",
                 n=question.number,
-                title=question.title,
+                title=literal(question.title),
             )
             parts = self._delivery.render(message.route, text)
             letter = Letter(f"q{question.number}.waits", message.route, parts, "notice")

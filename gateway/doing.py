@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from agent import events
 from agent.events import Event
 from agent.language import later, t
+from gateway import markdown
 
 _WHAT_CHARS = 48
 # Before that nobody asks how long it has been going on.
@@ -102,10 +103,10 @@ def sentence(name: str, arguments: Mapping[str, Any]) -> str:
 
 def code(text: str, *, keep_end: bool = False) -> str:
     """As inline code, short enough for a line; of a path the end says more."""
-    text = " ".join(text.replace("`", "'").split())
+    text = " ".join(text.split())
     if len(text) > _WHAT_CHARS:
         text = f"…{text[1 - _WHAT_CHARS :]}" if keep_end else f"{text[: _WHAT_CHARS - 1]}…"
-    return f"`{text}`"
+    return markdown.code(text)
 
 
 def _elapsed(seconds: float) -> str:

@@ -7,6 +7,7 @@ from sqlite3 import Connection
 
 from agent.language import t
 from gateway.clerk import Clerk, Settled
+from gateway.markdown import literal
 from gateway.store import inbox, jobs, tasks, turns
 from gateway.store.tasks import Errand, Outcome
 from gateway.store.turns import Stopping
@@ -48,9 +49,13 @@ def halt_errand(
     halted = Halted(None)
     errand = tasks.at_work(connection, number, lane)
     if errand is None:
-        return halted, t("No sub-agent {n} works here; `/tasks` lists them.", n=number)
+        return halted, t(
+            "No sub-agent {n} works here; `/tasks` lists them.", n=literal(str(number))
+        )
     _end(connection, clerk, [errand, *tasks.below(connection, errand.lane)], halted, now)
-    return halted, t("⏹ Sub-agent {name} ({n}) is stopped.", name=errand.agent, n=errand.id)
+    return halted, t(
+        "⏹ Sub-agent {name} ({n}) is stopped.", name=literal(errand.agent), n=errand.id
+    )
 
 
 def _end(

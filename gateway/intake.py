@@ -311,7 +311,7 @@ class Intake:
         text = keyboard.typed(message, session)
         if text is None or not self.door.access.is_allowed(message):
             return entry
-        pressed.append(Pressed(message, text))
+        pressed.append(Pressed(message, text, closes=True))
         return Entry(replace(message, content=text, pressed=False))
 
     def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
@@ -320,7 +320,8 @@ class Intake:
         if keyboard.is_choice(message):
             if not self.door.access.is_allowed(message):
                 return Pressed(message, t("Only people who may talk to me may press this."))
-            return Pressed(message, t("This button is out of date: send the command again."))
+            late = t("This button is out of date: send the command again.")
+            return Pressed(message, late, closes=True)
         return self._clerk.press(connection, message, now)
 
     def _tell_how_to_allow(self, message: InboundMessage) -> None:

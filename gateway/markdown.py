@@ -15,6 +15,15 @@ def literal(text: str) -> str:
     return "\n".join(map(_line, text.split("\n")))
 
 
+def code(text: str) -> str:
+    """One line of inline code that shows the text as it is."""
+    line = " ".join(text.split())
+    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    # Without a blank the fence and what it holds would run into each other.
+    gap = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{gap}{line}{gap}{fence}"
+
+
 def _line(text: str) -> str:
     escaped = text.translate(_ENTITIES | _ESCAPES)
     return _FIRST.sub(lambda found: _first(*found.groups()), escaped)

@@ -107,7 +107,9 @@ class InboundMessage:
     # the console's count.
     options: dict[str, Any] = field(default_factory=dict)
     # A button below one of our messages was pressed: `content` is what the button holds.
+    # `pressed_on` is the id of that message.
     pressed: bool = False
+    pressed_on: str | None = None
     # Not a person's words: what a sub-agent is to do, waiting in a `lane` of its own, or else what
     # one came to. `task` is the errand's number.
     task: int | None = None

@@ -171,7 +171,7 @@ class Pairing:
 def plain_name(name: str) -> str:
     """A stranger's name as others may read it: no markup, no line breaks, and short."""
     kept = "".join(c if c.isalnum() or c in " .'-" else " " for c in name)
-    return " ".join(kept.split())[:_NAME_CHARS].strip()
+    return " ".join(kept.split())[:_NAME_CHARS].strip(" .'-")
 
 
 def _lock_s(wrong: int) -> float:

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from agent.language import later, speaking, t
 from gateway.channels.base import Accept, Batch, FetchesMedia, NotFetched
 from gateway.delivery import Delivery
+from gateway.markdown import literal
 from gateway.messages import InboundMessage, Media
 from gateway.settings.sections import MediaSection
 from gateway.store import held
@@ -252,10 +253,10 @@ class Porter:
 
 
 def _told(media: Media, why: NotFetched) -> str:
-    what = media.name or t(_CALLED.get(media.kind, _CALLED["document"]))
+    what = literal(media.name) if media.name else t(_CALLED.get(media.kind, _CALLED["document"]))
     if why.found is not None:
-        return t("⚠️ I cannot listen to {what}: {why}.", what=what, why=why.told)
-    return t("⚠️ I cannot take {what} in: {why}.", what=what, why=why.told)
+        return t("⚠️ I cannot listen to {what}: {why}.", what=what, why=literal(why.told))
+    return t("⚠️ I cannot take {what} in: {why}.", what=what, why=literal(why.told))
 
 
 def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:

@@ -7,6 +7,7 @@ from agent.language import speaking, t
 from gateway.access import Access
 from gateway.channels.base import Standing
 from gateway.delivery import Delivery
+from gateway.markdown import literal
 from gateway.messages import Route
 from gateway.store import outbox, whereabouts
 from gateway.store.outbox import Letter
@@ -44,19 +45,25 @@ class Presence:
 
     def _noted(self, connection: Connection, standing: Standing, now: float) -> str | None:
         """What the owner is to hear; None when it is no news."""
-        route, chat = standing.route, standing.title
+        route, chat = standing.route, literal(standing.title)
         known_out = whereabouts.is_out(connection, route)
         if standing.present:
             whereabouts.enter(connection, route, "", now)
             if standing.private or standing.was_present:
                 return None
-            return t("I was added to the group {chat} by {name}.", chat=chat, name=standing.by)
+            return t(
+                "I was added to the group {chat} by {name}.", chat=chat, name=literal(standing.by)
+            )
         reason = "blocked by the person" if standing.private else "removed from the group"
         lost = whereabouts.leave(connection, route, reason, now)
         if known_out:
             return None
         if not standing.private:
-            return t("I was removed from the group {chat} by {name}.", chat=chat, name=standing.by)
+            return t(
+                "I was removed from the group {chat} by {name}.",
+                chat=chat,
+                name=literal(standing.by),
+            )
         return (
             t("{name} has blocked me; what waited for them is given up.", name=chat)
             if lost

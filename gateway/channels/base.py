@@ -312,6 +312,15 @@ class Asks(Protocol):
 
 
 @runtime_checkable
+class Closes(Protocol):
+    """Optional: the platform can take the buttons of a message away."""
+
+    async def take_buttons(self, route: Route, provider_msg: str) -> None:
+        """Leave the message's text as it is. Raises `SendError`."""
+        ...
+
+
+@runtime_checkable
 class Reports(Protocol):
     """Optional: the channel can say how it is doing."""
 

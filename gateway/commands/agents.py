@@ -2,6 +2,7 @@
 
 from agent.language import t
 from gateway.commands.call import CommandCall
+from gateway.markdown import code, literal
 
 _MOST = 40
 
@@ -16,9 +17,9 @@ async def answer(call: CommandCall) -> str:
     found = await asyncio.to_thread(office.agent.subagents.load, call.folder)
     lines = []
     for one in list(found.values())[:_MOST]:
-        told = purpose(one)[:120]
-        where = f" ({origin(one)})" if call.is_owner else ""
-        lines.append(f"- `{one.name}`{where}: {told}")
+        told = literal(purpose(one)[:120])
+        where = f" ({literal(origin(one))})" if call.is_owner else ""
+        lines.append(f"- {code(one.name)}{where}: {told}")
     if len(found) > _MOST:
         lines.append(t("… and {found} more: `kore agents list`", found=len(found) - _MOST))
     return "\n".join([*lines, "", t("Ask me to have one of them do something.")])

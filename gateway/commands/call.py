@@ -18,6 +18,7 @@ from gateway.commands.table import Command
 from gateway.door import Door
 from gateway.histories import Histories
 from gateway.languages import Languages
+from gateway.markdown import literal
 from gateway.messages import Button, InboundMessage, Route
 from gateway.store import sessions
 from gateway.store.claims import CommandClaim
@@ -134,7 +135,8 @@ class Commands:
         try:
             answer: str = await self._module(claim).answer(self._call(claim, now))
         except KoreError as exc:
-            return f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else "")
+            # It may quote names and paths.
+            return literal(f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else ""))
         return answer
 
     def _call(self, claim: CommandClaim, now: float) -> CommandCall:

@@ -3,6 +3,7 @@
 from agent.errors import KoreError
 from agent.language import t
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 
 
 async def answer(call: CommandCall) -> str:
@@ -11,4 +12,5 @@ async def answer(call: CommandCall) -> str:
         return await call.office.compact(call.claim, call.argument)
     except KoreError as exc:
         # What it comes to is stored in one transaction: whatever failed, the old state stands.
-        return t("⚠️ Nothing was changed: {exc}", exc=exc) + (f"\n{exc.hint}" if exc.hint else "")
+        told = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
+        return t("⚠️ Nothing was changed: {exc}", exc=literal(told))

@@ -2,6 +2,7 @@
 
 from agent.language import t
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 
 
 async def answer(call: CommandCall) -> str:
@@ -26,9 +27,9 @@ async def answer(call: CommandCall) -> str:
     if found.factor != 1:
         head = t(
             "Window of {model} (my estimate, times {factor:.2f} as the model counts):",
-            model=told,
+            model=literal(told),
             factor=found.factor,
         )
     else:
-        head = t("Window of {model} (estimated):", model=told)
+        head = t("Window of {model} (estimated):", model=literal(told))
     return f"{head}\n```\n{picture(found, filled)}\n```"

@@ -5,6 +5,7 @@ from sqlite3 import Connection
 from agent.language import ENGLISH, LANGUAGES, language_of, speaking, t
 from gateway.commands.call import CommandCall
 from gateway.keyboard import Choice
+from gateway.markdown import literal
 
 # Each in its own words: whoever looks for one must find it.
 NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
@@ -28,7 +29,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
         return _shown(languages.of(message))
     found = _read(wanted)
     if found is None:
-        return t("I do not speak {name} yet.", name=wanted[:40]) + f"\n{_choices()}"
+        return t("I do not speak {name} yet.", name=literal(wanted[:40])) + f"\n{_choices()}"
     languages.choose(connection, message.principal, None if found == AUTO else found)
     current = languages.of(message)
     with speaking(current):

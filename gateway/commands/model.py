@@ -8,6 +8,7 @@ from agent.providers.models import PROFILES
 from gateway.agents import with_model
 from gateway.commands.call import CommandCall
 from gateway.keyboard import Choice
+from gateway.markdown import code, literal
 from gateway.store import sessions
 
 _BUTTONS = 12
@@ -23,31 +24,33 @@ def answer(call: CommandCall, connection: Connection) -> str:
     models, name = call.office.agent.models, call.argument
     now_chosen = chosen(call, connection)
     if not name:
-        known = ", ".join(f"`{model.name}`" for model in models.known)
+        known = ", ".join(code(model.name) for model in models.known)
         profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
         return t(
-            "Model: `{model}`. Configured: {known}. `/model NAME` chooses another, or a profile: "
+            "Model: {model}. Configured: {known}. `/model NAME` chooses another, or a profile: "
             "{profiles}."
             if known
-            else "Model: `{model}`. `/model NAME` chooses another, or a profile: {profiles}.",
-            model=now_chosen,
+            else "Model: {model}. `/model NAME` chooses another, or a profile: {profiles}.",
+            model=code(now_chosen),
             known=known,
             profiles=profiles,
         )
     offered = {models.default, *PROFILES, *(model.name for model in models.known)}
     if not call.is_owner and name not in offered:
         return t(
-            "Only the owner may choose a model that is not configured. It stays `{now_chosen}`.",
-            now_chosen=now_chosen,
+            "Only the owner may choose a model that is not configured. It stays {now_chosen}.",
+            now_chosen=code(now_chosen),
         )
     try:
         models.check(name)
     except ConfigError as exc:
-        return t("{exc}. It stays `{now_chosen}`.", exc=exc, now_chosen=now_chosen)
+        return t(
+            "{exc}. It stays {now_chosen}.", exc=literal(str(exc)), now_chosen=code(now_chosen)
+        )
     # Whoever chooses a model, also the same one again, has a reason to think that it answers.
     models.hurry(name)
     sessions.choose_model(connection, call.begun_session(connection), name)
-    return t("Model of this conversation: `{name}`.", name=name)
+    return t("Model of this conversation: {name}.", name=code(name))
 
 
 def chosen(call: CommandCall, connection: Connection) -> str:

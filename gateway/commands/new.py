@@ -5,6 +5,7 @@ from sqlite3 import Connection
 from agent.language import t
 from gateway.background import ended_now
 from gateway.commands.call import CommandCall
+from gateway.markdown import code
 from gateway.store import sessions, trace
 
 
@@ -14,7 +15,7 @@ async def answer(call: CommandCall) -> str:
     if call.session is None or not is_left:
         return told
     toolbox = call.office.agent.toolbox
-    ended = ended_now(toolbox.tasks(call.session), "`")
+    ended = ended_now(toolbox.tasks(call.session), code)
     await toolbox.end(call.session)
     return f"{told} {ended}".rstrip()
 

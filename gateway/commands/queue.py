@@ -6,6 +6,7 @@ from typing import get_args
 from agent.language import later, t
 from gateway.commands import is_command
 from gateway.commands.call import CommandCall
+from gateway.markdown import code
 from gateway.service import QueueMode
 from gateway.store import backlog, sessions
 
@@ -55,6 +56,5 @@ def _modes(mode: str) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """One line, with nothing in it that would be formatted."""
-    line = " ".join(text.replace("`", "'").split())
-    return f"`{line}`" if len(line) <= _SHOWN_CHARS else f"`{line[: _SHOWN_CHARS - 1]}…`"
+    line = " ".join(text.split())
+    return code(line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…")

@@ -5,6 +5,7 @@ from sqlite3 import Connection
 from agent.errors import KoreError
 from agent.language import t
 from gateway.commands.call import CommandCall
+from gateway.markdown import literal
 from gateway.store import archive
 
 _AUTOMATIC = "auto"
@@ -18,13 +19,13 @@ def answer(call: CommandCall, connection: Connection) -> str:
         return t(
             "This conversation is called “{name}”. `/rename NAME` changes that, `/rename auto`"
             " goes back to the automatic name.",
-            name=name,
+            name=literal(name),
         )
     wanted = "" if call.argument == _AUTOMATIC else call.argument
     try:
         kept = archive.rename(connection, call.begun_session(connection), wanted)
     except KoreError as exc:
-        return t("Not renamed: {exc}.", exc=exc)
+        return t("Not renamed: {exc}.", exc=literal(str(exc)))
     if kept:
-        return t("This conversation is now called “{name}”.", name=kept)
+        return t("This conversation is now called “{name}”.", name=literal(kept))
     return t("This conversation has its automatic name again.")

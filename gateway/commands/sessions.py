@@ -71,7 +71,7 @@ def _find(call: CommandCall, connection: Connection) -> str:
         whole = any(search.enter_older(connection) for _ in range(_CHUNKS))
         found = search.look_up(connection, call.argument, scope_of(call), _FOUND)
     except KoreError as exc:
-        return f"{str(exc)[0].upper()}{str(exc)[1:]}."
+        return literal(f"{str(exc)[0].upper()}{str(exc)[1:]}.")
     told = [f"- `{hit.session}` {_when(hit.at)}: {literal(hit.snippet)}" for hit in found]
     if not whole:
         told.append(t("Older messages are still being read in; ask again for those."))

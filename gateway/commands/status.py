@@ -6,6 +6,7 @@ from agent.language import plural, t
 from agent.version import VERSION
 from gateway.commands.call import CommandCall
 from gateway.commands.model import chosen
+from gateway.markdown import code, literal
 from gateway.store import approvals, sessions, undecoded, whereabouts
 
 _SHOWN = 5
@@ -24,11 +25,17 @@ def answer(call: CommandCall, connection: Connection) -> str:
             )
         )
     lines += [
-        t("Waiting for your answer to question {n}: {title}", n=one.number, title=one.title)
+        t(
+            "Waiting for your answer to question {n}: {title}",
+            n=one.number,
+            title=literal(one.title),
+        )
         for one in approvals.open_questions(connection, call.message.session_key)
     ]
     if call.is_owner:
-        lines += [f"{t(name)}: {value}" for name, value in call.office.facts().items()]
+        lines += [
+            f"{t(name)}: {literal(str(value))}" for name, value in call.office.facts().items()
+        ]
         if lost := undecoded.count(connection):
             text = plural(
                 lost,
@@ -40,7 +47,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
         if out:
             listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_SHOWN])
             more = " …" if len(out) > _SHOWN else ""
-            lines.append(t("Chats I cannot write to: {chats}", chats=listed + more))
+            lines.append(t("Chats I cannot write to: {chats}", chats=literal(listed + more)))
     return "\n".join(lines)
 
 
@@ -48,4 +55,4 @@ def _model(call: CommandCall, name: str) -> str:
     """With what a name of the configuration, such as "default", stands for."""
     known = call.office.agent.models.known
     entry = next((one.model for one in known if one.name == name != one.model), None)
-    return t("Model: `{model}`", model=name) + (f" ({entry})" if entry else "")
+    return t("Model: {model}", model=code(name)) + (f" ({literal(entry)})" if entry else "")

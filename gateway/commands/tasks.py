@@ -5,7 +5,7 @@ from sqlite3 import Connection
 
 from agent.language import later, t
 from gateway.commands.call import CommandCall
-from gateway.markdown import literal
+from gateway.markdown import code, literal
 from gateway.store import tasks as store
 from gateway.store.tasks import Errand
 
@@ -44,23 +44,18 @@ def _errands(call: CommandCall, found: Sequence[Errand]) -> Iterator[str]:
         state = t(_STATES.get(one.state, one.state))
         if one.background:
             state = t("{state} in the background", state=state)
-        yield f"- {one.agent} ({one.id}) {_title(one.title)}: {state}, {took:.0f} s"
+        yield f"- {literal(one.agent)} ({one.id}) {_title(one.title)}: {state}, {took:.0f} s"
 
 
 def _kill(call: CommandCall, session: str, name: str) -> str:
     if not call.is_owner:
         return t("Only the owner may end what runs here.")
     if not call.office.agent.toolbox.kill(session, name):
-        said = t("Nothing that runs here is called `{name}`; `/tasks` lists it.", name=_plain(name))
+        said = t("Nothing that runs here is called {name}; `/tasks` lists it.", name=code(name))
         other = t("`/stop NUMBER` ends a sub-agent.") if name.isdecimal() else ""
         return f"{said} {other}".rstrip()
-    return t("`{plain}` is being ended, with all that it started.", plain=_plain(name))
+    return t("{name} is being ended, with all that it started.", name=code(name))
 
 
 def _title(text: str) -> str:
     return literal(" ".join(text.split()))
-
-
-def _plain(text: str) -> str:
-    """On one line, without marks of its own."""
-    return "".join("'" if char == "`" else char for char in " ".join(text.split()))

@@ -4,6 +4,7 @@ from sqlite3 import Connection
 
 from agent.language import t
 from gateway.commands.call import CommandCall
+from gateway.markdown import code, literal
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -13,7 +14,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
 
     speaks, tools = spoken_with(call.message), call.office.agent.toolbox.specs()
     lines = [
-        f"- `{one.name}`: {beginning(one.description)}"
+        f"- {code(one.name)}: {literal(beginning(one.description))}"
         for one in tools
         if speaks is None or speaks.chooses(one.name)
     ]

@@ -11,6 +11,7 @@ from agent.errors import KoreError, ToolError
 from agent.language import ENGLISH, later, speaking, t
 from agent.security.taint import PRIVATE
 from agent.types import ToolResult
+from gateway.markdown import literal
 from gateway.messages import InboundMessage
 from gateway.schedule import booking, words
 from gateway.schedule.booking import Maker, Wish
@@ -56,13 +57,13 @@ def command(
             wish = replace(wish_of(rest), prompt=action == "ask")
             said = booking.add(connection, timetable.house, maker, wish)
             timetable.touch()
-            return said
+            return literal(said)
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
             job = booking.find(connection, timetable.house, message, number)
-            return _change(connection, timetable, job, action)
+            return literal(_change(connection, timetable, job, action))
     except KoreError as exc:
-        return t("⚠️ {what}.", what=f"{str(exc)[:1].upper()}{str(exc)[1:]}")
+        return t("⚠️ {what}.", what=literal(f"{str(exc)[:1].upper()}{str(exc)[1:]}"))
     return t(_HOW)
 
 
@@ -176,7 +177,7 @@ def choices(
 
 def _list(connection: Connection, timetable: Timetable, message: InboundMessage) -> str:
     seen = booking.visible(connection, timetable.house, message)
-    lines = [words.line(connection, job) for job in seen]
+    lines = [words.line(connection, job, literal) for job in seen]
     zone = booking.zone_for(connection, timetable.house, message)
     _, hours = jobs.clock_of(connection, message.route)
     hours = hours or timetable.house.schedule.quiet_hours
@@ -217,7 +218,7 @@ def _zone_told(connection: Connection, timetable: Timetable, message: InboundMes
     told = t("Time zone {zone}.", zone=zone)
     if not older:
         return told
-    lines = [words.line(connection, job) for job in older]
+    lines = [words.line(connection, job, literal) for job in older]
     kept = t(
         "These jobs keep the time zone they were made in; to move one, remove it and add it again:"
     )

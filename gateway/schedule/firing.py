@@ -12,6 +12,7 @@ from agent.errors import KoreError
 from agent.frozen import frozen
 from agent.language import plural, speaking, t
 from gateway.ending import quiet
+from gateway.markdown import literal
 from gateway.schedule.heartbeat import has_work
 from gateway.schedule.rule import Rule
 from gateway.schedule.timetable import House
@@ -204,7 +205,7 @@ def _tell_missed(
         "⏰ Missed while I was not running: job {job}, {title}, due {when}.",
         "⏰ Missed while I was not running: job {job}, {title}, {n} times, last due {when}.",
         job=job.id,
-        title=title(job),
+        title=literal(title(job)),
         when=local_time(due.missed[-1], job.zone),
     )
     parts = house.delivery.render(job.route, text)

@@ -4,6 +4,7 @@ import logging
 from sqlite3 import Connection
 
 from agent.language import t
+from gateway.markdown import literal
 from gateway.messages import InboundMessage
 from gateway.schedule.timetable import House
 from gateway.schedule.words import title
@@ -41,7 +42,7 @@ def ended(
         "⚠️ Job {job}, {title}, has failed {n} times in a row and is switched off. "
         "`/cron resume {job}` tries again.",
         job=job.id,
-        title=title(job),
+        title=literal(title(job)),
         n=failures,
     )
     parts = house.delivery.render(message.route, text)

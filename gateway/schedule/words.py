@@ -1,6 +1,7 @@
 """Jobs in words: for the chat, the terminal and the model."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from sqlite3 import Connection
 from typing import Any
@@ -43,7 +44,7 @@ _MONTHS = (
 
 def title(job: Job) -> str:
     """One line of what it says or asks."""
-    line = " ".join(job.message.content.split()).replace("`", "'")
+    line = " ".join(job.message.content.split())
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 
@@ -96,8 +97,9 @@ def _cron_in_words(spec: str) -> str:
     return t("every {days} at {time}", days=days, time=time)
 
 
-def line(connection: Connection, job: Job) -> str:
-    """For a list: number, words, rule, next slot, and how the last one went."""
+def line(connection: Connection, job: Job, shown: Callable[[str], str] = str) -> str:
+    """For a list: number, words, rule, next slot, and how the last one went; `shown` makes
+    markdown of it."""
     told = [rule_in_words(job)]
     if job.state == "on" and job.slot_at is not None:
         told.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
@@ -108,7 +110,8 @@ def line(connection: Connection, job: Job) -> str:
     if last := last_time(connection, job):
         told.append(t("last {when}", when=last))
     sign = {"reminder": "⏰", "prompt": "▶", "heartbeat": "♥"}[job.kind]
-    return f"- {job.id} {sign} {title(job)}: {', '.join(told)}"
+    said = shown(f"{title(job)}: {', '.join(told)}")
+    return f"- {job.id} {sign} {said}"
 
 
 def last_time(connection: Connection, job: Job) -> str | None:

@@ -5,6 +5,7 @@ https://core.telegram.org/bots/api#available-methods
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,7 @@ class BotMethods:
             "getme": self._get_me,
             "sendmessage": self._send_message,
             "editmessagetext": self._edit_message_text,
+            "editmessagereplymarkup": self._edit_message_reply_markup,
             "sendmessagedraft": self._send_message_draft,
             "deletemessage": self._delete_message,
             "sendchataction": self._send_chat_action,
@@ -185,6 +187,17 @@ class BotMethods:
         new = Shown(message_id, chat_id, text, True, 0, entities, reply_markup=markup)
         shown = self._chats.edit(chat_id, message_id, new)
         self._record_shown("editMessageText", shown, params)
+        return self._chats.message_json(shown)
+
+    def _edit_message_reply_markup(self, params: Params) -> Any:
+        chat_id = self._admit(params)
+        message_id = integer(params, "message_id") or 0
+        old = self._chats.get(chat_id, message_id)
+        if old is None:
+            raise bad_request("message to edit not found")
+        new = replace(old, reply_markup=structure(params, "reply_markup"))
+        shown = self._chats.edit(chat_id, message_id, new)
+        self._record_shown("editMessageReplyMarkup", shown, params)
         return self._chats.message_json(shown)
 
     def _send_message_draft(self, params: Params) -> bool:

@@ -21,6 +21,7 @@ from agent.providers.scripted import Scripted
 from agent.security.policy import Answer
 from agent.types import Effect, ToolCall, assistant
 from gateway.channels.base import Batch
+from gateway.markdown import literal
 from gateway.messages import InboundMessage, OutboundFile, OutboundPart, Sender
 from gateway.question import Question, choices
 from gateway.service import WatchEvent
@@ -164,7 +165,7 @@ async def test_status_names_the_open_question(tmp_path: Path) -> None:
         await take(parts, said("go"))
         asked = await question(parts)
         await take(parts, said("/status"))
-        wanted = f"Waiting for your answer to question {asked.number}: {asked.title}"
+        wanted = f"Waiting for your answer to question {asked.number}: {literal(asked.title)}"
         await parts.platform.until(lambda: any(wanted in x for x in parts.platform.texts("1")))
 
 

@@ -48,7 +48,7 @@ def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(doing
         (start("exec", command="ls -l\nwc"), "⏳ Running `ls -l wc`"),
         (start("exec", command="uv run pytest -q"), "⏳ Running the tests: `uv run pytest -q`"),
         (start("exec", command="npm test"), "⏳ Running the tests: `npm test`"),
-        (start("exec", command="echo `x`"), "⏳ Running `echo 'x'`"),
+        (start("exec", command="echo `x`"), "⏳ Running `` echo `x` ``"),
         (start("web_fetch", url="https://e.example/secret?k=1"), "⏳ Reading `e.example`"),
         (start("task", description="review it"), "⏳ Waiting for a helper: `review it`"),
         (start("mcp__git__log", repo="x"), "⏳ Using `mcp__git__log`"),

@@ -185,6 +185,9 @@ class TelegramChannel:
         """Shows the presser a short sentence. Raises `SendError`, also when it is too late."""
         await self._sender.acknowledge(event_id, sentence)
 
+    async def take_buttons(self, route: Route, provider_msg: str) -> None:
+        await self._sender.take_buttons(route, provider_msg)
+
     async def typing(self, route: Route) -> None:
         """Shows "typing" for five seconds, when the gate has room. Raises `SendError`."""
         await self._sender.typing(route)

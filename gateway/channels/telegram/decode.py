@@ -122,8 +122,14 @@ def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundM
         thread_id=_topic(message),
         private=chat["type"] == "private",
         pressed=True,
+        pressed_on=_pressed_on(message, chat, here),
         language=language_of(query["from"].get("language_code")),
     )
+
+
+def _pressed_on(message: Mapping[str, Any], chat: Mapping[str, Any], here: Here) -> str | None:
+    number = message.get("message_id")
+    return stored_id(str(int(chat["id"])), int(number), here.moves) if number else None
 
 
 def _topic(message: Mapping[str, Any]) -> str | None:

@@ -199,6 +199,21 @@ class Sender:
         except (LookupError, TypeError, ValueError) as exc:
             raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
 
+    async def take_buttons(self, route: Route, provider_msg: str) -> None:
+        """Take the buttons of a message away. Raises `SendError`.
+
+        https://core.telegram.org/bots/api#editmessagereplymarkup
+        """
+        message_id = message_of(route, provider_msg, self._moves)
+        if message_id is None:
+            return
+        await self._gate.acquire(route.chat_id, group=_is_group(route))
+        edit = self._bot.edit_message_reply_markup(
+            chat_id=chat_of(route, self._moves), message_id=message_id
+        )
+        with suppress(_Unchanged):
+            await self._outcome(route, edit)
+
     async def _pass_gate(self, route: Route) -> None:
         if not self._admitted[route.chat_id]:
             await self.admit(route)

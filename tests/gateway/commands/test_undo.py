@@ -172,4 +172,4 @@ async def test_a_rewind_to_nowhere_says_what_is_expected(tmp_path: Path) -> None
     async with running(tmp_path, Scripted(writing("one")), **OWNER) as parts:
         await written(parts, "one")
         assert "expected the number of a message, 1 to 1" in await told(parts, said("/rewind 7"))
-        assert "expected `files` or `both`" in await told(parts, said("/rewind 1 all"))
+        assert "expected \\`files\\` or \\`both\\`" in await told(parts, said("/rewind 1 all"))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.fakes.bot_chats import Shown
-from tests.gateway.end_to_end.asking import button, press
+from tests.gateway.end_to_end.asking import button, press, push
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 GROUP = -300
@@ -35,6 +35,10 @@ async def test_a_press_is_the_command_also_after_a_kill(alone: GatewayProcess) -
     await alone.start()
     assert await press(alone, shown, "plan", user_id=OWNER) == "/mode plan"
     assert "Mode of this conversation: plan" in await answer(alone)
+    # What was pressed keeps its text and loses its buttons.
+    text = shown.text
+    await alone.until(lambda: not shown.reply_markup)
+    assert shown.text == text
     shown = await menu(alone, "/language")
     await press(alone, shown, "简体中文", user_id=OWNER)
     assert "简体中文" in await answer(alone)
@@ -45,9 +49,10 @@ async def test_a_press_is_the_command_also_after_a_kill(alone: GatewayProcess) -
     await alone.idle()
     shown = await menu(alone, "/cron")
     assert button(shown, "Resume 1")
-    await press(alone, shown, "Remove 1", user_id=OWNER)
+    remove = button(shown, "Remove 1")
+    await push(alone, shown, remove, user_id=OWNER)
     await alone.idle()
-    await press(alone, shown, "Remove 1", user_id=OWNER)
+    await push(alone, shown, remove, user_id=OWNER)
     assert "There is no job 1 here" in await answer(alone)
 
 
@@ -65,10 +70,11 @@ async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> N
         assert "This is conversation" in await answer(alone)
     shown = await menu(alone, "/model")
     label = str(shown.reply_markup["inline_keyboard"][0][0]["text"])
-    await press(alone, shown, label, user_id=OWNER)
+    data = button(shown, label)
+    await push(alone, shown, data, user_id=OWNER)
     assert label in await answer(alone)
     await alone.told(OWNER, "/new")
-    told = await press(alone, shown, label, user_id=OWNER)
+    told = await push(alone, shown, data, user_id=OWNER)
     assert told == "This button is out of date: send the command again."
 
 
@@ -88,6 +94,10 @@ async def test_the_rights_are_those_of_whoever_presses(
     before = alone.api.answers(GROUP)
     assert await press(alone, shown, "auto", user_id=8) == told
     await alone.idle()
+    if allowed:
+        await alone.until(lambda: not shown.reply_markup)
+    else:
+        assert shown.reply_markup
     news = alone.api.answers(GROUP)[len(before) :]
     assert all("Only the owner may choose" in one for one in news)
     assert len(news) == len(allowed)

@@ -282,7 +282,7 @@ async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
         assert "too often" in await place.asked("/cron add every 5s tea")
         for _ in range(49):
             await place.asked("/cron add in 1d x")
-        assert "as many as schedule.max_jobs allows" in await place.asked("/cron add in 1d x")
+        assert "as many as schedule.max\\_jobs allows" in await place.asked("/cron add in 1d x")
 
 
 async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:

@@ -1,0 +1,207 @@
+"""Titles, paths and names come out of every command as they are: in Telegram's own messages."""
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise, zip_longest
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from agent.providers.scripted import Scripted
+from agent.types import Message, ToolCall, assistant
+from agent.visible import visible_line
+from gateway.channels.base import Batch
+from gateway.channels.telegram import question as telegram
+from gateway.channels.telegram.render import render
+from gateway.commands.table import COMMANDS, UNLISTED
+from gateway.messages import (
+    Entity,
+    OutboundFile,
+    OutboundMessage,
+    OutboundPart,
+    Sender,
+)
+from gateway.question import Question
+from gateway.trace import Trace
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, running, said
+
+NAMES = [
+    "app [id]", "[x] done", "a\\[b\\]c", "\\(x^2\\)", "$x^2$ and $y^2$", "||secret||", "**bold**",
+    "__init__", "<Button> &lt;b", "`code` `", "``two``", "a|b|c", "[w](tg:x)",
+    "- a", "1) a", "# 字 [名] （一）", "*a* _b_ ~~c~~", "> q", "`a\\`",
+]  # fmt: skip
+SIGNS = "[]()$|*_~`<>#&;\\!-+=.:1x {^}\"'?%@,é字名"
+ODD = st.text(st.sampled_from(SIGNS), min_size=3, max_size=16)
+# What is not the same in two runs: ids, times, and how much was counted.
+_VARIES = re.compile(r"[0-9A-Z]{4}-[0-9A-Z]{4}|\d{8}_\w+|\d[\d.,]*|[█░▏▎▍▌▋▊▉]+")
+# All is sent, and nothing waits but for an approval.
+_ANSWERED = """
+SELECT 1 WHERE (SELECT count(*) FROM outbox) > ?
+AND NOT EXISTS (SELECT 1 FROM outbox WHERE state IN ('pending', 'inflight'))
+AND (EXISTS (SELECT 1 FROM approval WHERE state = 'open')
+     OR NOT EXISTS (SELECT 1 FROM inbox WHERE turn_id IS NULL AND dead_reason IS NULL))"""
+Shown = list[tuple[str, list[str]]]
+
+
+class TelegramLike(Platform):
+    """A platform that is shown what Telegram would be; `parts` is all of it."""
+
+    trace: Trace | None = "full"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[OutboundPart] = []
+
+    def render(self, markdown: str) -> Sequence[OutboundPart]:
+        return render(markdown)
+
+    async def send(self, message: OutboundMessage) -> str:
+        if message.kind != "approval":
+            self.parts.append(message.content)
+        return await super().send(message)
+
+    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+        return telegram.show(question, decided)
+
+    def whole(self, question: Question) -> OutboundFile | None:
+        return telegram.whole(question)
+
+    @property
+    def code(self) -> str:
+        """What a stranger was told to tell the owner."""
+        (found,) = re.findall(r"[A-Z2-9]{4}-[A-Z2-9]{4}", self.chats["8"][-1].text)
+        return str(found)
+
+    async def acknowledge(self, event_id: str, sentence: str) -> None:
+        raise AssertionError("nobody presses a button here")
+
+
+def calling(tool: str, **arguments: object) -> Message:
+    return assistant("", (ToolCall("1", tool, arguments, json.dumps(arguments)),))
+
+
+async def everything(folder: Path, name: str, path: str) -> Shown:
+    """All that a chat is shown by all commands, with one name and one path wherever there is one.
+
+    The name is the title of a conversation, a job, a task, and a person's name; it is also what
+    every command is given as an argument.
+    """
+    platform = TelegramLike()
+    provider = Scripted(
+        [
+            *(calling("write_file", path=path, content="one\n"), "Done."),
+            *(calling("exec", command=f"sleep 60 # {name}", background=True), "Done."),
+            calling("write_file", path=path, content="two\n"),
+        ]
+    )
+    agents = folder / "kore" / "agents"
+    agents.mkdir(parents=True)
+    described = f"---\nname: finder\ndescription: {json.dumps(name)}\n---\nFind it.\n"
+    (agents / "finder.md").write_text(described)
+    settings = {"platform": platform, "owner": "chat:7", "allow": ()}
+    async with running(folder, provider, **settings) as parts:
+        say = Speaker(parts)
+        await say("/auto")
+        await say(f"Qfind {name}")
+        for text in ("/sessions", "/resume", "/sessions Qfind", "/rewind", "/rewind 1", "/diff",
+                     f"/rename {name}", "/rename", "/sessions", f"/cron add in 2 hours say {name}",
+                     "/cron", "/cron pause 1", "/cron resume 1", f"/cron zone {name}",
+                     f"/cron quiet {name}", "/undo", "/redo", "/rewind 1 files", "/redo",
+                     "/status", "run it", "/tasks", "/agents"):  # fmt: skip
+            await say(text)
+        await say("hello", Sender("8", "Bob"))
+        await say("/pair list")
+        await say(f"/pair {name}")
+        await say(f"/pair approve {platform.code}")
+        await say("/pair list")
+        for command in [*COMMANDS, *UNLISTED]:
+            if command not in ("new", "model", "sessions", "pair", "compact", "context"):
+                await say(f"/{command} {name}")
+        for text in (f"/tasks kill {name}", "/new", "/status", "/mode ask"):
+            await say(text)
+        await parts.bus.accept("chat", "bot", Batch([said("change it", "7")]))
+        await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+        for text in ("/status", f"{name} and more", "/queue", "/stop", f"/model {name}", "/model",
+                     "/status", f"/compact {name}"):  # fmt: skip
+            await say(text)
+    return [
+        (
+            part.text.replace(str(folder), "/folder"),
+            [f"{one.type} {bare(one, part.text)}" for one in part.entities],
+        )
+        for part in platform.parts
+    ]
+
+
+def bare(entity: Entity, text: str) -> str:
+    """What the entity covers."""
+    data = text.encode("utf-16-le")
+    return data[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le")
+
+
+class Speaker:
+    """Says something in private and waits for the answer."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def __call__(self, text: str, sender: Sender | None = None) -> None:
+        sender = sender or Sender("7", "Ann")
+        ((before,),) = await self._parts.rows("SELECT count(*) FROM outbox")
+        message = said(text, sender.id, sender=sender)
+        await self._parts.bus.accept(message.channel, message.account, Batch([message]))
+        await self._parts.until(_ANSWERED, before)
+
+
+@cache
+def plain(name: str, path: str) -> Shown:
+    """The same with a name and a path that nothing could be made of."""
+    return shown(name, path)
+
+
+def stand_ins(name: str, path: str) -> tuple[str, str]:
+    """As many words, of as many letters."""
+    return re.sub(r"\S", "Q", name), re.sub(r".", "W", path)
+
+
+def shown(name: str, path: str) -> Shown:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(everything(Path(folder), name, path))
+
+
+def check(name: str, path: str) -> None:
+    stands = stand_ins(name, path)
+    replaced = dict(zip(stands, (name, visible_line(path)), strict=True))
+
+    def told(text: str) -> str:
+        for stand_in, real in replaced.items():
+            # Messages of errors quote what was typed as Python does.
+            text = text.replace(repr(stand_in), repr(real)).replace(stand_in, real)
+        return _VARIES.sub("0", text)
+
+    expected = [(told(text), [told(one) for one in found])
+                for text, found in plain(*stands)]  # fmt: skip
+    found = [(_VARIES.sub("0", text), [_VARIES.sub("0", one) for one in entities])
+             for text, entities in shown(name, path)]  # fmt: skip
+    wrong = [pair for pair in zip_longest(sorted(found), sorted(expected)) if pair[0] != pair[1]]
+    assert not wrong
+
+
+@pytest.mark.parametrize(("name", "path"), list(pairwise(NAMES))[::2])
+def test_a_name_and_a_path_come_out_of_every_command_as_they_are(name: str, path: str) -> None:
+    check(name, path)
+
+
+@settings(max_examples=5, phases=[Phase.generate])
+@given(ODD, ODD)
+def test_any_name_and_path_come_out_of_every_command_as_they_are(name: str, path: str) -> None:
+    name = " ".join(name.split())
+    assume(len(name) > 2 and not name.startswith(("/", "1", "~")) and path[0] not in "~ ")
+    check(name, path)
