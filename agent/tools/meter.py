@@ -15,6 +15,8 @@ from pathlib import Path
 from agent.frozen import frozen
 from agent.prompts import fill
 from agent.sandbox import Limits
+from agent.security.beneath import LISTED, opened_folder
+from agent.security.deep import Walk
 
 LOOK_S = 0.5
 # Of the machine's memory, whatever the limit says.
@@ -165,18 +167,13 @@ def _share(pid: int) -> int:
 def _changed_bytes(folder: Path, since: float) -> int:
     """What the files below take on the disk that have changed since; those of many entries only
     as far as they were looked at."""
-    total = left = 0
-    waiting = [os.fspath(folder)]
-    while waiting and left < _MOST_ENTRIES:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                left += 1
-                with suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                        continue
-                    info = entry.stat(follow_symlinks=False)
-                    # The clock of a file system ticks a little late.
-                    if info.st_ctime >= since - 1:
-                        total += info.st_blocks * 512
+    total = seen = 0
+    with suppress(OSError), opened_folder(folder.resolve(), flags=LISTED) as root:
+        for member in Walk(root):
+            seen += 1
+            if seen > _MOST_ENTRIES:
+                break
+            # The clock of a file system ticks a little late.
+            if not member.is_folder and member.info.st_ctime >= since - 1:
+                total += member.info.st_blocks * 512
     return total

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agent.errors import ConfigError, KoreError
 from agent.language import later, t
 from agent.providers.routing import OFFLINE, resolve
+from agent.security.deep import scratch_folder
 from agent.security.sandbox.choice import choose, way_to_one
 from gateway.caps import has_money_limits, unenforceable
 from gateway.confinement import wishes
@@ -91,7 +90,7 @@ def check_sandbox(settings: Settings, home: Home) -> Check:
     folder = home.root if home.root.is_dir() else None
     with ExitStack() as stack:
         if folder is None:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="kore-doctor-")))
+            folder = stack.enter_context(scratch_folder("kore-doctor-"))
         try:
             choice = choose(wishes(settings), folder, afresh=True)
         except ConfigError as exc:

@@ -11,6 +11,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell import Exec
 from tests.processes import gone, lasting, processes, runs
+from tests.towers import remove
 
 # Writes to each page, or it would be memory that was only asked for.
 _TAKE = "data = bytearray(%d); data[::4096] = b'x' * len(data[::4096])"
@@ -67,6 +68,19 @@ async def test_a_command_writes_so_much_and_no_more(call: CallContext, workspace
     assert "it wrote more than 20 MB into the workspace" in said
     assert "security.exec_disk_mb" in said
     assert len(os.listdir(workspace)) > 4
+
+
+async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
+    call: CallContext, workspace: Path
+) -> None:
+    tool = exec_within(disk_bytes=20_000_000)
+    code = "import os; [(os.mkdir('n' * 50), os.chdir('n' * 50)) for _ in range(120)]; os.system"
+    fill = "head -c 60000000 /dev/urandom >f; sync f; sleep 5"
+    try:
+        said = await tool.run({"command": f'{sys.executable} -c "{code}({fill!r})"'}, call)
+        assert "it wrote more than 20 MB into the workspace" in said.for_model
+    finally:
+        remove(workspace / ("n" * 50))
 
 
 async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) -> None:
