@@ -9,6 +9,7 @@ from agent.prompts import load
 from agent.security.links import inert
 from agent.security.taint import BOTH, Exposure
 from agent.types import Message, Result, Taint, assistant
+from gateway.markdown import closed
 from gateway.store.tasks import Outcome
 
 # What a chat is shown of a sub-agent's turn: its words come with its result.
@@ -58,7 +59,9 @@ def closing(ending: Ending) -> list[Message]:
 
 def answer(ending: Ending) -> str:
     """What the chat is told."""
-    return "\n\n".join(filter(None, [_answer(ending), ending.undone, ending.trace]))
+    said = _answer(ending)
+    below = [text for text in (ending.undone, ending.trace) if text]
+    return "\n\n".join(filter(None, [closed(said) if below else said, *below]))
 
 
 def _answer(ending: Ending) -> str:
@@ -76,7 +79,7 @@ def _answer(ending: Ending) -> str:
 
 def _said(result: Result) -> str:
     said = [m.text.strip() for m in result.messages if m.role == "assistant"]
-    return "".join(f"{text}\n\n" for text in said if text)
+    return "".join(f"{closed(text)}\n\n" for text in said if text)
 
 
 def outcome(ending: Ending, taint: frozenset[Taint]) -> Outcome:

@@ -8,6 +8,9 @@ _ESCAPES = {ord(char): f"\\{char}" for char in "\\`*_<>~|#"}
 # What makes a list, a rule or a heading of a line.
 _FIRST = re.compile(r"^(\s*)(?:([-+=])|(\d{1,9})([.)]))")
 
+# Where a block of code begins: in a quotation or a list, perhaps.
+_FENCE = re.compile(r"(?P<within>(?:[ \t>]|[-*+] |\d{1,9}[.)] )*)(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
+
 
 def literal(text: str) -> str:
     """Names and titles, which come out as they are: nothing in them is markdown. A line for each
@@ -22,6 +25,28 @@ def code(text: str) -> str:
     # Without a blank the fence and what it holds would run into each other.
     gap = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{gap}{line}{gap}{fence}"
+
+
+def closed(text: str) -> str:
+    """The text, whose last block of code is closed: what is written below it is not code."""
+    within, fence, inside = "", "", False
+    for line in text.split("\n"):
+        if fence and re.fullmatch(rf"[ \t>]*{fence[0]}{{{len(fence)},}}[ \t]*", line):
+            fence = ""
+            continue
+        if inside and _leaves(line, within):
+            fence = ""
+        if not fence and (found := _FENCE.match(line)):
+            within, fence = re.sub(r"[^>\s]", " ", found["within"]), found["fence"]
+            inside = bool(found["within"].strip())
+    return f"{text}\n{within}{fence}" if fence else text
+
+
+def _leaves(line: str, within: str) -> bool:
+    """Whether the line ends the quotation or the item of a list that code stands in."""
+    if not line.strip():
+        return False
+    return not (line.lstrip().startswith(">") if ">" in within else line.startswith(within))
 
 
 def _line(text: str) -> str:
