@@ -2,10 +2,12 @@
 
 import json
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from tests.fakes.model_script import ReplyScript
+from tests.gateway.console.terminal import kore_there
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -80,6 +82,19 @@ async def test_a_question_from_the_terminal_goes_through_the_gateway(
     assert (ran.code, ran.out.strip()) == (0, "echo: from the terminal")
     listed = (await gateway.kore("sessions", "list", "--json")).out
     assert any((one["lane"] or "").startswith("cli:") for one in json.loads(listed))
+
+
+async def test_print_shows_the_answer_while_it_is_being_written(gateway: GatewayProcess) -> None:
+    text = "alpha beta gamma delta"
+    gateway.model.script(ReplyScript(text=text, pieces=4, waits_at=3))
+    environ = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
+    async with kore_there(gateway.home, "-p", "say it", environ=environ) as terminal:
+        # The rest comes only after that.
+        await terminal.see("alpha")
+        assert "delta" not in terminal.text
+        gateway.model.let_go()
+        await terminal.see("delta")
+        assert await terminal.ended() == 0
 
 
 async def test_a_terminal_and_chats_work_side_by_side(gateway: GatewayProcess, chat: int) -> None:
