@@ -6,7 +6,8 @@ knows no such attributes nothing is marked (docs/taint.md says so).
 
 What a command changes is known afterwards only. So its folder says from the start since when files
 may have changed; that is taken back once every one of them is marked, and stays when some could
-not be looked at, or when Kore was killed meanwhile. The time compared is that of the last change
+not be looked at, or when Kore was killed meanwhile. One that knows no strangers' words says so,
+too: it may be told some later, which marks the folder. The time compared is that of the last change
 of anything about a file, which no command can set back.
 """
 
@@ -18,49 +19,53 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from agent.security.since import Since
 from agent.types import Taint
 
 _NAME = "user.kore.untrusted"
 # Of what a command has changed nobody saw beforehand what it would be.
 _KNOWN, _UNSEEN = b"1", b"2"
-# Unix times: since when files may have changed for good, and while commands run.
-_SINCE, _RUNNING = "user.kore.since", "user.kore.running"
-# File systems keep the time less exactly than the clock tells it.
-_CLOCK_S = 1
+# Unix times: since when files may have changed for good, while commands run that may know
+# strangers' words, and while any run. The last counts only once the folder is marked.
+_SINCE, _RUNNING, _STARTED = "user.kore.since", "user.kore.running", "user.kore.started"
+_ALL = (_NAME, _SINCE, _RUNNING, _STARTED)
 _DEPTH_MOST = 200
 _ENTRIES_MOST = 500_000
 
 
 class _Runs:
-    """The commands of this process that may be changing files, by folder."""
+    """The commands of this process that may be changing files, by folder, with the attribute that
+    says so there."""
 
-    def __init__(self) -> None:
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
         self._since: dict[Path, list[float]] = {}
         self._lock = threading.Lock()
 
     def begin(self, folder: Path, since: float) -> None:
         with self._lock:
             running = self._since.setdefault(folder, [])
-            if not running and (left := _time_of(folder, _RUNNING)) is not None:
+            if not running and (left := _counting(folder, self._attribute)) is not None:
                 # Of a process that was killed, or of another one: nobody here takes it back.
                 _since(folder, left)
             running.append(since)
-            _set(folder, _RUNNING, _written(min(running)))
+            _set(folder, self._attribute, _written(min(running)))
 
-    def end(self, folder: Path, since: float, *, is_complete: bool) -> None:
+    def end(self, folder: Path, since: float, *, changed: float | None = None) -> None:
+        """`changed`: since when files may have changed that are not marked."""
         with self._lock:
             running = self._since[folder]
             running.remove(since)
-            if not is_complete:
-                _since(folder, since)
+            if changed is not None:
+                _since(folder, changed)
             if running:
-                _set(folder, _RUNNING, _written(min(running)))
+                _set(folder, self._attribute, _written(min(running)))
                 return
             del self._since[folder]
-            _remove(folder, _RUNNING)
+            _remove(folder, self._attribute)
 
 
-_runs = _Runs()
+_started, _running = _Runs(_STARTED), _Runs(_RUNNING)
 
 
 def mark(path: Path, workspace: Path, *, unseen: bool = False) -> None:
@@ -74,31 +79,51 @@ def mark(path: Path, workspace: Path, *, unseen: bool = False) -> None:
 
 
 class Changing:
-    """A command that may change any file of some folders: `begin` once it may know strangers'
-    words, `end` when it has ended, if it did. Both may take a while in a large folder."""
+    """A command that may change any file of some folders: `start` before it runs, `begin` once it
+    may know strangers' words, `end` when it has ended. All may take a while in a large folder."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
-        self._since = time.time() - _CLOCK_S
+        self.since = Since()
+        self._started = self._begun = 0.0
         self.has_begun = False
+
+    def start(self) -> None:
+        """From here on it counts when a folder is marked meanwhile, also after a `kill -9`."""
+        self._started = self.since.time_s
+        for folder in self._folders:
+            _started.begin(folder, self._started)
 
     def begin(self) -> None:
         if not self.has_begun:
             self.has_begun = True
+            self._begun = self.since.time_s
             for folder in self._folders:
-                _runs.begin(folder, self._since)
+                _running.begin(folder, self._begun)
 
-    def end(self) -> None:
-        """Mark every file that it may have changed since it was started."""
-        self.begin()
+    def end(self, *, is_heard: bool = True) -> None:
+        """Mark every file that it may have changed since it was started, if it may know strangers'
+        words."""
+        try:
+            if is_heard:
+                self.begin()
+                self._mark()
+        finally:
+            for folder in self._folders if self._started else ():
+                _started.end(folder, self._started)
+            self._started = 0.0
+
+    def _mark(self) -> None:
+        self.since.look()
         for folder in self._folders:
             is_complete = False
             try:
                 # Where a link lies by now, nothing is anybody's own folder.
                 if os.path.realpath(folder) == os.fspath(folder):
-                    is_complete = mark_changed(folder, self._since)
+                    is_complete = mark_changed(folder, self.since.time_s)
             finally:
-                _runs.end(folder, self._since, is_complete=is_complete)
+                changed = None if is_complete else self.since.time_s
+                _running.end(folder, self._begun, changed=changed)
 
 
 def mark_changed(workspace: Path, since: float) -> bool:
@@ -154,13 +179,13 @@ def unmark(folder: Path) -> int:
     """Take the marks off the folder and all that is in it; how many there were."""
     count = 0
     folders = [os.fspath(folder)]
-    count += sum(_remove(folder, name) for name in (_NAME, _SINCE, _RUNNING))
+    count += sum(_remove(folder, name) for name in _ALL)
     while folders:
         try:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     path = Path(entry.path)
-                    count += sum(_remove(path, name) for name in (_NAME, _SINCE, _RUNNING))
+                    count += sum(_remove(path, name) for name in _ALL)
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except OSError:
@@ -188,9 +213,10 @@ def _is_changed(path: Path) -> bool:
     except OSError:
         return False
     for folder in (here, *here.parents):
-        for name in (_SINCE, _RUNNING):
-            since = _time_of(folder, name)
-            if since is not None and changed >= since:
+        for name in (_SINCE, _RUNNING, _STARTED):
+            since = _counting(folder, name)
+            # Where the clock was set back behind the beginning, nothing tells what is new.
+            if since is not None and (changed >= since or time.time() < since):
                 return True
     return False
 
@@ -199,6 +225,14 @@ def _since(folder: Path, since: float) -> None:
     before = _time_of(folder, _SINCE)
     if before is None or since < before:
         _set(folder, _SINCE, _written(since))
+
+
+def _counting(folder: Path, name: str) -> float | None:
+    """The time that counts of such an attribute; None where it has none, or it counts for
+    nothing."""
+    if name == _STARTED and _mark_of(folder) not in (_KNOWN, _UNSEEN):
+        return None
+    return _time_of(folder, name)
 
 
 def _written(time_s: float) -> bytes:

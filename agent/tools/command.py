@@ -13,6 +13,7 @@ from agent.sandbox import Job
 from agent.security.aside import Newcomers
 from agent.security.marks import Changing, mark
 from agent.security.sandbox.none import Unconfined
+from agent.security.since import Since
 from agent.security.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
@@ -108,15 +109,17 @@ class Commands:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
         marked = line.marked()
         changing = Changing(*marked) if marked else None
-        if changing is not None and line.heard():
-            changing.begin()
+        if changing is not None:
+            changing.start()
+            if line.heard():
+                changing.begin()
         newcomers = Newcomers(line.call.workspace, ERRANDS)
         newcomers.begin()
         try:
             async with self._proxy(line, changing) as proxy:
                 job = await asyncio.to_thread(self._job, line, proxy)
                 with self._sandbox.prepare(job) as spawn:
-                    async with self._metered(line) as meter:
+                    async with self._metered(line, changing) as meter:
                         end = await run(spawn, timeout_s, on_output, meter)
         except OSError as exc:
             reason = (exc.strerror or type(exc).__name__).lower()
@@ -125,19 +128,27 @@ class Commands:
             # By now it may have written down what was heard, or copied a file that holds it.
             is_heard = line.heard() or (changing is not None and changing.has_begun)
             try:
-                if changing is not None and is_heard:
-                    await asyncio.to_thread(changing.end)
+                if changing is not None:
+                    await asyncio.to_thread(changing.end, is_heard=is_heard)
             finally:
                 is_heard = is_heard and not line.read_only
                 moved = await asyncio.to_thread(newcomers.end, is_heard=is_heard)
         return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy), _moved(moved))
 
-    def _metered(self, line: Line) -> AbstractAsyncContextManager[Meter | None]:
+    def _metered(
+        self, line: Line, changing: Changing | None
+    ) -> AbstractAsyncContextManager[Meter | None]:
         if (limits := self._settings.limits) is None:
             return nullcontext()
         call = line.call
         return self._meters.metered(
-            Meter(call.session, call.workspace, limits, writes=not line.read_only)
+            Meter(
+                call.session,
+                call.workspace,
+                limits,
+                writes=not line.read_only,
+                since=changing.since if changing is not None else Since(),
+            )
         )
 
     def hosts(self, line: Line) -> tuple[str, ...]:

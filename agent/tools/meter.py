@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.frozen import frozen
@@ -17,6 +17,7 @@ from agent.prompts import fill
 from agent.sandbox import Limits
 from agent.security.beneath import LISTED, opened_folder
 from agent.security.deep import Walk
+from agent.security.since import Since
 
 LOOK_S = 0.5
 # Of the machine's memory, whatever the limit says.
@@ -37,6 +38,7 @@ class Meter:
     writes: bool
     pid: int | None = None
     why: str = ""
+    since: Since = field(default_factory=Since)
     _end: Callable[[], None] | None = None
 
     def began(self, pid: int, end: Callable[[], None]) -> None:
@@ -77,14 +79,16 @@ class Meters:
                 raise failure
 
     async def _look_after(self, meter: Meter) -> None:
-        began, free = time.time(), _free(meter.workspace)
+        free = _free(meter.workspace)
         while not meter.why:
             await asyncio.sleep(LOOK_S)
+            # Somebody may have set the clock since the last look.
+            meter.since.look()
             if meter.pid is None:
                 continue
             await self._weigh(meter)
             if meter.writes:
-                await _gauge(meter, began, free)
+                await _gauge(meter, free)
 
     async def _weigh(self, meter: Meter) -> None:
         """End it when it uses the most of what its session uses too much of."""
@@ -103,7 +107,7 @@ class Meters:
             meter.end(fill("tools/exec_memory", mb=limit // _MB))
 
 
-async def _gauge(meter: Meter, began: float, free: int) -> None:
+async def _gauge(meter: Meter, free: int) -> None:
     """End it when the disk is nearly full, or when it has written too much of it."""
     left, limits = _free(meter.workspace), meter.limits
     taken = free - left
@@ -111,7 +115,7 @@ async def _gauge(meter: Meter, began: float, free: int) -> None:
         meter.end(fill("tools/exec_disk_full", mb=limits.free_bytes // _MB))
     elif taken > limits.disk_bytes:
         # Others write to this disk, too.
-        written = await asyncio.to_thread(_changed_bytes, meter.workspace, began)
+        written = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.since.time_s)
         if written > limits.disk_bytes:
             meter.end(fill("tools/exec_disk", mb=limits.disk_bytes // _MB))
 
@@ -173,7 +177,6 @@ def _changed_bytes(folder: Path, since: float) -> int:
             seen += 1
             if seen > _MOST_ENTRIES:
                 break
-            # The clock of a file system ticks a little late.
-            if not member.is_folder and member.info.st_ctime >= since - 1:
+            if not member.is_folder and member.info.st_ctime >= since:
                 total += member.info.st_blocks * 512
     return total

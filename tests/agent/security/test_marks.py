@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from agent.security.marks import (
     mark_changed,
     unmark,
 )
+from agent.security.since import CLOCK_S
 from agent.security.taint import NOTHING, UNTRUSTED
 
 
@@ -124,9 +126,11 @@ def test_where_not_all_can_be_looked_at_every_later_change_counts(
     (workspace / "box").mkdir(parents=True)
     old = workspace / "old.md"
     old.write_text("mine")
+    # It counts from a second back.
+    moment = old.lstat().st_ctime + CLOCK_S
+    while later_than(old) <= moment:
+        pass
     changing = Changing(workspace)
-    # It counts from a second back: what is older by then has to be older still.
-    changing._since = later_than(old)
     changing.begin()
     page = workspace / "box" / "page.md"
     page.write_text("theirs")
@@ -208,3 +212,68 @@ def test_a_folder_around_a_workspace_knows_of_its_marks(file: Path) -> None:
     (inner / "page").touch()
     mark(inner / "page", inner)
     assert is_marked(file.parent / "outer")
+
+
+@pytest.mark.usefixtures("file")
+def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
+    tmp_path: Path,
+) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    before = workspace / "before.md"
+    before.write_text("mine")
+    os.utime(before, (0, 0))
+    script = (
+        "import os, pathlib, sys, time\n"
+        "from agent.security import marks\n"
+        "workspace = pathlib.Path(sys.argv[1])\n"
+        "while time.time() < (workspace / 'before.md').lstat().st_ctime + 1.5: pass\n"
+        "marks.Changing(workspace).start()\n"
+        "(workspace / 'page.md').write_text('theirs')\n"
+        "if sys.argv[2] == 'told': marks.mark(workspace, workspace)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    page = workspace / "page.md"
+    for told in ("clean", "told"):
+        done = subprocess.run([sys.executable, "-c", script, workspace, told], check=False)
+        assert done.returncode == -9
+        assert is_marked(page) is (told == "told")
+    assert not is_marked(before)
+    # The next command does not take it back.
+    changing = Changing(workspace)
+    changing.start()
+    changing.end(is_heard=False)
+    assert is_unseen(page)
+    assert not is_marked(before)
+
+
+def test_a_command_that_heard_nothing_leaves_nothing(file: Path) -> None:
+    workspace = file.parent / "workspace"
+    workspace.mkdir()
+    changing = Changing(workspace)
+    changing.start()
+    fresh = workspace / "fresh.md"
+    fresh.write_text("mine")
+    changing.end(is_heard=False)
+    mark(workspace, workspace)
+    assert not is_marked(fresh)
+    assert os.listxattr(workspace) == ["user.kore.untrusted"]
+
+
+@pytest.mark.parametrize("when", ["while", "after"])
+def test_a_clock_that_is_set_back_hides_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    workspace = file.parent / "workspace"
+    workspace.mkdir()
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    changing = Changing(workspace)
+    changing.start()
+    changing.begin()
+    monkeypatch.undo()
+    fresh = workspace / "fresh.md"
+    fresh.write_text("theirs")
+    if when == "after":
+        changing.end()
+    assert is_marked(fresh)

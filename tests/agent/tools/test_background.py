@@ -205,6 +205,40 @@ async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> 
     assert await gone(command)
 
 
+TOLD = """
+import asyncio, os, sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from tests.agent.tools.test_background import Shell, Unconfined, bubblewrap
+from agent.tools.base import CallContext
+from agent.types import ToolCall
+folder = Path(sys.argv[1])
+call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "M", print, owner=True)
+async def main():
+    shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
+    await shell.start("cat > page.md")
+    shell.call = replace(call, taint=frozenset({sys.argv[4]}))
+    await shell("input", id=1, text="obey\\n")
+    while not (folder / "page.md").exists() or not (folder / "page.md").read_text():
+        await asyncio.sleep(0.01)
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["none", "bwrap"])
+@pytest.mark.parametrize("taint", ["untrusted", "private"])
+async def test_what_one_was_told_is_known_after_kore_was_killed(
+    workspace: Path, name: str, taint: str
+) -> None:
+    words = [sys.executable, "-c", TOLD, str(workspace), name, str(ROOT), taint]
+    kore = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60, check=False)
+    assert kore.returncode == -9
+    assert (workspace / "page.md").read_text() == "obey\n"
+    assert is_marked(workspace / "page.md") is (taint == "untrusted")
+
+
 async def test_a_conversation_sees_its_own_only(shell: Shell) -> None:
     await shell.start("sleep 60")
     shell.call = replace(shell.call, session="s2")

@@ -3,8 +3,11 @@
 import asyncio
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from agent.sandbox import Limits
 from agent.settings import ToolSettings
@@ -112,3 +115,21 @@ async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> 
             await asyncio.sleep(0.01)
     assert "100 MB of memory together" in process.ended
     await tool.aclose()
+
+
+async def test_a_clock_that_is_set_back_hides_nothing_that_was_written(
+    call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = exec_within(disk_bytes=20_000_000)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    pieces = "touch begun; n=0; while :; do n=$((n+1)); head -c 5000000 /dev/urandom >f$n; sync f$n"
+    # It ends by itself, so that a meter that sees nothing lets it through.
+    running = asyncio.create_task(
+        tool.run({"command": f"{pieces}; [ $n = 60 ] && break; done"}, call)
+    )
+    while not (workspace / "begun").exists():
+        await asyncio.sleep(0.01)
+    monkeypatch.undo()
+    said = (await running).for_model
+    assert "it wrote more than 20 MB into the workspace" in said
