@@ -218,14 +218,9 @@ class Delivery:
             log.info("%s has mail for a channel that is not running here", lane)
             return None
         try:
-            if due.ambiguous and isinstance(channel, Probes):
-                # Unclear tries are few: none is spent while the platform is plainly down.
-                await channel.probe()
-            if isinstance(channel, Paced):
-                await channel.admit(route)
-            await self._box.stored(outbox.take, due.seq)
-            with speaking(self.languages.of_route(route)):
-                provider_msg = await sent_by(channel, due.message)
+            provider_msg = due.message.provider_msg
+            if not due.shown or provider_msg is None:
+                provider_msg = await self._sent(channel, due)
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
@@ -242,6 +237,18 @@ class Delivery:
                 self._aftermath.begin(self._group, work)
             return following
         return await self._box.first(lane)
+
+    async def _sent(self, channel: Channel, due: Due) -> str:
+        """Send it when the platform has room; returns the platform's id."""
+        route = due.message.route
+        if due.ambiguous and isinstance(channel, Probes):
+            # Unclear tries are few: none is spent while the platform is plainly down.
+            await channel.probe()
+        if isinstance(channel, Paced):
+            await channel.admit(route)
+        await self._box.stored(outbox.take, due.seq)
+        with speaking(self.languages.of_route(route)):
+            return await sent_by(channel, due.message)
 
     async def _settle(self, due: Due, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""

@@ -1,7 +1,7 @@
 """How a turn ended, in its history's words, in those for the chat, and for whoever sent it out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agent import events
 from agent.language import t
@@ -10,6 +10,7 @@ from agent.security.links import inert
 from agent.security.taint import BOTH, Exposure
 from agent.types import Message, Result, Taint, assistant
 from gateway.markdown import closed
+from gateway.messages import OutboundPart
 from gateway.store.tasks import Outcome
 
 # What a chat is shown of a sub-agent's turn: its words come with its result.
@@ -27,13 +28,15 @@ FROM_AGENT = (
 @dataclass(slots=True)
 class Ending:
     """What the events of a turn came to. `dropped` messages have left the window,
-    `undone` says what a person would have had to allow, `trace` what was done."""
+    `undone` says what a person would have had to allow, `trace` what was done. `shown` is
+    what messages of its preview show."""
 
     result: Result | None = None
     error: events.Error | None = None
     dropped: int = 0
     undone: str = ""
     trace: str = ""
+    shown: Mapping[int, OutboundPart] = field(default_factory=dict)
 
     def note(self, event: events.Event) -> None:
         match event:

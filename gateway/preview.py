@@ -7,7 +7,7 @@ where it vanishes by itself: a message that holds nothing else might be left beh
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
@@ -118,6 +118,11 @@ class Preview:
             self._first_at = None
         elif self._first_at is None:
             self._first_at = time.monotonic()
+
+    @property
+    def pages(self) -> Mapping[int, OutboundPart]:
+        """What its messages show for sure, by their number."""
+        return self._pages
 
     def rest(self, sentence: str) -> None:
         """The turn is put down until something has happened: what stands there says so."""

@@ -218,7 +218,7 @@ class Turns:
             async with asyncio.TaskGroup() as group:
                 group.create_task(preview.run(), name=f"preview of {claim.session}")
                 try:
-                    return await self._drain(task, claim, preview)
+                    found = await self._drain(task, claim, preview)
                 except Waiting as exc:
                     preview.rest(exc.sentence)
                     raise
@@ -227,6 +227,8 @@ class Turns:
                     preview.close()
         except BaseExceptionGroup as several:
             raise ending.first_of(several) from None
+        found.shown = preview.pages
+        return found
 
     async def _look(self, task: Task, errand: Errand) -> Ending:
         """Run a sub-agent, and show what it does in the chat that it works for."""
@@ -275,7 +277,9 @@ class Turns:
         dropped = ending.whole_rounds(found.dropped, window.messages)
         text = ending.harmless(ending.answer(found), exposure)
         is_told = not errands and not self.timetable.is_silent(claim, found)
-        letter = replace(self._letter(claim, text), taint=exposure.taint, is_read=True)
+        letter = replace(
+            self._letter(claim, text), taint=exposure.taint, is_read=True, shown=found.shown
+        )
         letters = [letter] if is_told else []
         outcome = Outcome(rows, letters, window.number(dropped - 1) if dropped else 0)
 

@@ -1,6 +1,7 @@
 """What goes out: a row for each part of a reply, sent in order on its route."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from math import inf
 from sqlite3 import Connection
 from typing import Any
@@ -23,6 +24,7 @@ class Letter:
     With `edits` it takes the place of that delivery's message, once the platform shows that.
     `taint` is what the conversation has taken in whose words it holds, besides the one that its
     chat is in; `is_read` says that links were taken out of its text, all but those that may stay.
+    `shown` is what messages of its preview show, by the number of their part.
     """
 
     delivery_id: str
@@ -34,23 +36,26 @@ class Letter:
     edits: str | None = None
     taint: frozenset[Taint] = NOTHING
     is_read: bool = False
+    shown: Mapping[int, OutboundPart] = field(default_factory=dict)
 
 
 @frozen
 class Due:
-    """The head of a route: one part to send. It waited `waited_s` between its tries."""
+    """The head of a route: one part to send. It waited `waited_s` between its tries; `shown`: its
+    message shows it already."""
 
     seq: int
     message: OutboundMessage
     attempts: int
     ambiguous: int
     waited_s: float
+    shown: bool = False
 
 
 _COLUMNS = (
     "seq, delivery_id, part, last, lane, channel, account, chat, thread, reply_to, event_id, kind,"
     f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
-    " next_at"
+    " shown, next_at"
 )
 # What an answer leaves over of a preview that was longer.
 ENDS_ABOVE = later("↑ The answer ends above.")
@@ -94,11 +99,13 @@ def _put_part(
     route = letter.route
     connection.execute(
         "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
-        f" thread, reply_to, event_id, kind, {parts.COLUMNS}, edits, state, created_at)"
+        f" thread, reply_to, event_id, kind, {parts.COLUMNS}, edits, shown, state, created_at)"
         " VALUES (:delivery_id, :part, :last, :turn_id, :lane, :channel, :account, :chat,"
-        f" :thread, :reply_to, :event_id, :kind, {parts.SEALING}, :edits, 'pending', :created_at)"
+        f" :thread, :reply_to, :event_id, :kind, {parts.SEALING}, :edits, :shown, 'pending',"
+        " :created_at)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
         " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
+        " shown = excluded.shown,"
         " state = 'pending', next_at = 0 WHERE state = 'streaming'",
         {
             "delivery_id": letter.delivery_id,
@@ -114,6 +121,7 @@ def _put_part(
             "event_id": letter.event_id,
             "kind": letter.kind,
             "edits": letter.edits,
+            "shown": letter.shown.get(number) == part,
             "created_at": now,
             **parts.to_row(part),
         },
@@ -353,4 +361,6 @@ def _due(row: Sequence[Any]) -> Due:
         last=bool(data["last"]),
         strayed=data["lane"] != route.lane,
     )
-    return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"])
+    # Only the message whose id is known is one that a preview has filled.
+    shown = bool(data["shown"]) and data["provider_msg"] is not None
+    return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], shown)

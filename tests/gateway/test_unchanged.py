@@ -1,0 +1,57 @@
+"""What a preview shows already is not sent again, also not by the process that comes after."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.events import ModelEvent, Reply, TextDelta
+from agent.providers.base import ModelRequest
+from agent.types import Usage, assistant
+from gateway.channels.base import Batch
+from tests.fakes.platform import StreamingPlatform
+from tests.gateway.parts import ended, opened, running, said
+
+BEGUN = "All of it."
+
+
+class Lingering:
+    """A model that says a text, and ends later, with `rest` behind it."""
+
+    name = "lingering"
+
+    def __init__(self, rest: str) -> None:
+        self.go_on = asyncio.Event()
+        self._rest = rest
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield TextDelta(BEGUN)
+        await self.go_on.wait()
+        if self._rest:
+            yield TextDelta(self._rest)
+        yield Reply(assistant(BEGUN + self._rest), Usage(1, 1), "stop")
+
+    async def aclose(self) -> None:
+        self.go_on.set()
+
+
+@pytest.mark.parametrize(("rest", "edits"), [("", 0), (" And more.", 1)])
+async def test_after_a_restart_only_what_is_not_shown_is_edited(
+    tmp_path: Path, rest: str, edits: int
+) -> None:
+    platform, model = StreamingPlatform(), Lingering(rest)
+    async with opened(tmp_path, model, platform=platform) as parts:
+        # Nothing is delivered in this life.
+        work = asyncio.create_task(parts.bus.run())
+        await parts.until("SELECT 1")
+        await parts.bus.accept("chat", "bot", Batch([said("go")]))
+        await platform.until(lambda: ("preview", "1", BEGUN) in platform.calls)
+        await parts.until("SELECT 1 FROM outbox WHERE provider_msg IS NOT NULL")
+        model.go_on.set()
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        await ended(work)
+    async with running(tmp_path, [], platform=platform) as parts:
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+    assert platform.texts("1") == [BEGUN + rest]
+    assert [kind for kind, *_ in platform.calls if kind in ("send", "edit")] == ["edit"] * edits
