@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.program import IN_USE, USAGE
 from tests.gateway.cli.kore import kore
 
 SYSTEMCTL = """#!/bin/sh
@@ -83,6 +84,18 @@ def test_without_systemd_it_says_so_and_still_shows_the_unit(tmp_path: Path) -> 
     shown = kore("service", "install", "--print", home=tmp_path / "h", environ=nowhere)
     assert shown.stdout.startswith("[Unit]")
     assert not (tmp_path / "h").exists()
+
+
+def test_data_in_use_is_tried_again_and_a_mistake_is_not(
+    tmp_path: Path, systemd: dict[str, str]
+) -> None:
+    kore("service", "install", home=tmp_path / "h", environ=systemd)
+    lines = unit(tmp_path).read_text().splitlines()
+    assert "Restart=on-failure" in lines
+    (never,) = [line for line in lines if line.startswith("RestartPreventExitStatus=")]
+    codes = never.partition("=")[2].split()
+    assert str(USAGE) in codes
+    assert str(IN_USE) not in codes
 
 
 def test_odd_names_of_folders_are_no_specifiers_and_no_variables(tmp_path: Path) -> None:
