@@ -1,6 +1,6 @@
 """What was spent, in words."""
 
-from agent.language import t
+from agent.language import plural, t
 from agent.spending import Spent, dollars
 
 
@@ -22,4 +22,9 @@ def _cost(spent: Spent) -> str:
         return dollars(spent.nano)
     if spent.unpriced == spent.calls:
         return t("cost unknown")
-    return t("{cost} and {n:,} calls of unknown price", cost=dollars(spent.nano), n=spent.unpriced)
+    return plural(
+        spent.unpriced,
+        "{cost} and {n:,} call of unknown price",
+        "{cost} and {n:,} calls of unknown price",
+        cost=dollars(spent.nano),
+    )

@@ -9,7 +9,7 @@ from agent.changes.place import look, read
 from agent.changes.reversal import Done
 from agent.changes.state import State, Step, same
 from agent.errors import ToolError
-from agent.language import later, t
+from agent.language import later, plural, t
 from agent.tools.text import decode, diff
 from agent.visible import visible_line
 
@@ -72,13 +72,11 @@ def differences(pairs: Pairs, blobs: Blobs, root: Path, limit_chars: int) -> str
             cut = text[:room].rpartition("\n")[0]
             left = text[len(cut) :].count("\n") + 1
             more = len(pairs) - number - 1
-            rest = t(
-                "… ({lines:,} more lines and {files} more files)"
-                if more
-                else "… ({lines:,} more lines)",
-                lines=left,
-                files=more,
-            )
+            rest = plural(left, "{n:,} more line", "{n:,} more lines")
+            if more:
+                files = plural(more, "{n:,} more file", "{n:,} more files")
+                rest = t("{lines} and {files}", lines=rest, files=files)
+            rest = f"… ({rest})"
             return "\n".join([*parts, cut, rest]).lstrip("\n")
         parts.append(text)
         room -= len(text) + 1

@@ -288,5 +288,5 @@ def spelled(seconds: float) -> str:
     if seconds <= 90:
         return plural(math.ceil(seconds), "{n} second", "{n} seconds")
     if seconds <= 90 * 60:
-        return t("{ceil} minutes", ceil=math.ceil(seconds / 60))
-    return t("{ceil} hours", ceil=math.ceil(seconds / 3600))
+        return plural(math.ceil(seconds / 60), "{n} minute", "{n} minutes")
+    return plural(math.ceil(seconds / 3600), "{n} hour", "{n} hours")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.frozen import frozen
+from agent.language import plural
 from gateway.audit.mark import Mark, read_mark
 from gateway.audit.trail import (
     GENESIS,
@@ -80,7 +81,12 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
     if expected is not None:
         report.known = report.known or expected in walk.seen
     if mark is not None and marked.hash != GENESIS and marked.hash not in walk.seen:
-        report.blame(folder, 0, f"{marked.count:,} entries were written, and the newest is gone")
+        gone = plural(
+            marked.count,
+            "{n:,} entry was written, and it is gone",
+            "{n:,} entries were written, and the newest is gone",
+        )
+        report.blame(folder, 0, gone)
     return report
 
 
@@ -91,7 +97,12 @@ def _marked(path: Path, report: Report) -> Mark:
         report.blame(path, 0, str(exc))
         return Mark()
     if mark.removed:
-        report.blame(path, 0, f"{mark.removed:,} entries of an earlier trail are gone")
+        gone = plural(
+            mark.removed,
+            "{n:,} entry of an earlier trail is gone",
+            "{n:,} entries of an earlier trail are gone",
+        )
+        report.blame(path, 0, gone)
     return mark
 
 
@@ -155,7 +166,11 @@ class _Walk:
             return
         if self._count < head.count:
             missing = head.count - self._count
-            self._report.blame(
-                last, 0, f"{missing:,} entries are missing: {head.count:,} were written"
+            told = plural(
+                missing,
+                "{n:,} entry is missing: {count:,} were written",
+                "{n:,} entries are missing: {count:,} were written",
+                count=head.count,
             )
+            self._report.blame(last, 0, told)
         self._report.newer = max(0, self._count - head.count)

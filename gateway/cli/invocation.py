@@ -19,4 +19,7 @@ def program_name() -> str:
 
 def as_installed(text: str) -> str:
     """A text whose commands (`` `kore …` ``) exist here."""
-    return text.replace("`kore ", f"`{program_name()} ") if "`kore " in text else text
+    if "`kore " not in text and "`kore`" not in text:
+        return text
+    name = program_name()
+    return text.replace("`kore ", f"`{name} ").replace("`kore`", f"`{name}`")

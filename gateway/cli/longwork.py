@@ -157,7 +157,13 @@ class LongWork:
         is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
         if features is not None:
-            _say(t("{n} features are in {path}", n=len(features), path=folder / LIST))
+            told = plural(
+                len(features),
+                "{n} feature is in {path}",
+                "{n} features are in {path}",
+                path=folder / LIST,
+            )
+            _say(told)
             # That the hours are used up is said where they are counted.
             return DONE if is_late else code, tally
         if is_late:
@@ -180,10 +186,18 @@ class LongWork:
                 _say(_all_pass(total, tally.done))
                 return DONE
             if (left_s := self._shift.left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
-                over = later("{n} sessions are done; {passing} of {total} features pass")
+                standing = {"passing": passing, "total": total}
+                over = plural(
+                    tally.done,
+                    "{n} session is done; {passing} of {total} features pass",
+                    "{n} sessions are done; {passing} of {total} features pass",
+                    **standing,
+                )
                 if left_s <= 0:
-                    over = later("the hours are used up; {passing} of {total} features pass")
-                _say(t(over, n=tally.done, passing=passing, total=total))
+                    over = t(
+                        "the hours are used up; {passing} of {total} features pass", **standing
+                    )
+                _say(over)
                 return LIMIT
             before = _files(folder)
             begun = later("session {n}: {passing} of {total} features pass")
@@ -240,7 +254,7 @@ def _standing(folder: Path) -> tuple[int, int]:
 def _all_pass(total: int, done: int) -> str:
     """After so many sessions; none when there was nothing left to do."""
     if not done:
-        return t("all {total} features pass", total=total)
+        return plural(total, "the only feature passes", "all {n} features pass")
     return plural(
         done,
         "all {total} features pass, after one session",

@@ -13,6 +13,7 @@ from agent.language import later, t
 from agent.types import Message
 from agent.visible import visible
 from gateway.cli.basis import whole
+from gateway.cli.invocation import as_installed
 from gateway.cli.link import service_of
 from gateway.cli.table import clean, clean_lines, moment, print_json, print_table
 from gateway.messages import ONCE
@@ -112,10 +113,12 @@ async def _fork(service: Service, args: argparse.Namespace) -> None:
         print_json({"id": fork})
     else:
         print(
-            t(
-                "Session {fork} begins with all of {args}: kore agent -r {fork}",
-                fork=fork,
-                args=args.id,
+            as_installed(
+                t(
+                    "Session {fork} begins with all of {args}; `kore -r {fork}` goes on with it",
+                    fork=fork,
+                    args=args.id,
+                )
             )
         )
 
@@ -125,7 +128,7 @@ async def _take_in(service: Service, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"id": made})
     else:
-        print(t("Session {made}: kore agent -r {made}", made=made))
+        print(as_installed(t("Session {made}; `kore -r {made}` goes on with it", made=made)))
 
 
 async def _rename(service: Service, args: argparse.Namespace) -> None:
@@ -154,7 +157,7 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
         print_json([asdict(info) for info in sessions])
         return
     if not sessions:
-        print(t("no sessions yet; `kore agent` begins one"), file=sys.stderr)
+        print(as_installed(t("no sessions yet; `kore` begins one")), file=sys.stderr)
         return
     rows = [
         (s.id, s.status, str(s.messages), moment(s.last_active_at), _where(s.lane or ""), s.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError, KoreError
 from agent.frozen import frozen
-from agent.language import t
+from agent.language import plural, t
 from gateway.cli.basis import home_of, settings_of
 from gateway.cli.table import print_json
 from gateway.lock import hold
@@ -74,9 +74,15 @@ def run(args: argparse.Namespace) -> int:
         print_json({"texts": texts, "key": name, "configured": configured})
         return 0
     if name is None:
-        print(t("{n:,} rows are readable", n=texts))
+        print(plural(texts, "{n:,} row is readable", "{n:,} rows are readable"))
     else:
-        print(t("{n:,} rows are sealed with the key in {name}", n=texts, name=name))
+        told = plural(
+            texts,
+            "{n:,} row is sealed with the key in {name}",
+            "{n:,} rows are sealed with the key in {name}",
+            name=name,
+        )
+        print(told)
     if name != configured:
         print(
             t(

@@ -212,7 +212,15 @@ class Sessions:
         """The last words of a session, so that one knows where one is."""
         found = await self._service.glimpse(session, 0, _SHOWN_MESSAGES)
         self._screen.print(
-            Text(t("Session {id}, {n:,} messages", id=session, n=found.info.messages), "dim")
+            Text(
+                plural(
+                    found.info.messages,
+                    "Session {id}, {n:,} message",
+                    "Session {id}, {n:,} messages",
+                    id=session,
+                ),
+                "dim",
+            )
         )
         for n, said in enumerate(found.end):
             if said.role == "user":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from agent.language import t
+from agent.language import plural
 from agent.visible import exact
 
 LIMIT_LINES = 60
@@ -37,7 +37,12 @@ def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
             row.stylize("reverse", begin + 2, end + 2)
         shown.append_text(row)
     if limit_lines is not None and len(lines) > limit_lines:
-        shown.append("  " + t("… {n:,} more lines", n=len(lines) - limit_lines) + "\n", "dim")
+        shown.append(
+            "  "
+            + plural(len(lines) - limit_lines, "… {n:,} more line", "… {n:,} more lines")
+            + "\n",
+            "dim",
+        )
     shown.right_crop(1)
     return shown
 

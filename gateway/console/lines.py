@@ -7,7 +7,7 @@ from typing import Any
 
 from agent import events
 from agent.errors import KoreError
-from agent.language import t
+from agent.language import plural, t
 from agent.visible import visible
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -59,7 +59,7 @@ def outcome(result: events.ToolResulted) -> list[str]:
         return [t("{n:,} lines", n=len(lines)) + took]
     most = _LIST_LINES if result.name == "todo" else _SHOWN_LINES
     if len(lines) > most + 1:
-        rest = t("… {n:,} more lines", n=len(lines) - most)
+        rest = plural(len(lines) - most, "… {n:,} more line", "… {n:,} more lines")
         lines = [rest, *lines[-most:]] if prints else [*lines[:most], rest]
     shown = [cut(line, joined=False) for line in lines]
     shown[-1] += took

@@ -6,7 +6,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from agent import events
-from agent.language import t
+from agent.language import plural, t
 from agent.visible import exact, visible
 from gateway.console.approvals import subject
 from gateway.console.diffs import diff
@@ -66,5 +66,7 @@ def thought(text: str) -> Text:
     lines = visible(text).strip().split("\n")
     shown = Text("✻ " + "\n  ".join(lines[:THOUGHT_LINES]), "dim italic")
     if len(lines) > THOUGHT_LINES:
-        shown.append("\n  " + t("… {n:,} more lines", n=len(lines) - THOUGHT_LINES))
+        shown.append(
+            "\n  " + plural(len(lines) - THOUGHT_LINES, "… {n:,} more line", "… {n:,} more lines")
+        )
     return shown

@@ -7,7 +7,7 @@ from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.frozen import frozen
-from agent.language import t
+from agent.language import plural, t
 from agent.types import Taint
 from gateway.access import CONSOLE
 from gateway.messages import ONCE, InboundMessage, Sender
@@ -176,7 +176,11 @@ def _check(connection: Connection, house: House, maker: Maker, rule: Rule, text:
         )  # fmt: skip
     if jobs.count_of(connection, message.principal) >= limits.max_jobs:
         raise KoreError(
-            t("you have {n} jobs already, as many as schedule.max_jobs allows", n=limits.max_jobs)
+            plural(
+                limits.max_jobs,
+                "you have {n} job already, as many as schedule.max_jobs allows",
+                "you have {n} jobs already, as many as schedule.max_jobs allows",
+            )
         )
     if (gap := rule.shortest_s(maker.now)) < limits.min_interval_s:
         raise KoreError(

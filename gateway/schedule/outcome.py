@@ -3,7 +3,7 @@
 import logging
 from sqlite3 import Connection
 
-from agent.language import t
+from agent.language import plural
 from gateway.markdown import literal
 from gateway.messages import InboundMessage
 from gateway.schedule.timetable import House
@@ -37,13 +37,16 @@ def ended(
     if job is None or job.state != "on" or failures < most:
         return
     log.warning("job %d is switched off: it has failed %d times in a row", job.id, failures)
-    jobs.set_state(connection, job.id, "failed", t("it failed {n} times in a row", n=failures))
-    text = t(
+    jobs.set_state(
+        connection, job.id, "failed", plural(failures, "it failed", "it failed {n} times in a row")
+    )
+    text = plural(
+        failures,
+        "⚠️ Job {job}, {title}, has failed and is switched off. `/cron resume {job}` tries again.",
         "⚠️ Job {job}, {title}, has failed {n} times in a row and is switched off. "
         "`/cron resume {job}` tries again.",
         job=job.id,
         title=literal(title(job)),
-        n=failures,
     )
     parts = house.delivery.render(message.route, text)
     name = f"{message.event_id}:off"

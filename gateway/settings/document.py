@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agent.errors import ConfigError
-from agent.language import t
+from agent.language import plural, t
 from gateway.settings.place import printable
 
 SIZE_LIMIT_BYTES = 1_000_000
@@ -74,7 +74,7 @@ def kind_of(value: Any) -> str:
         case str():
             if not value:
                 return t("an empty string")
-            return t("a string of {n} characters", n=len(value))
+            return plural(len(value), "a string of {n} character", "a string of {n} characters")
         case int() | float():
             return t("a number")
         case list():

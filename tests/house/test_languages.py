@@ -1,6 +1,7 @@
 """Everything that the program says can be said in every language."""
 
 import ast
+import re
 
 import pytest
 
@@ -8,6 +9,21 @@ from tests.house.catalogue import TRANSLATED, arguments, fields, read, text_of, 
 from tests.house.tree import PACKAGES, parse, place, python_files
 
 TEXTS = texts()
+_MANY = re.compile(r"\{n(?::,)?\} (?:more )?(?!waits|works|goes|has|is|was)[a-z]+s\b")
+# Numbers that are never one: limits of the program, and what is told from two on.
+_NEVER_ONE = {
+    ", {n} keys",
+    "every {n} days at {time}",
+    "every {n} weeks on {day} at {time}",
+    "expected {n} arguments",
+    "the text has {n:,} characters; keep it under {most:,}",
+    "{n:,} lines",
+    "{n:,} tokens",
+    "… {n:,} characters …",
+    "{n} messages wait already",
+    "{n} sessions in a row changed neither {file} nor {progress}",
+    "“{text}” is taken as every {n} days",
+}
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
@@ -115,3 +131,29 @@ def test_nothing_is_said_at_import() -> None:
     ]
     assert found == []
     assert len(_said_at_import(ast.parse("A = [t('a')]\ndef f(): return t('b')"))) == 1
+
+
+def _many(tree: ast.Module) -> list[tuple[ast.Call, str]]:
+    """Texts that count more than one of something, and have no form for one."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    return [
+        (call, part.value)
+        for call in calls
+        if ast.unparse(call.func) in ("t", "later")
+        for part in ast.walk(call.args[0])
+        if isinstance(part, ast.Constant)
+        and isinstance(part.value, str)
+        and _MANY.search(part.value)
+    ]
+
+
+def test_what_is_counted_has_a_form_for_one() -> None:
+    found = {
+        text: place(path, call)
+        for path in python_files(*PACKAGES)
+        for call, text in _many(parse(path))
+    }
+    assert {text: at for text, at in found.items() if text not in _NEVER_ONE} == {}, "use plural"
+    assert found.keys() >= _NEVER_ONE, "gone: take it out of the list"
+    assert [text for _, text in _many(ast.parse("t('{n:,} entries', n=1)"))] == ["{n:,} entries"]
+    assert _many(ast.parse("plural(1, '{n} entry', '{n} entries'); t('{n} waits')")) == []
