@@ -12,32 +12,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from agent import events
-from agent.changes.recorder import OpenChanges, Recording
-from agent.context.gauge import Gauge
 from agent.context.moment import moment
-from agent.context.system import Workspace
+from agent.context.system_prompt import Workspace
+from agent.context.token_calibration import Gauge
 from agent.errors import ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import Provider
-from agent.providers.models import Models
-from agent.security.modes import Mode
-from agent.security.policy import Approver, Ask, Callback
+from agent.providers.pool import Models
+from agent.security.policy.base import Approver, Ask, Callback
+from agent.security.policy.modes import Mode
 from agent.security.redaction import Redactor
-from agent.security.taint import Exposure
+from agent.security.taint.taint import Exposure
 from agent.settings import AgentSettings
-from agent.subagents.catalogue import Catalogue
+from agent.subagents.catalog import Catalogue
 from agent.subagents.definition import Definition
-from agent.task import Task
 from agent.tools.base import Tool
+from agent.tools.registry import Held, Toolbox, default_tools
 from agent.tools.runner import Permissions
-from agent.tools.toolbox import Held, Toolbox, default_tools
+from agent.turn.request import Task
 from agent.types import Context, Message, Result, Text
+from agent.undo.recorder import OpenChanges, Recording
 
 if TYPE_CHECKING:
-    from agent.changes.changes import Changes
-    from agent.context.mark import Mark, MarkKeeper
-    from agent.subagents.local import LocalErrands
+    from agent.context.compaction_marker import Mark, MarkKeeper
+    from agent.subagents.in_process import LocalErrands
+    from agent.undo.change_log import Changes
 
 
 class Agent:
@@ -122,12 +122,12 @@ class Agent:
 
     @cached_property
     def _errands(self) -> "LocalErrands":
-        from agent.subagents.local import LocalErrands
+        from agent.subagents.in_process import LocalErrands
 
         return LocalErrands(self, self.subagents)
 
     def _roster(self) -> str:
-        from agent.subagents.outfit import roster
+        from agent.subagents.profile import roster
 
         return roster(self.subagents.load())
 
@@ -154,7 +154,7 @@ class Agent:
         Without `session`, the turn is the first and only one of a new session. `model` is this
         turn's, by its name or that of a profile.
         """
-        from agent.context.longwork import described, taint_of
+        from agent.context.long_task import described, taint_of
 
         once = session is None
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
@@ -166,8 +166,8 @@ class Agent:
         self.toolbox.told(session)
         messages = await self._history.load(session)
         # Here and not above: a gateway that is idle needs nothing of what a turn needs.
-        from agent.context.mark import Mark, MarkKeeper, Marks
-        from agent.turn import Turn
+        from agent.context.compaction_marker import Mark, MarkKeeper, Marks
+        from agent.turn.runner import Turn
 
         mark = await self._history.mark(session) if isinstance(self._history, Marks) else Mark()
         shown, keeper = mark.conversation(messages), MarkKeeper(mark)
@@ -214,7 +214,7 @@ class Agent:
         """The turn of whoever speaks."""
         if self._speaks is None:
             return task
-        from agent.subagents.outfit import spoken_as
+        from agent.subagents.profile import spoken_as
 
         return spoken_as(task, self._speaks, self)
 
@@ -223,14 +223,14 @@ class Agent:
     ) -> None:
         """First what a mark counts, then the mark."""
         await self._history.append(session, messages)
-        from agent.context.mark import Marks
+        from agent.context.compaction_marker import Marks
 
         if isinstance(self._history, Marks) and keeper.mark != before:
             await self._history.set_mark(session, keeper.mark)
 
     def turn(self, task: Task) -> AsyncGenerator[Event]:
         """The events of a turn whose history and durability are the caller's."""
-        from agent.turn import Turn
+        from agent.turn.runner import Turn
 
         return Turn(self, task).events()
 
@@ -255,9 +255,9 @@ def _changes_of(history: History) -> OpenChanges | None:
 
     @cache
     def opened() -> "Changes":
-        from agent.changes.blobs import Blobs
-        from agent.changes.changes import Changes
-        from agent.changes.folder_ledger import FolderLedger
+        from agent.undo.blob_store import Blobs
+        from agent.undo.change_log import Changes
+        from agent.undo.file_ledger import FolderLedger
 
         return Changes(FolderLedger(folder), Blobs(folder))
 
@@ -270,6 +270,6 @@ def _permissions(approve: Ask | Approver | Permissions | None, mode: Mode) -> Pe
     if approve is not None and not isinstance(approve, Approver):
         approve = Callback(approve)
     # Here and not above: the gateway brings its own, and needs no engine before a tool is called.
-    from agent.security.engine import DefaultPolicy
+    from agent.security.policy.engine import DefaultPolicy
 
     return Permissions(DefaultPolicy(mode), approve)

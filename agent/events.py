@@ -7,7 +7,7 @@ one line of `--output-format stream-json`; its `type` is the class's tag.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from agent.frozen import frozen
+from agent.records import frozen
 from agent.said import ModelEvent as ModelEvent
 from agent.said import Notice as Notice
 from agent.said import Reply as Reply

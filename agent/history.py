@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.prompts import load
+from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from agent.context.mark import Mark
+    from agent.context.compaction_marker import Mark
 
 
 _MARK = b'{"_type":"summary"'
@@ -41,7 +41,7 @@ class MemoryHistory:
         self._sessions.setdefault(session, []).extend(messages)
 
     async def mark(self, session: str) -> "Mark":
-        from agent.context.mark import Mark
+        from agent.context.compaction_marker import Mark
 
         return self._marks.get(session) or Mark()
 
@@ -88,7 +88,7 @@ class JsonlHistory:
             file.write("".join(dumps(record) + "\n" for record in records).encode())
 
     async def mark(self, session: str) -> "Mark":
-        from agent.context.mark import Mark, mark_from_json
+        from agent.context.compaction_marker import Mark, mark_from_json
 
         path = self._path(session)
         lines = path.read_bytes().splitlines() if path.exists() else []
@@ -99,7 +99,7 @@ class JsonlHistory:
             raise KoreError(f"{path}: a summary is damaged ({exc!r}). Delete that line.") from exc
 
     async def set_mark(self, session: str, mark: "Mark") -> None:
-        from agent.context.mark import mark_to_json
+        from agent.context.compaction_marker import mark_to_json
 
         with self._path(session).open("ab") as file:
             file.write((dumps({"_type": "summary", **mark_to_json(mark)}) + "\n").encode())

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from agent.frozen import frozen
+from agent.records import frozen
 from agent.types import Message, Usage
 
 

@@ -3,8 +3,8 @@
 from dataclasses import field
 from pathlib import Path
 
-from agent.frozen import frozen
-from agent.sandbox import Limits, Sandbox
+from agent.records import frozen
+from agent.security.sandbox.base import Limits, Sandbox
 
 
 @frozen

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from agent.frozen import frozen
+from agent.records import frozen
 
 Role = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]

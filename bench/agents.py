@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.subagents.catalogue import Catalogue, Places
+from agent.subagents.catalog import Catalogue, Places
 from bench.figure import Figure, sampled
 
 FILES = 200

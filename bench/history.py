@@ -12,8 +12,8 @@ from contextlib import closing
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, Server, Stage, open_stage
-from gateway.store import sessions
-from gateway.store.database import connect
+from gateway.store.repositories import sessions
+from gateway.store.sqlite.engine import connect
 
 LENGTHS = (10, 200, 1_000)
 TURNS = 25

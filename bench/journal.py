@@ -11,10 +11,10 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from bench.figure import Figure
-from gateway.messages import InboundMessage, Sender
-from gateway.store import inbox
-from gateway.store.database import Database
-from gateway.store.inbox import Arrival, Entry
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.repositories import inbox
+from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.sqlite.engine import Database
 
 COMMITS = 300
 GROUPED = 50

@@ -10,8 +10,8 @@ from sqlite3 import Connection
 from bench.figure import Figure
 from bench.process import Running
 from bench.stage import ACCOUNT, OWNER, Stage, open_stage
-from gateway.messages import InboundMessage, Sender
-from gateway.store.database import connect
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.sqlite.engine import connect
 
 STORED_TURNS = 200_000
 CHATS = 500

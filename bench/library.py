@@ -20,8 +20,8 @@ import aiohttp
 
 from agent.agent import Agent
 from agent.events import TextDelta
-from agent.providers.models import Models
-from agent.providers.routing import ModelConfig
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
 from bench.figure import Figure, sampled
 from bench.model import CHUNKS, CHUNKS_APART
 from bench.process import ROOT, Running, environ

@@ -15,9 +15,9 @@ from agent.context.summary import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, open_stage
-from gateway.store import archive, sessions, windows
-from gateway.store.database import connect
-from gateway.store.windows import Kept
+from gateway.store.repositories import session_admin, sessions, windows
+from gateway.store.repositories.windows import Kept
+from gateway.store.sqlite.engine import connect
 
 LENGTHS = (100, 10_000)
 KEPT = 60
@@ -92,6 +92,6 @@ def _open_ms(connection: Connection, session: str) -> list[float]:
         began = time.perf_counter()
         sessions.recent(connection, 20)
         windows.load(connection, sessions.find(connection, session))
-        archive.glimpse(connection, session, 0, LAST_WORDS)
+        session_admin.glimpse(connection, session, 0, LAST_WORDS)
         taken.append((time.perf_counter() - began) * 1000)
     return taken

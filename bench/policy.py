@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent.security.engine import RolePolicy, Standing
-from agent.security.policy import ToolRequest
-from agent.security.roles import built_in_roles
+from agent.security.policy.base import ToolRequest
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.roles import built_in_roles
 from bench.figure import Figure, sampled
 from bench.process import ROOT
 

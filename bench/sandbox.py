@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import ConfigError
-from agent.sandbox import Job, Sandbox
-from agent.security.sandbox.choice import ORDER, Wishes, choose
-from agent.security.sandbox.none import Unconfined
-from agent.tools.group import run
+from agent.security.sandbox.base import Job, Sandbox
+from agent.security.sandbox.selector import ORDER, Wishes, choose
+from agent.security.sandbox.unconfined import Unconfined
+from agent.tools.shell.process_group import run
 from bench.figure import Figure, sampled
 from bench.process import environ, wall_ms
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent.changes.blobs import Blobs
-from agent.changes.changes import Changes
-from agent.changes.command import Command
-from agent.changes.folder_ledger import FolderLedger
-from agent.changes.recorder import Recording
+from agent.undo.blob_store import Blobs
+from agent.undo.change_log import Changes
+from agent.undo.command_diff import Command
+from agent.undo.file_ledger import FolderLedger
+from agent.undo.recorder import Recording
 from bench.figure import Figure, sampled
 
 FILES = 10_000

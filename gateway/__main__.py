@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
 
     code = run(words)
     if argv is None:
-        from gateway.collector import leave
+        from gateway.runtime.gc_tuning import leave
 
         leave()
     return code

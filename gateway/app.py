@@ -11,35 +11,36 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from agent.security.redaction import Redactor
-from agent.security.sandbox.leftovers import end_leftovers, noted
-from gateway import outgoing
-from gateway.agent import open_agent
-from gateway.assembly import App, Channels, Safety, assemble
-from gateway.audit.log import AuditLog
-from gateway.changes import changes_in
+from agent.security.sandbox.orphan_processes import end_leftovers, noted
+from gateway.access.roles import Policies
 from gateway.channels.base import Channel, Hooked
 from gateway.channels.console import ConsoleChannel
-from gateway.confinement import choose_sandbox
-from gateway.handover import Handover, Ownership, take_over
-from gateway.home import Home
-from gateway.lock import hold
-from gateway.messages import ONCE
-from gateway.patience import LONGEST_REST_S
-from gateway.policies import Policies
-from gateway.roster import open_channels, places_of, say_who_is_let_in
-from gateway.secrets import redactor_of
-from gateway.settings import Settings
-from gateway.store import approvals, claims, memo, outbox, restored, tasks, turns
-from gateway.store.channels import limit, set_queues
+from gateway.channels.registry import open_channels, places_of, say_who_is_let_in
+from gateway.config import Settings
+from gateway.container import App, Channels, Safety, assemble
+from gateway.control.handover import Handover, Ownership, take_over
+from gateway.core.event_hub import Watchers
+from gateway.core.messages import ONCE
+from gateway.delivery import outbound_files
+from gateway.delivery.retry_policy import LONGEST_REST_S
+from gateway.ops.audit.log import AuditLog
+from gateway.runtime.lock import hold
+from gateway.runtime.paths import Home
+from gateway.runtime.sandbox import choose_sandbox
+from gateway.runtime.secrets import redactor_of
+from gateway.runtime.workspace import ensure_workspace
+from gateway.sessions.undo_ledger import changes_in
 from gateway.store.cipher import cipher_of
-from gateway.store.copy import discard_unfinished
-from gateway.store.database import Database
-from gateway.store.rekey import discard_copies
-from gateway.watchers import Watchers
-from gateway.workspace import ensure_workspace
+from gateway.store.repositories import approvals, claims, outbox, preferences, subagent_tasks, turns
+from gateway.store.repositories.active_channels import limit, set_queues
+from gateway.store.sqlite import restored
+from gateway.store.sqlite.backup import discard_unfinished
+from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.rekey import discard_copies
+from gateway.turns.agent_factory import open_agent
 
 if TYPE_CHECKING:
-    from gateway.custodian import Custodian
+    from gateway.ops.user_data import Custodian
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ async def open_app(
         discard_copies(settings.store.path)
         database = Database.open(settings.store.path, check=owned.unclean, cipher=cipher)
         stack.push_async_callback(database.close)
-        await database.run(outgoing.sweep, database.folder / outgoing.FOLDER)
+        await database.run(outbound_files.sweep, database.folder / outbound_files.FOLDER)
         choice = await choose_sandbox(settings, home)
         agent = await open_agent(settings, home, choice.sandbox)
         stack.push_async_callback(agent.aclose)
@@ -96,7 +97,7 @@ async def open_app(
         await database.run(app.bus.door.pairing.load)
         await database.run(app.delivery.languages.load)
         await app.bus.notes.carry()
-        if await database.run(memo.get, memo.DELETION):
+        if await database.run(preferences.get, preferences.DELETION):
             log.info("finishing the deletion of a person's data that was cut off")
             if left := await _custodian(settings, home, app).finish():
                 log.warning("%d files or folders of theirs could not be deleted", left)
@@ -128,7 +129,7 @@ async def _record(
 
 def _custodian(settings: Settings, home: Home, app: App) -> "Custodian":
     """Who keeps what is kept of people; called for a few times in a Kore's life."""
-    from gateway.custodian import Custodian
+    from gateway.ops.user_data import Custodian
 
     return Custodian(
         app.database,
@@ -184,7 +185,7 @@ async def _receive(app: App) -> None:
 @asynccontextmanager
 async def _reachable(app: App, home: Home) -> AsyncIterator[None]:
     """Other `kore` processes speak to this one."""
-    from gateway.control import ControlServer
+    from gateway.control.server import ControlServer
 
     async with ControlServer(app.desk, home.socket):
         yield
@@ -194,7 +195,7 @@ def _observable(
     app: App, settings: Settings, ways: Channels
 ) -> AbstractAsyncContextManager[object]:
     """Supervisors ask this process how it is, and platforms call it that were told to."""
-    from gateway.health import check_host, page, serve_health
+    from gateway.control.health import check_host, page, serve_health
 
     def counts() -> dict[str, float]:
         return {
@@ -213,7 +214,7 @@ def _observable(
     }
     if not called:
         return serve_health(host, port, app.desk, counts)
-    from gateway.hooks import serve_hooks
+    from gateway.control.webhooks import serve_hooks
 
     check_host(host)
     return serve_hooks(host, port, lambda head: page(head, app.desk, counts), called)
@@ -226,7 +227,7 @@ def _add(ways: Channels, channel: Channel) -> None:
 def _recover(connection: Connection, attended: Sequence[str]) -> None:
     """Sort out what the last process left, before anything runs."""
     given_up = turns.abandon(connection, ONCE, time.time(), attended)
-    given_up += tasks.abandon(connection, ONCE, time.time(), attended)
+    given_up += subagent_tasks.abandon(connection, ONCE, time.time(), attended)
     if suspended := restored.settle(connection, time.time()):
         log.warning("a backup was restored: %d messages that were under way are closed", suspended)
     claims.recover(connection)

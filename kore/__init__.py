@@ -7,14 +7,14 @@ result = await kore.run("What is in this folder?", model="openai/gpt-5")
 
 from agent import events
 from agent.agent import Agent
+from agent.api import run, stream
 from agent.errors import ConfigError, KoreError, PolicyDenied, ProviderError, ToolError
 from agent.events import Event
-from agent.face import run, stream
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import ModelRequest, Provider
-from agent.providers.models import Models
-from agent.providers.routing import ModelConfig, register_provider
-from agent.security.policy import (
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig, register_provider
+from agent.security.policy.base import (
     Answer,
     ApprovalRequest,
     Approver,
@@ -25,7 +25,7 @@ from agent.security.policy import (
 from agent.settings import AgentSettings, SubagentLimits
 from agent.subagents.definition import Definition
 from agent.tools.base import CallContext, Tool
-from agent.tools.function import tool
+from agent.tools.function_tool import tool
 from agent.tools.runner import Permissions
 from agent.types import Image, Message, Result, Text, ToolCall, ToolResult, Usage
 from agent.version import VERSION as __version__

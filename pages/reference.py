@@ -7,10 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.verbs import VERBS
+from gateway.cli.verb_table import VERBS
 from gateway.commands.table import COMMANDS
-from gateway.settings.keys import catalogue, environment_names, whole_sections
-from gateway.settings.schema import Settings
+from gateway.config.key_catalog import catalogue, environment_names, whole_sections
+from gateway.config.schema import Settings
 
 _MADE = "Made of the code when this site was built."
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from agent.security.beneath import opened_folder
+from agent.security.files.safe_open import opened_folder
 
 LIMIT_CHARS = 20_000
 

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from agent.context.budget import estimate, estimate_text
 from agent.context.cut import Cut, choose
 from agent.context.pruning import prune
 from agent.context.room import MANY
-from agent.context.summariser import Leaving, Summariser
+from agent.context.summarizer import Leaving, Summariser
 from agent.context.summary import Summary
+from agent.context.token_budget import estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
-from agent.frozen import frozen
 from agent.history import answer_open_calls, is_valid
 from agent.prompts import load
-from agent.security.taint import Exposure
-from agent.spending import Meter
+from agent.records import frozen
+from agent.security.taint.taint import Exposure
 from agent.types import Message
+from agent.usage import Meter
 
 # Of the room for messages: what a conversation takes after it was made shorter, at most if it can.
 GOAL = 0.5
@@ -95,7 +95,7 @@ async def shorten(
 
 def _todo(leaving: list[Message], kept: list[Message], before: Summary | None) -> str:
     """The model's list, if nothing that is kept has it."""
-    from agent.tools.todo import current
+    from agent.tools.assistant.todo import current
 
     if current(kept) is not None:
         return ""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import accumulate
 
-from agent.context.budget import estimate
-from agent.frozen import frozen
+from agent.context.token_budget import estimate
+from agent.records import frozen
 from agent.types import Message
 
 KEPT_ROUNDS = 3

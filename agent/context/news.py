@@ -1,6 +1,6 @@
 """What is new in a folder and in files that somebody points at."""
 
-from agent.frozen import frozen
+from agent.records import frozen
 from agent.types import Taint
 
 

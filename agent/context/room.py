@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.context.budget import estimate_text
-from agent.frozen import frozen
+from agent.context.token_budget import estimate_text
 from agent.providers.base import ToolSpec
+from agent.records import frozen
 
 # Of the window: from here on a conversation is made shorter as soon as nobody waits for it.
 FULL = 0.75

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from agent.context.budget import middle_out
-from agent.frozen import frozen
+from agent.context.token_budget import middle_out
 from agent.prompts import fill, load
+from agent.records import frozen
 from agent.types import Message, Taint
 
 

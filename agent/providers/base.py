@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from agent.events import ModelEvent
-from agent.frozen import frozen
+from agent.records import frozen
 from agent.types import JsonSchema, Message
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")

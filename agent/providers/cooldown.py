@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agent.errors import KeyRefused, ProviderError, RateLimited, TimedOut, Unavailable
-from agent.frozen import frozen
+from agent.records import frozen
 
 Cause = Literal["limit", "outage", "key"]
 

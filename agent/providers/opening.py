@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 
 from agent.errors import ConfigError
-from agent.providers.adapting import Adapting
 from agent.providers.base import ClosingProvider
-from agent.providers.routing import ModelConfig
-from agent.providers.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.capability_fallback import Adapting
+from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.openai.request import Dialect
+from agent.providers.registry import ModelConfig
 from agent.providers.vendors import Vendor
-from agent.providers.wire import Dialect
 
 # Printable ASCII without a reference that was not filled in.
 _HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
@@ -33,14 +33,14 @@ def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> 
 
 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.openai import OpenAI
+    from agent.providers.openai.provider import OpenAI
 
     endpoint = Endpoint(
         *_place(config, vendor), extra_headers=config.headers, key_source=_source(config)
     )
     transport: Transport
     if config.transport == "sdk":
-        from agent.providers.sdk import SdkTransport
+        from agent.providers.http.openai_sdk_transport import SdkTransport
 
         transport = SdkTransport(endpoint, deadlines)
     else:
@@ -56,14 +56,14 @@ def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
 
 
 def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.anthropic import Anthropic, anthropic_endpoint
+    from agent.providers.anthropic.provider import Anthropic, anthropic_endpoint
 
     endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _source(config))
     return Anthropic(endpoint, deadlines=deadlines)
 
 
 def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.ollama import PATH, Ollama
+    from agent.providers.ollama.provider import PATH, Ollama
 
     endpoint = Endpoint(
         *_place(config, vendor), PATH, extra_headers=config.headers, key_source=_source(config)

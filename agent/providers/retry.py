@@ -10,10 +10,10 @@ from typing import cast
 
 from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited, Unavailable
 from agent.events import ModelEvent, Notice, Reply, Retry
-from agent.frozen import frozen
-from agent.language import plural, t
+from agent.i18n import plural, t
 from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.cooldown import Account, Cooldowns
+from agent.records import frozen
 
 _BASE_S = 0.5
 _CAP_S = 20.0

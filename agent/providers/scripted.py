@@ -16,7 +16,7 @@ from agent.events import (
 )
 from agent.prompts import fill
 from agent.providers.base import ModelRequest
-from agent.providers.reply import next_call_number, read_call
+from agent.providers.openai.response import next_call_number, read_call
 from agent.types import Context, Message, Thinking, Usage, assistant
 
 _WORD = re.compile(r"\s*\S+\s*")

@@ -5,8 +5,8 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
-from agent.frozen import frozen
-from agent.providers.wire import Dialect
+from agent.providers.openai.request import Dialect
+from agent.records import frozen
 
 CONTEXT_TOKENS = 128_000
 

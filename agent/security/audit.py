@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from agent.frozen import frozen
+from agent.records import frozen
 
 AuditLevel = Literal["none", "summary", "full"]
 

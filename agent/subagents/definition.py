@@ -6,9 +6,9 @@ from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any
 
-from agent import frontmatter
-from agent.frozen import frozen
-from agent.security.modes import Mode, tightest
+from agent.records import frozen
+from agent.security.policy.modes import Mode, tightest
+from agent.text import frontmatter
 from agent.tools.aliases import NAMES
 
 BUILT_IN = "built in"
@@ -222,7 +222,7 @@ def canonical(tool: str) -> str:
 
 @cache
 def _own() -> Mapping[str, str]:
-    from agent.security.policy_file import TOOLS
+    from agent.security.policy.policy_file import TOOLS
 
     return {_folded(tool): tool for tool in TOOLS}
 

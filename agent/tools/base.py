@@ -5,13 +5,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from agent.changes.recorder import Recorder
 from agent.events import Event
-from agent.frozen import frozen
-from agent.security.origin import Origin
+from agent.records import frozen
 from agent.security.redaction import Redactor
-from agent.tools.views import Views
+from agent.security.taint.origin import Origin
+from agent.tools.files.file_views import Views
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
+from agent.undo.recorder import Recorder
 
 # Whether something was let through, why, and what it was; it is on record when this returns.
 Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]

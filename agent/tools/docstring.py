@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from agent.frozen import frozen
+from agent.records import frozen
 
 _SECTION = re.compile(
     r"(Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?|See Also):?"

@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
-from agent.frozen import frozen
-from agent.language import ENGLISH, speaking
+from agent.i18n import ENGLISH, speaking
+from agent.records import frozen
 from agent.security.audit import AuditEntry, AuditSink
-from agent.security.policy import Approver, Narrows, Policy, Shows, Unanswered
+from agent.security.policy.base import Approver, Narrows, Policy, Shows, Unanswered
 from agent.security.redaction import Redactor
-from agent.security.taint import BOTH, NOTHING, UNTRUSTED, Exposure
+from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED, Exposure
+from agent.tools.authorization import Consent, Denied
 from agent.tools.base import Brings, CallContext, Lasts, Plan, Plans, Tool
-from agent.tools.consent import Consent, Denied
-from agent.tools.output import bounded
-from agent.tools.toolbox import Toolbox
-from agent.tools.views import Views
+from agent.tools.files.file_views import Views
+from agent.tools.output_spill import bounded
+from agent.tools.registry import Toolbox
 from agent.types import Effect, Taint, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, Validati
 from typing_extensions import TypedDict
 
 from agent.errors import ToolError
-from agent.frozen import frozen
+from agent.records import frozen
 from agent.tools.base import CallContext
 from agent.types import JsonSchema
 

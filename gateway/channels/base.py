@@ -4,9 +4,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
-from agent.frozen import frozen
-from agent.language import t
-from gateway.messages import (
+from agent.i18n import t
+from agent.records import frozen
+from gateway.core.approval import Question
+from gateway.core.messages import (
     InboundMessage,
     Media,
     OutboundFile,
@@ -14,8 +15,7 @@ from gateway.messages import (
     OutboundPart,
     Route,
 )
-from gateway.question import Question
-from gateway.trace import Trace
+from gateway.turns.trace import Trace
 
 
 class SendError(Exception):

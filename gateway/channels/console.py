@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
-from gateway.access import CONSOLE
+from gateway.access.control import CONSOLE
 from gateway.channels.base import Accept, Unwatched
-from gateway.messages import OutboundMessage, OutboundPart
-from gateway.service import Delivered
-from gateway.watchers import Watchers
+from gateway.control.service import Delivered
+from gateway.core.event_hub import Watchers
+from gateway.core.messages import OutboundMessage, OutboundPart
 
 
 class ConsoleChannel:

@@ -1,23 +1,22 @@
 """What a channel remembers over a restart."""
 
-from typing import Protocol
+from contextlib import suppress
+
+from gateway.store.errors import NotNow
+from gateway.store.repositories import preferences
+from gateway.store.sqlite.engine import Database
 
 
-class Memo(Protocol):
-    """Texts by name. One that cannot be stored is forgotten: `put` raises nothing for it."""
+class StoredMemo:
+    """In the database."""
 
-    async def get(self, name: str) -> str | None: ...
-    async def put(self, name: str, value: str) -> None: ...
-
-
-class Forgetful:
-    """A `Memo` that remembers nothing over a restart."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def get(self, name: str) -> str | None:
-        return self._known.get(name)
+        return await self._database.run(preferences.get, name)
 
     async def put(self, name: str, value: str) -> None:
-        self._known[name] = value
+        # On a full disk it is forgotten, as the caller is ready for.
+        with suppress(NotNow):
+            await self._database.run(preferences.put, name, value)

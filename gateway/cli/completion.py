@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
-from agent.frozen import frozen
-from agent.language import t
-from gateway.cli.verbs import VERBS
+from agent.i18n import t
+from agent.records import frozen
+from gateway.cli.verb_table import VERBS
 
 _TAKE_FILES = ("--config", "--home")
 _EVERYWHERE = (*_TAKE_FILES, "--help")

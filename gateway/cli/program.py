@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from agent.errors import ConfigError, KoreError
-from agent.language import ENGLISH, is_writable, language_of_terminal, later, speak, t
+from agent.i18n import ENGLISH, is_writable, language_of_terminal, later, speak, t
+from agent.text.display_width import fitted, wrapped
 from agent.version import VERSION
-from agent.width import fitted, wrapped
 from gateway.cli.invocation import as_installed
-from gateway.cli.verbs import VERBS, Verb, all_words, find_verb
-from gateway.collector import postpone
+from gateway.cli.verb_table import VERBS, Verb, all_words, find_verb
+from gateway.runtime.gc_tuning import postpone
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _AGENT = VERBS[0]
@@ -181,7 +181,7 @@ def _is_option_of_agent(word: str) -> bool:
 
 
 def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
-    from gateway.ballast import leave_out_plugins, leave_out_sources
+    from gateway.runtime.import_trimming import leave_out_plugins, leave_out_sources
 
     leave_out_plugins()
     leave_out_sources()
@@ -189,7 +189,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
     args = parser.parse_args(words, argparse.Namespace(config=top.config, home=top.home))
     from pathlib import Path
 
-    from gateway.cli.crash import CrashReport
+    from gateway.cli.crash_report import CrashReport
 
     args.config = Path(args.config) if args.config else None
     args.home = Path(args.home) if args.home else None

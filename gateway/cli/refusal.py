@@ -2,7 +2,7 @@
 
 import re
 
-from agent.language import later, t
+from agent.i18n import later, t
 
 # Its sentences, as each of our Python versions has them, and the same with fields.
 _SENTENCES = (

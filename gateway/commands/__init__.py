@@ -1,7 +1,7 @@
 """Commands that people type in a chat; the same ones on every channel."""
 
 from gateway.commands.table import MISTYPED, Command, find_command
-from gateway.messages import InboundMessage
+from gateway.core.messages import InboundMessage
 
 
 def command_of(message: InboundMessage) -> str | None:
@@ -17,7 +17,7 @@ def command_of(message: InboundMessage) -> str | None:
     name = word[1:].partition("@")[0].lower()
     if (found := find_command(name)) is not None:
         return found[0]
-    from gateway.commands.near import is_single_word
+    from gateway.commands.suggestions import is_single_word
 
     return "" if is_single_word(message.content) else None
 

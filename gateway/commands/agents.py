@@ -1,8 +1,8 @@
 """`/agents`: who can be sent out to do a piece of work."""
 
-from agent.language import t
-from gateway.commands.call import CommandCall
-from gateway.markdown import code, literal
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import code, literal
 
 _MOST = 40
 
@@ -11,7 +11,7 @@ async def answer(call: CommandCall) -> str:
     """The names and what they are for; where each is from only for the owner."""
     import asyncio
 
-    from gateway.agents import origin, purpose
+    from gateway.turns.agent_profiles import origin, purpose
 
     office = call.office
     found = await asyncio.to_thread(office.agent.subagents.load, call.folder)

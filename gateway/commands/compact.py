@@ -1,9 +1,9 @@
 """`/compact`: makes room in the model's window now; what is asked for is kept above all."""
 
 from agent.errors import KoreError
-from agent.language import t
-from gateway.commands.call import CommandCall
-from gateway.markdown import literal
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import literal
 
 
 async def answer(call: CommandCall) -> str:

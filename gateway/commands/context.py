@@ -1,17 +1,17 @@
 """`/context`: what fills the model's window, as a small picture."""
 
-from agent.language import t
-from gateway.commands.call import CommandCall
-from gateway.markdown import literal
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import literal
 
 
 async def answer(call: CommandCall) -> str:
-    from agent.context.gauge import counted_as
-    from agent.context.picture import parts, picture
-    from agent.measure import room
-    from gateway.agents import with_model
-    from gateway.store import sessions, windows
-    from gateway.store.windows import Window
+    from agent.context.token_calibration import counted_as
+    from agent.context.usage_chart import parts, picture
+    from agent.turn.context_usage import room
+    from gateway.store.repositories import sessions, windows
+    from gateway.store.repositories.windows import Window
+    from gateway.turns.agent_profiles import with_model
 
     office, session = call.office, call.session
     window, chosen = Window([], trimmed=False), None

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from sqlite3 import Connection
 
-from agent.language import t
-from gateway.caps import Day
-from gateway.commands.call import CommandCall
-from gateway.spending_words import in_words
-from gateway.store import spending as store
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.store.repositories import usage as store
+from gateway.turns.usage_limits import Day
+from gateway.turns.usage_text import in_words
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

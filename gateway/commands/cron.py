@@ -2,8 +2,8 @@
 
 from sqlite3 import Connection
 
-from gateway.commands.call import CommandCall
-from gateway.keyboard import Choice
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.keyboard import Choice
 
 
 def choices(call: CommandCall, connection: Connection) -> list[Choice]:

@@ -2,19 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from agent.language import plural, t
-from gateway.commands.call import CommandCall
-from gateway.markdown import literal
+from agent.i18n import plural, t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import literal
 
 if TYPE_CHECKING:
-    from agent.changes.report import Pairs
-    from gateway.undoing import Undoing
+    from agent.undo.report import Pairs
+    from gateway.commands.undo_service import Undoing
 
 
 async def answer(call: CommandCall) -> str:
     """`/diff [last] [PATH]`."""
-    from agent.changes import report
-    from gateway.undoing import DIFF_CHARS, Undoing, fenced
+    from agent.undo import report
+    from gateway.commands.undo_service import DIFF_CHARS, Undoing, fenced
 
     undoing = Undoing(call)
     first, *rest = call.argument.split(maxsplit=1) or [""]
@@ -38,8 +38,8 @@ async def answer(call: CommandCall) -> str:
 
 
 def _pairs(undoing: "Undoing", name: str, last: bool) -> "Pairs":
-    from agent.changes import report
     from agent.errors import ToolError
+    from agent.undo import report
 
     steps = undoing.changes.ledger.steps(undoing.session)
     if last and steps:

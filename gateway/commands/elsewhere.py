@@ -2,8 +2,8 @@
 
 from sqlite3 import Connection
 
-from agent.language import later, t
-from gateway.commands.call import CommandCall
+from agent.i18n import later, t
+from gateway.commands.dispatcher import CommandCall
 
 _LEAVE = later("A chat has no end; write whenever you like. /new starts a new conversation.")
 _PLUGINS = later("This version of Kore has no plugins. /tools lists what I can do.")

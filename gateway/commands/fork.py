@@ -2,10 +2,10 @@
 
 from sqlite3 import Connection
 
-from agent.language import t
-from gateway.commands.call import CommandCall
-from gateway.store import archive, sessions
-from gateway.store.archive import Owner
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories.session_admin import Owner
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -13,7 +13,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
         return t("There is nothing to fork: this conversation has not begun.")
     lane = call.message.session_key
     owner = Owner(call.message.principal, lane)
-    fork = archive.fork(connection, call.session, owner, call.now)
+    fork = session_admin.fork(connection, call.session, owner, call.now)
     sessions.bind(connection, lane, fork)
     return t(
         "This is conversation `{fork}` now, a copy. `/resume {session}` goes back.",

@@ -2,10 +2,10 @@
 
 from sqlite3 import Connection
 
-from agent.language import ENGLISH, LANGUAGES, language_of, speaking, t
-from gateway.commands.call import CommandCall
-from gateway.keyboard import Choice
-from gateway.markdown import literal
+from agent.i18n import ENGLISH, LANGUAGES, language_of, speaking, t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.keyboard import Choice
+from gateway.core.markdown import literal
 
 # Each in its own words: whoever looks for one must find it.
 NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}

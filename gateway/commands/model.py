@@ -3,13 +3,13 @@
 from sqlite3 import Connection
 
 from agent.errors import ConfigError
-from agent.language import t
-from agent.providers.models import PROFILES
-from gateway.agents import with_model
-from gateway.commands.call import CommandCall
-from gateway.keyboard import Choice
-from gateway.markdown import code, literal
-from gateway.store import sessions
+from agent.i18n import t
+from agent.providers.pool import PROFILES
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.keyboard import Choice
+from gateway.core.markdown import code, literal
+from gateway.store.repositories import sessions
+from gateway.turns.agent_profiles import with_model
 
 _BUTTONS = 12
 

@@ -2,11 +2,11 @@
 
 from sqlite3 import Connection
 
-from agent.language import t
-from gateway.background import ended_now
-from gateway.commands.call import CommandCall
-from gateway.markdown import code
-from gateway.store import sessions, trace
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import code
+from gateway.sessions.background_work import ended_now
+from gateway.store.repositories import sessions, trace
 
 
 async def answer(call: CommandCall) -> str:

@@ -2,7 +2,7 @@
 
 from sqlite3 import Connection
 
-from gateway.commands.call import CommandCall
+from gateway.commands.dispatcher import CommandCall
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

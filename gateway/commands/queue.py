@@ -3,12 +3,12 @@
 from sqlite3 import Connection
 from typing import get_args
 
-from agent.language import later, t
+from agent.i18n import later, t
 from gateway.commands import is_command
-from gateway.commands.call import CommandCall
-from gateway.markdown import code
-from gateway.service import QueueMode
-from gateway.store import backlog, sessions
+from gateway.commands.dispatcher import CommandCall
+from gateway.control.service import QueueMode
+from gateway.core.markdown import code
+from gateway.store.repositories import backlog, sessions
 
 _MEANING: dict[QueueMode, str] = {
     "queue": later("each message gets an answer of its own, one after the other"),

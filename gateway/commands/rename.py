@@ -3,17 +3,17 @@
 from sqlite3 import Connection
 
 from agent.errors import KoreError
-from agent.language import t
-from gateway.commands.call import CommandCall
-from gateway.markdown import literal
-from gateway.store import archive
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import literal
+from gateway.store.repositories import session_admin
 
 _AUTOMATIC = "auto"
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
     if not call.argument:
-        name = archive.name_of(connection, call.session) if call.session else ""
+        name = session_admin.name_of(connection, call.session) if call.session else ""
         if not name:
             return t("What should this conversation be called? Send `/rename NAME`.")
         return t(
@@ -23,7 +23,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
         )
     wanted = "" if call.argument == _AUTOMATIC else call.argument
     try:
-        kept = archive.rename(connection, call.begun_session(connection), wanted)
+        kept = session_admin.rename(connection, call.begun_session(connection), wanted)
     except KoreError as exc:
         return t("Not renamed: {exc}.", exc=literal(str(exc)))
     if kept:

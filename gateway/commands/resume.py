@@ -2,18 +2,18 @@
 
 from sqlite3 import Connection
 
-from agent.language import plural, t
-from gateway.commands.call import CommandCall
+from agent.i18n import plural, t
+from gateway.commands.dispatcher import CommandCall
 from gateway.commands.sessions import SHOWN, choices, lines, scope_of
-from gateway.store import archive, sessions
+from gateway.store.repositories import session_admin, sessions
 
 __all__ = ["answer", "choices"]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
     wanted, here = call.argument, call.session
-    if not wanted and here and archive.status_of(connection, here) == "paused":
-        archive.set_status(connection, here, "open")
+    if not wanted and here and session_admin.status_of(connection, here) == "paused":
+        session_admin.set_status(connection, here, "open")
         return t("Conversation `{here}` goes on.", here=here)
     listed = sessions.recent(connection, SHOWN, scope_of(call))
     if not wanted:
@@ -26,7 +26,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
             )
         found = listed[int(wanted) - 1].id
     else:
-        names = archive.named(connection, wanted, scope_of(call))
+        names = session_admin.named(connection, wanted, scope_of(call))
         if len(names) != 1:
             return t(
                 "Several conversations begin with that; `/sessions` lists them."
@@ -34,7 +34,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
                 else "No conversation of yours begins with that; `/sessions` lists them."
             )
         (found,) = names
-    archive.set_status(connection, found, "open")
+    session_admin.set_status(connection, found, "open")
     sessions.bind(connection, call.message.session_key, found)
     (info,) = sessions.recent(connection, 1, session=found)
     return plural(

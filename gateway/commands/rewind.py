@@ -4,16 +4,16 @@ import time
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
-from agent.language import plural, t
-from gateway.commands.call import CommandCall
-from gateway.markdown import literal
-from gateway.store import rewinding
-from gateway.store.archive import Owner
-from gateway.store.rewinding import Asked
+from agent.i18n import plural, t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import literal
+from gateway.store.repositories import rewinding
+from gateway.store.repositories.rewinding import Asked
+from gateway.store.repositories.session_admin import Owner
 
 if TYPE_CHECKING:
-    from agent.changes.ledger import Move
-    from gateway.undoing import Undoing
+    from agent.undo.ledger import Move
+    from gateway.commands.undo_service import Undoing
 
 _SHOWN = 10
 _WORDS = frozenset({"files", "both", "force"})
@@ -21,7 +21,7 @@ _WORDS = frozenset({"files", "both", "force"})
 
 async def answer(call: CommandCall) -> str:
     """`/rewind` lists, `/rewind N` shows what would happen, `/rewind N files` or `both` does it."""
-    from gateway.undoing import Undoing
+    from gateway.commands.undo_service import Undoing
 
     key = f"command:{call.claim.seq}"
     # A repetition finds the chat in its new conversation, which knows no such message.
@@ -81,7 +81,7 @@ def _chosen(words: list[str], asked: list[Asked]) -> Asked:
 
 
 def _plan(undoing: "Undoing", since: Asked, *, force: bool) -> "tuple[Move, ...]":
-    from agent.changes.reversal import Wish
+    from agent.undo.reversal import Wish
 
     return undoing.reversal.plan(Wish(since=since.turn, force=force))
 
@@ -103,8 +103,8 @@ def _list(undoing: "Undoing", asked: list[Asked]) -> str:
 
 
 def _preview(undoing: "Undoing", moves: "tuple[Move, ...]", number: str, since: Asked) -> str:
-    from agent.changes import report
-    from agent.changes.reversal import Done
+    from agent.undo import report
+    from agent.undo.reversal import Done
 
     told = report.told(Done(moves), "undo", undoing.root, would=True)
     would = told or t("No file would change.")
@@ -128,7 +128,7 @@ def _forked(fork: str) -> str:
 
 
 def _is_file(change: "object") -> bool:
-    from agent.changes.state import Change
+    from agent.undo.records import Change
 
     assert isinstance(change, Change), "steps hold changes"
     state = change.before or change.after

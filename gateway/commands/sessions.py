@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 
 from agent.errors import KoreError
-from agent.language import later, t
-from gateway.access import CONSOLE
-from gateway.commands.call import CommandCall
-from gateway.keyboard import Choice
-from gateway.markdown import literal
-from gateway.messages import Route
-from gateway.service import SessionInfo, SessionState
-from gateway.store import search, sessions
+from agent.i18n import later, t
+from gateway.access.control import CONSOLE
+from gateway.commands.dispatcher import CommandCall
+from gateway.control.service import SessionInfo, SessionState
+from gateway.core.keyboard import Choice
+from gateway.core.markdown import literal
+from gateway.core.messages import Route
+from gateway.store import search
+from gateway.store.repositories import sessions
 from gateway.store.search import Scope
 
 SHOWN = 10

@@ -2,8 +2,8 @@
 
 from sqlite3 import Connection
 
-from agent.language import t
-from gateway.commands.call import CommandCall
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

@@ -6,8 +6,8 @@ models, the network) is `async answer(call) -> str`; it runs in its lane like a 
 may run it again: what it does is keyed by `call.claim.seq`.
 """
 
-from agent.frozen import frozen
-from agent.language import later
+from agent.i18n import later
+from agent.records import frozen
 
 
 @frozen

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from sqlite3 import Connection
 
-from agent.language import later, t
-from gateway.commands.call import CommandCall
-from gateway.markdown import code, literal
-from gateway.store import tasks as store
-from gateway.store.tasks import Errand
+from agent.i18n import later, t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import code, literal
+from gateway.store.repositories import subagent_tasks as store
+from gateway.store.repositories.subagent_tasks import Errand
 
 _ERRANDS = 10
 _STATES = {

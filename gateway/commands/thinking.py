@@ -5,10 +5,10 @@ from dataclasses import replace
 from sqlite3 import Connection
 from typing import Any
 
-from agent.language import later, t
-from gateway.commands.call import CommandCall
-from gateway.store import thinking
-from gateway.store.thinking import Thinking
+from agent.i18n import later, t
+from gateway.commands.dispatcher import CommandCall
+from gateway.store.repositories import thinking
+from gateway.store.repositories.thinking import Thinking
 
 _CHOICES: Mapping[str, Mapping[str, Any]] = {
     "on": {"wanted": True},

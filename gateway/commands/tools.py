@@ -2,15 +2,15 @@
 
 from sqlite3 import Connection
 
-from agent.language import t
-from gateway.commands.call import CommandCall
-from gateway.markdown import code, literal
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import code, literal
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
     """Those of the agent that the terminal speaks with."""
-    from gateway.agents import spoken_with
-    from gateway.tools import beginning
+    from gateway.turns.agent_profiles import spoken_with
+    from gateway.turns.tool_listing import beginning
 
     speaks, tools = spoken_with(call.message), call.office.agent.toolbox.specs()
     lines = [

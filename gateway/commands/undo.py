@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
-from agent.language import t
-from gateway.commands.call import CommandCall
-from gateway.markdown import literal
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import literal
 
 if TYPE_CHECKING:
-    from agent.changes.reversal import Wish
-    from gateway.undoing import Undoing
+    from agent.undo.reversal import Wish
+    from gateway.commands.undo_service import Undoing
 
 
 async def answer(call: CommandCall) -> str:
     """`/undo [STEPS] [force] [PATH]`; a step is one tool call."""
-    from gateway.undoing import Undoing
+    from gateway.commands.undo_service import Undoing
 
     undoing = Undoing(call)
     wish = _wish(undoing, call)
@@ -40,7 +40,7 @@ async def answer(call: CommandCall) -> str:
 
 
 def _wish(undoing: "Undoing", call: CommandCall) -> "Wish":
-    from agent.changes.reversal import Wish
+    from agent.undo.reversal import Wish
 
     words = call.argument.split()
     steps, force = 1, False

@@ -3,10 +3,10 @@
 from sqlite3 import Connection
 from typing import get_args
 
-from agent.language import later, t
-from gateway.commands.call import CommandCall
-from gateway.store import trace
-from gateway.trace import Trace
+from agent.i18n import later, t
+from gateway.commands.dispatcher import CommandCall
+from gateway.store.repositories import trace
+from gateway.turns.trace import Trace
 
 _MEANING: dict[Trace, str] = {
     "off": later("the answer alone"),

@@ -15,8 +15,8 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from agent.errors import ConfigError
-from agent.frozen import frozen
-from gateway.store.faults import StoreError
+from agent.records import frozen
+from gateway.store.errors import StoreError
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12

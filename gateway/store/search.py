@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from sqlite3 import Connection
 
-from agent.codec import message_from_json
 from agent.errors import KoreError
-from agent.frozen import frozen
+from agent.records import frozen
+from agent.serialization import message_from_json
 from agent.types import Message
-from gateway.service import Found
+from gateway.control.service import Found
 from gateway.store.cipher import mark_of
 
 # Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul.

@@ -11,16 +11,16 @@ from agent import events
 from agent.agent import Agent
 from agent.errors import Rejected
 from agent.history import History
-from agent.progress import NoProgress, Progress, Stop
 from agent.prompts import load
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import Scripted, Step
-from agent.security.engine import DefaultPolicy
-from agent.security.taint import NOTHING
+from agent.security.policy.engine import DefaultPolicy
+from agent.security.taint.taint import NOTHING
 from agent.settings import AgentSettings
-from agent.task import Task
 from agent.tools.base import CallContext, Tool
 from agent.tools.runner import Permissions
+from agent.turn.journal import NoProgress, Progress, Stop
+from agent.turn.request import Task
 from agent.types import (
     Effect,
     JsonSchema,

@@ -1,7 +1,7 @@
 """An agent takes on other settings between two turns."""
 
 from agent.agent import Agent
-from agent.providers.models import Models
+from agent.providers.pool import Models
 from agent.settings import AgentSettings, ToolSettings
 
 

@@ -14,22 +14,22 @@ from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from agent.history import JsonlHistory, MemoryHistory, is_valid
-from agent.outlet import SIZE
-from agent.progress import Stop
 from agent.prompts import fill, load
-from agent.providers.models import Models
-from agent.providers.openai import OpenAI
+from agent.providers.http.transport import Endpoint
+from agent.providers.openai.provider import OpenAI
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
 from agent.providers.retry import Retrying
-from agent.providers.routing import ModelConfig
 from agent.providers.scripted import Scripted
-from agent.providers.transport import Endpoint
-from agent.security.engine import DefaultPolicy
-from agent.security.modes import MODES, Mode
-from agent.security.policy import Answer, ApprovalRequest
-from agent.security.taint import UNTRUSTED
+from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.engine import DefaultPolicy
+from agent.security.policy.modes import MODES, Mode
+from agent.security.taint.taint import UNTRUSTED
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Plan
 from agent.tools.runner import Permissions
+from agent.turn.event_stream import SIZE
+from agent.turn.journal import Stop
 from agent.types import Context, Image, Message, Taint, Text, ToolCall, ToolResult, assistant, user
 from tests.agent.props import (
     Handmade,

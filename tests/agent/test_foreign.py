@@ -15,10 +15,10 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.history import MemoryHistory, distinct, is_valid
-from agent.providers.models import Models
-from agent.providers.routing import ModelConfig
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
 from agent.tools.base import CallContext
-from agent.tools.toolbox import Toolbox
+from agent.tools.registry import Toolbox
 from agent.types import Message, ToolCall, ToolResult, assistant, user
 from tests.agent.props import (
     Handmade,
@@ -30,7 +30,7 @@ from tests.agent.props import (
     scripted,
     task,
 )
-from tests.agent.test_loop import Speaker
+from tests.agent.turn.test_loop import Speaker
 from tests.fakes.model import ModelServer
 
 
@@ -132,8 +132,8 @@ def _side_by_side(agent: Agent) -> list[str]:
 _TWICE = """
 import asyncio, sys
 import kore
-from agent.providers.models import Models
-from agent.providers.routing import ModelConfig
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
 
 agent = kore.Agent(Models("m", [ModelConfig("m", "openai/x", sys.argv[1], "k")]))
 for n in range(2):

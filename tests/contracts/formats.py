@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.providers.anthropic import Anthropic, anthropic_endpoint
+from agent.providers.anthropic.provider import Anthropic, anthropic_endpoint
 from agent.providers.base import Provider
-from agent.providers.ollama import PATH, Ollama
-from agent.providers.openai import OpenAI
-from agent.providers.sdk import SdkTransport
-from agent.providers.transport import Deadlines, Endpoint
-from agent.providers.xml_tools import XmlTools
+from agent.providers.http.openai_sdk_transport import SdkTransport
+from agent.providers.http.transport import Deadlines, Endpoint
+from agent.providers.ollama.provider import PATH, Ollama
+from agent.providers.openai.provider import OpenAI
+from agent.providers.text_tools.provider import XmlTools
 from tests.fakes.model_script import ReplyScript
 
 KEY = "sk-very-secret-key"

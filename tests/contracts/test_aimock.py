@@ -16,7 +16,7 @@ import pytest_asyncio
 from agent.errors import RateLimited, Unavailable
 from agent.events import Reply, TextDelta
 from agent.providers.base import ModelRequest, Provider, ToolSpec
-from agent.providers.transport import Deadlines
+from agent.providers.http.transport import Deadlines
 from agent.types import Message, Text, Thinking, user
 from tests.contracts.formats import FORMATS
 

@@ -23,7 +23,7 @@ from agent.errors import (
 )
 from agent.events import Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
 from agent.providers.base import ModelRequest, Provider, ToolSpec
-from agent.providers.transport import Deadlines
+from agent.providers.http.transport import Deadlines
 from agent.types import Image, Message, Text, ToolCall, Usage, assistant, user
 from tests.contracts.formats import FORMATS, KEY, Format
 from tests.fakes.model import ModelServer

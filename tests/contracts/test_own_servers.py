@@ -7,9 +7,9 @@ import pytest
 
 from agent.events import Reply
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.models import Models
 from agent.providers.opening import dialect_of
-from agent.providers.routing import ModelConfig, resolve
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig, resolve
 from agent.providers.vendors import VENDORS
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.fakes.model import ModelServer

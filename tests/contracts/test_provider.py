@@ -20,10 +20,10 @@ from agent.errors import (
 )
 from agent.events import Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
 from agent.providers.base import ModelRequest, Provider, ToolSpec
-from agent.providers.openai import OpenAI
+from agent.providers.http.openai_sdk_transport import SdkTransport
+from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.openai.provider import OpenAI
 from agent.providers.scripted import Echo, Scripted
-from agent.providers.sdk import SdkTransport
-from agent.providers.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.types import Message, Thinking, ToolCall, Usage, assistant, user
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import (

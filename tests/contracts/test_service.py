@@ -1,4 +1,4 @@
-"""The contract of `gateway.service.Service`, over every implementation of it."""
+"""The contract of `gateway.control.service.Service`, over every implementation of it."""
 
 import asyncio
 import uuid
@@ -11,13 +11,13 @@ import pytest
 from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
 from gateway.app import open_app
-from gateway.client import Client
-from gateway.control import ControlServer
-from gateway.home import Home
-from gateway.messages import InboundMessage, Sender
-from gateway.service import Delivered, Service, WatchEvent
-from gateway.settings import load_settings
-from gateway.wire import HandedOver
+from gateway.config import load_settings
+from gateway.control.client import Client
+from gateway.control.protocol import HandedOver
+from gateway.control.server import ControlServer
+from gateway.control.service import Delivered, Service, WatchEvent
+from gateway.core.messages import InboundMessage, Sender
+from gateway.runtime.paths import Home
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 10

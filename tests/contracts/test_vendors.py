@@ -8,10 +8,10 @@ import pytest
 
 from agent.events import Reply
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.models import Models
-from agent.providers.routing import ModelConfig
+from agent.providers.openai.request import extra_to_signature
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
 from agent.providers.vendors import VENDORS
-from agent.providers.wire import extra_to_signature
 from agent.types import Message, RedactedThinking, Text, Thinking, ToolCall, assistant, user
 from tests.contracts.vendors import DETAILED, DETAILS, SIGNED, objection
 from tests.fakes.model import ModelServer

@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.client import Client
+from gateway.control.client import Client
 from tests.crash import clock
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
 from tests.fakes import faults

@@ -13,11 +13,11 @@ from tests.crash import clock
 MODULES = (
     "gateway.app",
     "gateway.channels.telegram.channel",
-    "gateway.cli.gateway",
-    "gateway.control",
-    "gateway.health",
-    "gateway.logs",
-    "agent.providers.openai",
+    "gateway.cli.verbs.gateway",
+    "gateway.control.server",
+    "gateway.control.health",
+    "gateway.runtime.log_setup",
+    "agent.providers.openai.provider",
 )
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A `Service` that lives in memory: it keeps messages, echoes them through events, and asks.
 
-It follows the contract of `gateway.service`; the real one is `gateway.desk.Desk`. What a message
+It follows the contract of `gateway.control.service`; the real one is `gateway.control.local_service.Desk`. What a message
 says decides what its turn does, so that a test can drive every event a screen must show.
 """
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent.codec import dumps, message_from_json, message_to_json
 from agent.errors import KoreError
 from agent.events import (
     ApprovalAnswered,
@@ -30,11 +29,10 @@ from agent.events import (
     ToolStart,
     UsageReport,
 )
-from agent.security.policy import Answer
+from agent.security.policy.base import Answer
+from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
-from gateway.messages import InboundMessage
-from gateway.question import Question
-from gateway.service import (
+from gateway.control.service import (
     Delivered,
     Found,
     Glimpse,
@@ -45,6 +43,8 @@ from gateway.service import (
     SessionState,
     WatchEvent,
 )
+from gateway.core.approval import Question
+from gateway.core.messages import InboundMessage
 
 
 @dataclass

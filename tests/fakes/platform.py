@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gateway.channels.base import Accept, Gone, Growing, SendError, Streaming
-from gateway.messages import Entity, OutboundMessage, OutboundPart, Route
+from gateway.core.messages import Entity, OutboundMessage, OutboundPart, Route
 
 LIMIT = 1000
 _BOLD = re.compile(r"\*\*(.+?)\*\*")

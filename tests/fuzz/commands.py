@@ -17,11 +17,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agent.sandbox import Job, Limits
-from agent.security.commands import only_reads
+from agent.security.sandbox.base import Job, Limits
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
-from agent.security.table import options, programs, wrappers
-from agent.tools.group import run
+from agent.security.shell.classifier import only_reads
+from agent.security.shell.program_table import options, programs, wrappers
+from agent.tools.shell.process_group import run
 from tests.fuzz.run import Target
 
 Judge = Callable[[str, Path, Path], bool]

@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 from agent.errors import ConfigError
-from agent.security.policy_file import decode_policy
+from agent.security.policy.policy_file import decode_policy
 from agent.subagents.definition import read_definition
-from gateway.channels.telegram.decode import Bot, Here
-from gateway.channels.telegram.updates import batch_of
-from gateway.places import Places
-from gateway.settings.load import load_settings
+from gateway.channels.chat_settings import Places
+from gateway.channels.telegram.inbound.decode import Bot, Here
+from gateway.channels.telegram.inbound.updates import batch_of
+from gateway.config.load import load_settings
 from tests.fuzz.inputs import texts, trees
 from tests.fuzz.run import Target
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from agent.errors import ArchiveRefused, ToolError
 from agent.security.archive import Caps, extract
-from agent.security.beneath import opened_folder
-from agent.security.links import inert
-from agent.security.paths import resolve
-from agent.security.shell import parse
-from agent.security.urls import read_url
+from agent.security.files import file_io
+from agent.security.files.paths import resolve
+from agent.security.files.safe_open import opened_folder
+from agent.security.network.urls import read_url
+from agent.security.shell.parser import parse
+from agent.security.taint.link_defusing import inert
 from agent.settings import ToolSettings
-from agent.tools import disk
-from agent.tools.toolbox import Toolbox, default_tools
+from agent.tools.registry import Toolbox, default_tools
 from tests.agent.security.paths.cases import HARMLESS, REFUSED
 from tests.agent.security.paths.world import LINKS as PLANTED
 from tests.agent.security.paths.world import build
@@ -122,11 +122,11 @@ def _paths(scratch: Path) -> Callable[[str], None]:
         with suppress(ToolError):
             found = resolve(asked, ws, restrict=True, blocked=(".git", ".env"))
             assert found.is_relative_to(ws)
-            if disk.kind(found) == "folder":
+            if file_io.kind(found) == "folder":
                 with opened_folder(found) as fd:
                     assert os.readlink(f"/proc/self/fd/{fd}") == str(found)
             else:
-                disk.read(found, 1000)
+                file_io.read(found, 1000)
 
     return check
 

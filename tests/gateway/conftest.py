@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.database import Database
+from gateway.store.sqlite.engine import Database
 
 
 @pytest.fixture

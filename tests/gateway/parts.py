@@ -12,34 +12,34 @@ from typing import Any
 
 from agent.agent import Agent
 from agent.providers.base import Provider
-from agent.providers.models import Models
+from agent.providers.pool import Models
 from agent.providers.scripted import Scripted, Step
-from agent.security.modes import Mode
-from agent.subagents.catalogue import Catalogue, Places
-from gateway.access import Access
-from gateway.approvals import Approvals
-from gateway.audit.log import AuditLog
-from gateway.audit.notes import Notes
-from gateway.bus import MessageBus
-from gateway.changes import changes_in
+from agent.security.policy.modes import Mode
+from agent.subagents.catalog import Catalogue, Places
+from gateway.access.approval_coordinator import Approvals
+from gateway.access.approvals import Clerk
+from gateway.access.control import Access
+from gateway.access.pairing_service import Door
+from gateway.access.roles import Policies, PolicySettings
+from gateway.bus.bus import MessageBus
+from gateway.bus.ingest import Intake
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
-from gateway.clerk import Clerk
-from gateway.commands.call import Commands, Office
-from gateway.delivery import Delivery
-from gateway.desk import Desk
-from gateway.door import Door
-from gateway.intake import Intake
-from gateway.messages import InboundMessage, Sender
-from gateway.patience import LONGEST_REST_S
-from gateway.policies import Policies, PolicySettings
-from gateway.rules import Rules
-from gateway.spending import Spending
-from gateway.store import approvals as approvals_store
-from gateway.store import claims, outbox
-from gateway.store.database import Database
-from gateway.turn import Turns
-from gateway.watchers import Watchers
+from gateway.commands.dispatcher import Commands, Office
+from gateway.control.local_service import Desk
+from gateway.core.event_hub import Watchers
+from gateway.core.messages import InboundMessage, Sender
+from gateway.delivery.retry_policy import LONGEST_REST_S
+from gateway.delivery.sender import Delivery
+from gateway.ops.audit.log import AuditLog
+from gateway.ops.audit.relay import Notes
+from gateway.sessions.undo_ledger import changes_in
+from gateway.store.repositories import approvals as approvals_store
+from gateway.store.repositories import claims, outbox
+from gateway.store.sqlite.engine import Database
+from gateway.turns.permissions import Rules
+from gateway.turns.runner import Turns
+from gateway.turns.usage_meter import Spending
 from tests.fakes.platform import Platform
 
 _numbers = itertools.count(1)

@@ -3,9 +3,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gateway.app import open_app
-from gateway.home import Home
-from gateway.service import Delivered
-from gateway.settings import Settings, load_settings
+from gateway.config import Settings, load_settings
+from gateway.control.service import Delivered
+from gateway.runtime.paths import Home
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.gateway.parts import typed
 

@@ -7,24 +7,24 @@ from typing import cast
 
 import pytest
 
-from agent.security.engine import RolePolicy, Standing
-from agent.security.roles import Role, ToolRule
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.roles import Role, ToolRule
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.registry import Toolbox
 from agent.tools.runner import Permissions, Runner
-from agent.tools.shell import Exec
-from agent.tools.toolbox import Toolbox
+from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
-from gateway.access import Access
-from gateway.approvals import Approvals
-from gateway.audit.log import AuditLog
-from gateway.messages import Sender
-from gateway.policies import Policies, PolicySettings
-from gateway.rules import Rules, SpeakersPolicy
+from gateway.access.approval_coordinator import Approvals
+from gateway.access.control import Access
+from gateway.access.roles import Policies, PolicySettings
+from gateway.core.messages import Sender
+from gateway.ops.audit.log import AuditLog
+from gateway.turns.permissions import Rules, SpeakersPolicy
 from tests.fakes.web import WebSite
 from tests.gateway.parts import said, typed
-from tests.gateway.test_rules import Nobody
+from tests.gateway.turns.test_permissions import Nobody
 
 ROLES = """
 roles:

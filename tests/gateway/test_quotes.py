@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent.providers.scripted import Echo
-from agent.security.taint import BOTH
-from gateway.store import sessions
+from agent.security.taint.taint import BOTH
+from gateway.store.repositories import sessions
 from tests.gateway.parts import Parts, running, said
 
 

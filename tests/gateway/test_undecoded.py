@@ -7,8 +7,8 @@ import pytest
 
 from agent.errors import KoreError
 from gateway.channels.base import Batch, Undecoded
-from gateway.messages import Sender
-from gateway.store import undecoded
+from gateway.core.messages import Sender
+from gateway.store.repositories import undecoded_updates
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, opened, said
@@ -38,7 +38,7 @@ async def test_it_is_kept_once_counted_and_logged_without_its_words(
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
         seq = await lose(parts)
-        kept = await parts.database.run(undecoded.at, seq)
+        kept = await parts.database.run(undecoded_updates.at, seq)
         assert kept is not None
         assert kept.raw == LOST.raw
         assert (await parts.desk.status())["updates_undecoded"] == 1
@@ -80,7 +80,7 @@ async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) 
 
 
 async def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(undecoded, "KEPT", 3)
+    monkeypatch.setattr(undecoded_updates, "KEPT", 3)
     async with opened(tmp_path, Gated()) as parts:
         for number in range(5):
             one = replace(LOST, event_id=f"update:{number}")

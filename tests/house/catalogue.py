@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.language import ENGLISH, LANGUAGES
+from agent.i18n import ENGLISH, LANGUAGES
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 
 FOLDER = ROOT / "agent" / "languages"

@@ -11,10 +11,10 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agent.types import Message
-from gateway.service import WatchEvent
+from gateway.control.service import WatchEvent
 
 _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-# A message in its stored form: docs/events.md tells it, agent/codec.py writes it.
+# A message in its stored form: docs/events.md tells it, agent/serialization.py writes it.
 _MESSAGE = {
     "type": "object",
     "properties": {

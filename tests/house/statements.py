@@ -17,7 +17,7 @@ from tests.house.tree import ROOT, parse, python_files
 _EXECUTE = ("execute", "executemany")
 # The agent has no database (pyproject.toml: layers); migrations are scripts of their own.
 _PACKAGES = ("gateway", "kore")
-_SCRIPTS = {"gateway/store/upgrade.py"}
+_SCRIPTS = {"gateway/store/sqlite/migrator.py"}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Values of expressions, by the file that has them.
 Given = Mapping[str, Mapping[str, Sequence[str]]]

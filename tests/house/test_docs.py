@@ -11,12 +11,12 @@ import pytest
 
 from agent.providers.vendors import ALIASES, VENDORS
 from agent.settings import ToolSettings
-from agent.tools.toolbox import default_tools
-from gateway.cli.verbs import VERBS, Verb
+from agent.tools.registry import default_tools
+from gateway.cli.console.chat.local_commands import CONSOLE_COMMANDS
+from gateway.cli.verb_table import VERBS, Verb
 from gateway.commands.table import COMMANDS
-from gateway.console.commands import CONSOLE_COMMANDS
-from gateway.settings.keys import catalogue, whole_sections
-from gateway.settings.sections import ModelEntry
+from gateway.config.key_catalog import catalogue, whole_sections
+from gateway.config.sections import ModelEntry
 from tests.house.pages import (
     DOCS,
     README,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gateway.cli.program import _parser_of
-from gateway.cli.verbs import VERBS, find_verb
+from gateway.cli.verb_table import VERBS, find_verb
 from tests.house.tree import PACKAGES, parse, place, python_files
 
 _AGENT = VERBS[0]

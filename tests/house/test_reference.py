@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.verbs import VERBS
+from gateway.cli.verb_table import VERBS
 from gateway.commands.table import COMMANDS
-from gateway.settings.keys import catalogue, whole_sections
+from gateway.config.key_catalog import catalogue, whole_sections
 from pages.reference import PAGES, commands, keys
 from tests.house.pages import quoted, rows
 from tests.house.test_docs import flags

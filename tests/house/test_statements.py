@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import person
 from gateway.store.cipher import SEALED
-from gateway.store.copy import _COUNTED
-from gateway.store.database import connect
+from gateway.store.repositories import user_data
 from gateway.store.search import Scope
+from gateway.store.sqlite.backup import _COUNTED
+from gateway.store.sqlite.engine import connect
 from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
 
 # Tables that stay small, however long Kore runs; every other one grows.
@@ -50,19 +50,19 @@ UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
 
 BY_HAND = "asked for at the machine, seldom, and about everything that there is"
 MAY_SCAN = {
-    "gateway/custodian.py:_needed": BY_HAND,
-    "gateway/store/person.py": BY_HAND,
-    "gateway/store/portrait.py": BY_HAND,
-    "gateway/store/copy.py:read_back": BY_HAND,
-    "gateway/store/rekey.py": BY_HAND,
-    "gateway/store/sessions.py:recent": "the newest, along their index, up to the limit",
-    "gateway/store/sessions.py:last_of": "one person's, newest first, up to an open one",
-    "gateway/store/archive.py:_name_of_copy": "a fork: the names of one person's conversations",
-    "gateway/store/archive.py:named": "/resume NAME: one person's conversations",
+    "gateway/ops/user_data.py:_needed": BY_HAND,
+    "gateway/store/repositories/user_data.py": BY_HAND,
+    "gateway/store/repositories/user_export.py": BY_HAND,
+    "gateway/store/sqlite/backup.py:read_back": BY_HAND,
+    "gateway/store/sqlite/rekey.py": BY_HAND,
+    "gateway/store/repositories/sessions.py:recent": "the newest, along their index, up to the limit",
+    "gateway/store/repositories/sessions.py:last_of": "one person's, newest first, up to an open one",
+    "gateway/store/repositories/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
+    "gateway/store/repositories/session_admin.py:named": "/resume NAME: one person's conversations",
     "gateway/store/search.py:_named": "a search: the names of conversations",
-    "gateway/store/approvals.py:private_route": "one person's, newest first, up to a private one",
-    "gateway/store/spending.py:last_private_route": "the same",
-    "gateway/scheduler.py:_known": "once, at the start; a job keeps a hundred slots",
+    "gateway/store/repositories/approvals.py:private_route": "one person's, newest first, up to a private one",
+    "gateway/store/repositories/usage.py:last_private_route": "the same",
+    "gateway/scheduler/timer.py:_known": "once, at the start; a job keeps a hundred slots",
     "gateway/store/cipher.py:_is_empty": "whether there is any row",
 }
 
@@ -77,17 +77,17 @@ _SCOPES = sorted(
 )
 _COLUMNS = "principal = ?", "channel = ? AND account = ? AND chat = ?"
 GIVEN: Given = {
-    "gateway/store/archive.py": {"where": _SCOPES},
+    "gateway/store/repositories/session_admin.py": {"where": _SCOPES},
     "gateway/store/search.py": {"where": _SCOPES},
-    "gateway/store/sessions.py": {"where": _SCOPES},
+    "gateway/store/repositories/sessions.py": {"where": _SCOPES},
     "gateway/store/cipher.py": {"one.table": [one.table for one in SEALED]},
-    "gateway/store/copy.py": {"table": list(_COUNTED.values())},
-    "gateway/store/database.py": {"pragma": [], "folder": []},
-    "gateway/store/jobs.py": {
+    "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
+    "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},
+    "gateway/store/repositories/jobs.py": {
         "' AND '.join(where)": ["1", *_COLUMNS, " AND ".join(_COLUMNS)],
         "column": ["zone", "quiet"],
     },
-    "gateway/store/person.py": {
+    "gateway/store/repositories/user_data.py": {
         "tasks": [
             " OR ".join(
                 f"{name} IN (SELECT id FROM temp.gone_session)"
@@ -95,12 +95,15 @@ GIVEN: Given = {
             )
         ]
     },
-    "gateway/store/rekey.py": {
+    "gateway/store/sqlite/rekey.py": {
         "f\"UPDATE {one.table} SET {one.calls('reseal')}\"": [
             f"UPDATE {one.table} SET {one.calls('unseal')}" for one in SEALED
         ]
     },
-    "gateway/store/tasks.py": {"', '.join(columns)": ["turn_id"], "values": ["1"]},
+    "gateway/store/repositories/subagent_tasks.py": {
+        "', '.join(columns)": ["turn_id"],
+        "values": ["1"],
+    },
 }
 
 _PLANNED = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE|REPLACE)\b")
@@ -112,7 +115,7 @@ _ALIAS = re.compile(r"\b(?:FROM|JOIN|,|INTO|UPDATE)\s+(\w+)(?:\s+AS)?\s+(\w+)\b"
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(connect(tmp_path / "kore.db")) as connection:
-        person.mark(connection, "telegram:1")  # its tables of the connection
+        user_data.mark(connection, "telegram:1")  # its tables of the connection
         yield connection
 
 

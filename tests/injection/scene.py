@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.agent import Agent
-from agent.context.project import Project
+from agent.context.project_context import Project
 from agent.events import Done
-from agent.sandbox import Sandbox
-from agent.security.engine import DefaultPolicy
-from agent.security.links import inert
-from agent.security.marks import mark
-from agent.security.policy import Answer, ApprovalRequest
-from agent.security.taint import Exposure
+from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.engine import DefaultPolicy
+from agent.security.sandbox.base import Sandbox
+from agent.security.taint.file_marks import mark
+from agent.security.taint.link_defusing import inert
+from agent.security.taint.taint import Exposure
 from agent.settings import AgentSettings, ToolSettings
-from agent.subagents.local import LocalErrands
-from agent.task import Task
+from agent.subagents.in_process import LocalErrands
 from agent.tools.base import CallContext
-from agent.tools.fetch import WebFetch
-from agent.tools.process import Process
-from agent.tools.processes import Processes
 from agent.tools.runner import Permissions
-from agent.tools.search import Hit, WebSearch
-from agent.tools.shell import Exec
+from agent.tools.shell.exec import Exec
+from agent.tools.shell.process_registry import Processes
+from agent.tools.shell.process_tool import Process
+from agent.tools.web.fetch import WebFetch
+from agent.tools.web.search import Hit, WebSearch
+from agent.turn.request import Task
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolResult
-from gateway.ending import harmless
+from gateway.turns.outcome import harmless
 from tests.fakes.web import WebSite
 from tests.injection.obedient import Obedient, spellings
 

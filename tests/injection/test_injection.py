@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from agent.checklist import LIST, PROGRESS
-from agent.providers.models import Models
-from agent.sandbox import Sandbox
+from agent.context.feature_list import LIST, PROGRESS
+from agent.providers.pool import Models
+from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap
-from gateway.schedule.heartbeat import has_work
+from gateway.scheduler.heartbeat import has_work
 from tests.injection.obedient import Obedient
 from tests.injection.scene import (
     CANARY,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from agent.errors import ArchiveRefused
-from agent.frozen import frozen
-from agent.security.names import folded
-from agent.security.paths import shown
-from agent.visible import hidden_character
+from agent.records import frozen
+from agent.security.files.filenames import folded
+from agent.security.files.paths import shown
+from agent.text.visible import hidden_character
 
 CHUNK_BYTES = 65_536
 # A megabyte of zeros packs into a thousand bytes and harms nobody.

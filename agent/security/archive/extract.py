@@ -12,9 +12,9 @@ from agent.errors import ArchiveRefused
 from agent.security.archive.entry import Caps, Entry, Names
 from agent.security.archive.tar import Tape, tar_entries
 from agent.security.archive.zip import MAGIC, zip_entries
-from agent.security.beneath import inner_folder, opened_folder
-from agent.security.deep import remove_tree
-from agent.security.paths import shown
+from agent.security.files.folder_tree import remove_tree
+from agent.security.files.paths import shown
+from agent.security.files.safe_open import inner_folder, opened_folder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Headers, padding and notes of a tar, for each of its entries.

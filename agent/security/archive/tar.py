@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from agent.errors import ArchiveRefused
 from agent.security.archive.entry import CHUNK_BYTES, Entry
-from agent.security.paths import shown
+from agent.security.files.paths import shown
 
 if TYPE_CHECKING:
     from lzma import LZMADecompressor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import ArchiveRefused
 from agent.security.archive.entry import CHUNK_BYTES, Caps, Entry
-from agent.security.paths import shown
+from agent.security.files.paths import shown
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo

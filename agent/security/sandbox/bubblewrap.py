@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import ClassVar
 
 from agent.errors import ToolError
-from agent.frozen import frozen
 from agent.prompts import fill, load
-from agent.sandbox import Job, Limits, Spawn
-from agent.security.beneath import opened_folder
-from agent.security.helpers import SYSTEM_PATH, helper
-from agent.security.sandbox import cgroup, leftovers, view
-from agent.security.sandbox.account import USER, is_root
+from agent.records import frozen
+from agent.security.files.safe_open import opened_folder
+from agent.security.sandbox import cgroup, environment, orphan_processes
+from agent.security.sandbox.base import Job, Limits, Spawn
+from agent.security.sandbox.parent_watch import watched
 from agent.security.sandbox.seccomp import NAMESPACED, program
-from agent.security.sandbox.watch import watched
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH, helper
+from agent.security.sandbox.unprivileged_user import USER, is_root
 
-_HOME = f"{view.TEMPORARY}/home"
+_HOME = f"{environment.TEMPORARY}/home"
 # Of a network that has no other listener.
 _PORT = 3128
 # Each takes a descriptor, of which a process has 1,024 at first; bwrap takes 9,000 words.
@@ -35,7 +35,7 @@ _NAMESPACES = (
     "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
 # Where root's folders are shown as somebody else's, before bwrap begins.
-_STAGE = Path(view.TEMPORARY)
+_STAGE = Path(environment.TEMPORARY)
 # What the kernel says to a root that may not mount, or that is older than such mounts.
 _NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
@@ -93,14 +93,14 @@ class Bubblewrap:
             self._hide(setup, job)
             setup.words += ["--remount-ro", "/proc", "--remount-ro", "/"]
             setup.words += ["--chdir", str(job.folder)]
-            seen = view.programs(self.further)
-            env = view.environment(os.environ, _HOME, seen) | view.of_job(job)
+            seen = environment.programs(self.further)
+            env = environment.environment(os.environ, _HOME, seen) | environment.of_job(job)
             start = ["/bin/sh", "-c", job.command]
             if job.way_out is not None:
-                env |= view.proxied(_PORT)
+                env |= environment.proxied(_PORT)
                 start = [*self._inlet(), str(setup.own(job.way_out.channel())), str(_PORT)]
                 start.append(job.command)
-            setup.words += ["--unsetenv", leftovers.NAME]
+            setup.words += ["--unsetenv", orphan_processes.NAME]
             for name, value in env.items():
                 setup.words += ["--setenv", name, value]
             groups = self._groups(stack)
@@ -120,13 +120,13 @@ class Bubblewrap:
 
         What is `kept` in the workspace is a mount of its own, read-only or not.
         """
-        from agent.security.sandbox import mounts
+        from agent.security.sandbox import idmapped_mounts
 
         sources = {workspace: _STAGE / "workspace"}
         wanted = []
         for number, path in enumerate(path for path in self.further if path.exists()):
             sources[path] = _STAGE / str(number)
-            wanted.append(mounts.Mount(path, sources[path], read_only=True))
+            wanted.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
         try:
             with ExitStack() as opened:
                 for path, read_only in {workspace: False, **kept}.items():
@@ -136,8 +136,8 @@ class Bubblewrap:
                     opened.callback(os.close, found)
                     if not stat.S_ISLNK(os.fstat(found).st_mode):
                         place = sources[workspace] / path.relative_to(workspace)
-                        wanted.append(mounts.Mount(found, place, read_only))
-                space = stack.enter_context(mounts.namespace(_STAGE, wanted))
+                        wanted.append(idmapped_mounts.Mount(found, place, read_only))
+                space = stack.enter_context(idmapped_mounts.namespace(_STAGE, wanted))
         except OSError as exc:
             text = "no_mounts" if exc.errno in _NOT_ALLOWED else "unmapped"
             raise ToolError(fill(f"sandbox/{text}", reason=exc.strerror or str(exc))) from exc
@@ -147,7 +147,7 @@ class Bubblewrap:
 
     def _inlet(self) -> list[str]:
         """The words of the program that hands a listener out, without its arguments."""
-        python = view.python(view.programs(self.further))
+        python = environment.python(environment.programs(self.further))
         if python is None:
             raise ToolError(load("sandbox/no_python"))
         text = Path(__file__).with_name("inlet.py").read_text("utf-8")
@@ -155,17 +155,17 @@ class Bubblewrap:
 
     def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
         words = setup.words
-        for path in view.programs(self.further):
+        for path in environment.programs(self.further):
             if path.is_symlink():
                 words += ["--symlink", os.readlink(path), str(path)]
             else:
                 words += ["--ro-bind", str(sources.get(path, path)), str(path)]
-        for name in view.CONFIGURATION:
+        for name in environment.CONFIGURATION:
             words += ["--ro-bind-try", name, name]
         for name, text in self._people().items():
             words += ["--ro-bind-data", str(setup.given(text.encode())), name]
         words += ["--proc", "/proc", "--dev", "/dev"]
-        for folder in ("/dev/shm", view.TEMPORARY):  # noqa: S108 - file systems of its own
+        for folder in ("/dev/shm", environment.TEMPORARY):  # noqa: S108 - file systems of its own
             if "--size" in self.features:
                 words += ["--size", str(self.limits.file_bytes)]
             words += ["--tmpfs", folder]
@@ -223,7 +223,7 @@ class Bubblewrap:
             "t": self.limits.cpu_s,
             "u": self.limits.processes,
         }
-        return f'{{ {view.limited(limits)}; }} 2>/dev/null; exec setsid "$@"'
+        return f'{{ {environment.limited(limits)}; }} 2>/dev/null; exec setsid "$@"'
 
     def _groups(self, stack: ExitStack) -> tuple[Path, ...]:
         # Some more, for what watches and what reaps.

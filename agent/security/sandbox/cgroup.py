@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from agent.frozen import frozen
+from agent.records import frozen
 
 _PREFIX = "kore-command-"
 # So old is no group that nobody has moved into yet, whoever made it.

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from agent.errors import ToolError
-from agent.frozen import frozen
 from agent.prompts import load
-from agent.sandbox import Job, Limits, Spawn
-from agent.security.helpers import SYSTEM_PATH
-from agent.security.sandbox import view
-from agent.security.sandbox.profile import profile
-from agent.security.sandbox.watch import source
+from agent.records import frozen
+from agent.security.sandbox import environment
+from agent.security.sandbox.base import Job, Limits, Spawn
+from agent.security.sandbox.parent_watch import source
+from agent.security.sandbox.seccomp_profile import profile
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH
 
 _CLIENT = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
@@ -73,10 +73,10 @@ class Container:
             "--ulimit", f"fsize={self.limits.file_bytes}", "--ulimit", "core=0",
             "--ulimit", f"cpu={self.limits.cpu_s}",
             "--ulimit", f"nofile={self.limits.open_files}",
-            "--tmpfs", f"{view.TEMPORARY}:size={self.limits.file_bytes},mode=1777",
+            "--tmpfs", f"{environment.TEMPORARY}:size={self.limits.file_bytes},mode=1777",
             "--volume", f"{workspace}:{workspace}{':ro' if job.read_only else ''}",
             "--workdir", str(job.folder),
-            "--env", f"HOME={view.TEMPORARY}", "--env", "LANG=C.UTF-8",
+            "--env", f"HOME={environment.TEMPORARY}", "--env", "LANG=C.UTF-8",
         ]  # fmt: skip
         # Frozen folders are hidden like the others: a source that is named by its path could be
         # made a link to somewhere else meanwhile.
@@ -85,6 +85,6 @@ class Container:
                 words += ["--tmpfs", f"{path}:ro,size=4k"]
             else:
                 words += ["--volume", f"/dev/null:{path}:ro"]
-        for name, value in view.of_job(job).items():
+        for name, value in environment.of_job(job).items():
             words += ["--env", f"{name}={value}"]
         return [*words, self.image, "/bin/sh", "-c", job.command]

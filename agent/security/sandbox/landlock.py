@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.frozen import frozen
 from agent.prompts import load
-from agent.sandbox import Job, Limits, Spawn
-from agent.security.deep import scratch_folder
-from agent.security.sandbox import leftovers, view
+from agent.records import frozen
+from agent.security.files.folder_tree import scratch_folder
+from agent.security.sandbox import environment, orphan_processes
+from agent.security.sandbox.base import Job, Limits, Spawn
 from agent.security.sandbox.seccomp import beside_landlock, program
 
 # Rights to files, bit by bit, and the version that brought them.
@@ -43,7 +43,7 @@ _DEVICES |= {"/dev/random": False, "/dev/urandom": False}
 _START = """\
 import sys
 sys.path.append(sys.argv[1])
-from agent.security.sandbox.launch import main
+from agent.security.sandbox.landlock_launcher import main
 main()
 """
 
@@ -95,17 +95,17 @@ class Landlock:
         workspace = os.path.realpath(job.workspace)
         if workspace == "/":
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
-        env = view.environment(os.environ, private, view.programs(self.further))
-        env |= view.of_job(job)
+        env = environment.environment(os.environ, private, environment.programs(self.further))
+        env |= environment.of_job(job)
         writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.way_out is None else job.way_out.listener()
         if proxy is not None:
-            env |= view.proxied(proxy[0])
+            env |= environment.proxied(proxy[0])
         return {
             "command": job.command,
             "folder": str(job.folder),
             "stdin": job.stdin,
-            "environment": {**env, "TMPDIR": private, **leftovers.mark()},
+            "environment": {**env, "TMPDIR": private, **orphan_processes.mark()},
             "writable": writable,
             "proxy": proxy,
             "rules": self._rules(workspace, writable),
@@ -134,8 +134,8 @@ class Landlock:
 
     def _rules(self, workspace: str, writable: list[str]) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
-        rules += [(str(path), _READ) for path in (workspace, *view.programs(self.further))]
-        rules += [(path, _READ_FILE | _READ_DIR) for path in (*view.CONFIGURATION, *_FACTS)]
+        rules += [(str(path), _READ) for path in (workspace, *environment.programs(self.further))]
+        rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()
         ]

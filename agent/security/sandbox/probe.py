@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.frozen import frozen
 from agent.prompts import fill
-from agent.sandbox import Job, Sandbox, Spawn
-from agent.security.deep import scratch_folder
-from agent.security.sandbox.account import is_root
+from agent.records import frozen
+from agent.security.files.folder_tree import scratch_folder
+from agent.security.sandbox.base import Job, Sandbox, Spawn
 from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
+from agent.security.sandbox.unprivileged_user import is_root
 
 _DOOR = "door"
 _CALLS = ("keyctl", "io_uring_setup", "bpf", "unshare")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Literal
 
-from agent.frozen import frozen
+from agent.records import frozen
 from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
 
 _LOAD, _AND = 0x20, 0x54

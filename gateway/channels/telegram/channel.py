@@ -6,30 +6,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import KoreError
-from agent.language import t
+from agent.i18n import t
 from gateway.channels.base import Accept, Batch, ChannelStatus, Growing, Streaming
-from gateway.channels.memo import Forgetful, Memo
-from gateway.channels.telegram.client import TelegramClient
-from gateway.channels.telegram.poll import Poller
-from gateway.channels.telegram.question import show, whole
-from gateway.channels.telegram.reactions import Reactions
-from gateway.channels.telegram.render import (
-    render,
-    render_pages,
-    shortened,
-    text_messages,
-)
-from gateway.channels.telegram.send import Sender
+from gateway.channels.chat_settings import Places
+from gateway.channels.rate_limiter import Gate
+from gateway.channels.state import Forgetful, Memo
+from gateway.channels.telegram.api.client import TelegramClient
+from gateway.channels.telegram.inbound.poll import Poller
+from gateway.channels.telegram.inbound.updates import decoded_again
+from gateway.channels.telegram.outbound.approval_card import show, whole
+from gateway.channels.telegram.outbound.reactions import Reactions
+from gateway.channels.telegram.outbound.render import render, render_pages, shortened, text_messages
+from gateway.channels.telegram.outbound.send import Sender
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.channels.telegram.updates import decoded_again
-from gateway.gate import Gate
-from gateway.messages import Media, OutboundFile, OutboundMessage, OutboundPart, Route
-from gateway.places import Places
-from gateway.question import Question
-from gateway.trace import Trace
+from gateway.core.approval import Question
+from gateway.core.messages import Media, OutboundFile, OutboundMessage, OutboundPart, Route
+from gateway.turns.trace import Trace
 
 if TYPE_CHECKING:
-    from gateway.channels.telegram.webhook import Webhook
+    from gateway.channels.telegram.inbound.webhook import Webhook
 
 # As many messages of an answer grow where nothing else limits it: all of them are parsed anew
 # for every edit.
@@ -200,6 +195,6 @@ def _webhook(
     settings: TelegramSettings, client: TelegramClient, places: Places, memo: Memo
 ) -> "Webhook":
     # Most bots poll and never need it.
-    from gateway.channels.telegram.webhook import Webhook
+    from gateway.channels.telegram.inbound.webhook import Webhook
 
     return Webhook(settings, client, places, memo)

@@ -4,9 +4,9 @@ import hashlib
 from dataclasses import field
 from urllib.parse import quote, urlsplit
 
-from agent.frozen import frozen
+from agent.records import frozen
 from gateway.channels.base import Streaming
-from gateway.trace import Trace
+from gateway.turns.trace import Trace
 
 OFFICIAL_SERVER = "https://api.telegram.org"
 

@@ -2,8 +2,8 @@
 
 from hypothesis import given
 
-from agent.context.budget import estimate
 from agent.context.pruning import SHORT_CHARS, prune, pruned
+from agent.context.token_budget import estimate
 from agent.history import is_valid
 from agent.types import Image, Message, Text, assistant, user
 from tests.agent.strategies import rounds

@@ -10,8 +10,8 @@ from agent.errors import KeyRefused, ProviderError, RateLimited
 from agent.events import Notice, Reply, Retry
 from agent.providers.base import ModelRequest
 from agent.providers.cooldown import Cooldowns
-from agent.providers.models import Models
-from agent.providers.routing import ModelConfig
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
 from agent.types import user
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript, refusal

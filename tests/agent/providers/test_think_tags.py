@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
-from agent.providers.speech import Speech
+from agent.providers.text_stream import Speech
 
 
 def heard(speech: Speech, *pieces: str) -> list[ModelEvent]:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agent.security.commands import blocked_word, classify
-from agent.security.policy import BLOCKED_COMMANDS
-from agent.security.shell import parse
+from agent.security.policy.base import BLOCKED_COMMANDS
+from agent.security.shell.classifier import blocked_word, classify
+from agent.security.shell.parser import parse
 
 CORPUS = Path(__file__).with_name("evasions.toml")
 VALUES = {"{outside}": "/srv/outside", "{port}": "4711", "{pid}": "815"}

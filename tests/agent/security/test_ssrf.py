@@ -17,10 +17,10 @@ import pytest
 from yarl import URL
 
 from agent.errors import ToolError
-from agent.security.urls import Address, Allow, is_public
+from agent.security.network.urls import Address, Allow, is_public
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.fetch import WebFetch
+from agent.tools.web.fetch import WebFetch
 from tests.agent.security.ssrf_cases import NAMES, URLS
 
 T = TypeVar("T")

@@ -11,13 +11,13 @@ import pytest
 
 from agent.errors import ToolError
 from agent.settings import ToolSettings
+from agent.tools.assistant.remember import Remember
 from agent.tools.base import CallContext, Tool
-from agent.tools.edit import EditFile
-from agent.tools.files import AppendFile, ReadFile, WriteFile
-from agent.tools.folder import ListDir
-from agent.tools.glob import GlobFiles
-from agent.tools.grep import Grep
-from agent.tools.memory import Remember
+from agent.tools.files.edit import EditFile
+from agent.tools.files.glob import GlobFiles
+from agent.tools.files.grep import Grep
+from agent.tools.files.list_dir import ListDir
+from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
 from agent.types import ToolCall
 
 ROOT = Path(__file__).parents[3]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from agent.agent import Agent
 from agent.providers.scripted import Scripted
 from agent.security.audit import AuditEntry
-from agent.security.engine import DefaultPolicy, RolePolicy, Standing
-from agent.security.policy import Decision, ToolRequest
-from agent.security.roles import built_in_roles
+from agent.security.policy.base import Decision, ToolRequest
+from agent.security.policy.engine import DefaultPolicy, RolePolicy, Standing
+from agent.security.policy.roles import built_in_roles
 from agent.tools.base import CallContext, Plan, Tool
 from agent.tools.runner import Permissions
 from agent.types import ToolResult

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import Sandbox
+from agent.security.files import file_io
+from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.settings import ToolSettings
-from agent.tools import disk
 from agent.tools.base import CallContext
-from agent.tools.shell import Exec
+from agent.tools.shell.exec import Exec
 
 MADE = (
     "HEARTBEAT.md", "feature_list.json", "PROGRESS.md", "AGENTS.md", "Soul.MD", "CLAUDE.md",
@@ -91,6 +91,6 @@ async def test_what_a_file_tool_makes_meanwhile_stays(
     async with asyncio.timeout(30):
         while not (workspace / "begun").exists():
             await asyncio.sleep(0.01)
-    disk.replace(workspace / "HEARTBEAT.md", b"mine")
+    file_io.replace(workspace / "HEARTBEAT.md", b"mine")
     await running
     assert (workspace / "HEARTBEAT.md").read_text() == "mine"

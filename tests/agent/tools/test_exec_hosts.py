@@ -15,16 +15,16 @@ import pytest
 from aiohttp import web
 
 from agent.errors import ToolError
-from agent.security.engine import RolePolicy, Standing
-from agent.security.marks import is_marked
-from agent.security.roles import Role, ToolRule
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.roles import Role, ToolRule
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.container import Container
+from agent.security.taint.file_marks import is_marked
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.registry import Toolbox
 from agent.tools.runner import Permissions, Runner
-from agent.tools.shell import Exec
-from agent.tools.toolbox import Toolbox
+from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 from tests.fakes.web import WebSite
 from tests.processes import gone, lasting, runs
@@ -202,7 +202,7 @@ from pathlib import Path
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.shell import Exec
+from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 folder, port, lasts = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "m", print)

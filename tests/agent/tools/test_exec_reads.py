@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.engine import RolePolicy, Standing
-from agent.security.marks import is_name_marked
-from agent.security.origin import Origin
-from agent.security.roles import built_in_roles
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.roles import built_in_roles
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
-from agent.security.sandbox.none import Unconfined
-from agent.security.taint import UNTRUSTED
+from agent.security.sandbox.unconfined import Unconfined
+from agent.security.taint.file_marks import is_name_marked
+from agent.security.taint.origin import Origin
+from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.process import Process
+from agent.tools.registry import Toolbox
 from agent.tools.runner import Permissions, Runner
-from agent.tools.shell import Exec
-from agent.tools.toolbox import Toolbox
+from agent.tools.shell.exec import Exec
+from agent.tools.shell.process_tool import Process
 from agent.types import ToolCall
 
 

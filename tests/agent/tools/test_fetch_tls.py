@@ -13,7 +13,7 @@ from pathlib import Path
 from aiohttp import web
 from agent.errors import ToolError
 from agent.tools.base import CallContext
-from agent.tools.fetch import WebFetch
+from agent.tools.web.fetch import WebFetch
 from agent.settings import ToolSettings
 from agent.types import ToolCall
 

@@ -8,8 +8,8 @@ import pytest
 
 from agent.errors import KoreError
 from agent.security.audit import AuditEntry
-from agent.security.engine import DefaultPolicy
-from agent.security.policy import Answer, ApprovalRequest, Decision, ToolRequest
+from agent.security.policy.base import Answer, ApprovalRequest, Decision, ToolRequest
+from agent.security.policy.engine import DefaultPolicy
 from agent.tools.base import CallContext
 from agent.tools.runner import Permissions
 from agent.types import ToolResult

@@ -9,8 +9,8 @@ import pytest
 
 from agent.agent import Agent
 from agent.providers.scripted import Scripted
-from agent.security.marks import is_marked
-from agent.security.taint import NOTHING, UNTRUSTED
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext
 from agent.types import Taint, ToolResult

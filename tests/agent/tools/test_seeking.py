@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
-from agent.security.marks import is_marked, mark
-from agent.security.taint import NOTHING, UNTRUSTED
+from agent.security.taint.file_marks import is_marked, mark
+from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.glob import GlobFiles
-from agent.tools.grep import Grep
+from agent.tools.files.glob import GlobFiles
+from agent.tools.files.grep import Grep
 from agent.types import ToolResult
 
 # Where ripgrep is missing both lines of the table are the stand-in's.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.client import Client
+from gateway.control.client import Client
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.cli.kore import ROOT

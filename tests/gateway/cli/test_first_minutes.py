@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.model import ModelServer
-from tests.gateway.cli.test_channel import code_in, config, surroundings
-from tests.gateway.console.terminal import Terminal, kore_there
+from tests.gateway.cli.console.terminal import Terminal, kore_there
+from tests.gateway.cli.verbs.test_channel import code_in, config, surroundings
 
 KEY = "sk-typed-canary-77"
 OTHER = "another server with an OpenAI-compatible address"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.line import Line
-from gateway.cli.longplan import Plan
-from gateway.cli.longwork import LongWork
-from gateway.cli.once import Order
-from gateway.cli.tally import Tally, opened
-from gateway.home import Home
-from gateway.messages import ONCE, InboundMessage
+from gateway.cli.chat.long_task import LongWork
+from gateway.cli.chat.long_task_progress import Tally, opened
+from gateway.cli.chat.longplan import Plan
+from gateway.cli.chat.one_shot import Order
+from gateway.cli.chat.service_connection import Line
+from gateway.core.messages import ONCE, InboundMessage
+from gateway.runtime.paths import Home
 from tests.fakes.memory_service import MemoryService
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.longwork import FEATURES, Place, checklist

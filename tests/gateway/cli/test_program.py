@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.width import width
+from agent.text.display_width import width
 from gateway.cli.program import complain, run
-from gateway.cli.verbs import VERBS
+from gateway.cli.verb_table import VERBS
+from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import ROOT, kore
-from tests.gateway.console.terminal import kore_there
 
 HEAVY = {
     "argparse",
@@ -222,7 +222,7 @@ def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
 def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> None:
     home = tmp_path / "h"
     code = (
-        "import sys; from pathlib import Path; from gateway.cli.crash import CrashReport;"
+        "import sys; from pathlib import Path; from gateway.cli.crash_report import CrashReport;"
         "from agent.security.redaction import Redactor;"
         f"r = CrashReport.install(Path({str(home)!r})); r.redactor = Redactor(['hush-hush']);"
         "raise RuntimeError('wires crossed hush-hush')"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.types import assistant, user
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.cli.kore import kore
 

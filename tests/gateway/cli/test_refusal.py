@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from agent.language import ENGLISH, speaking
+from agent.i18n import ENGLISH, speaking
 from gateway.cli.program import Parser
 from gateway.cli.refusal import refusal
 

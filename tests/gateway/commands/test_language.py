@@ -4,13 +4,13 @@ import asyncio
 import re
 from pathlib import Path
 
-from agent.language import spoken
+from agent.i18n import spoken
 from agent.providers.scripted import Scripted
 from gateway.channels.base import Batch
-from gateway.languages import Languages
-from gateway.messages import Route
+from gateway.core.messages import Route
+from gateway.delivery.user_language import Languages
 from tests.fakes.platform import Platform
-from tests.gateway.commands.test_mode import other, told
+from tests.gateway.commands.test_settings import other, told
 from tests.gateway.parts import running, said, typed
 
 HANS, HANT = "zh-Hans", "zh-Hant"
@@ -73,7 +73,7 @@ async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Pat
 
 
 async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -> None:
-    from agent.language import speak
+    from agent.i18n import speak
 
     async def say(language: str) -> str:
         speak(language)

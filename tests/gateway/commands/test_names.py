@@ -14,21 +14,15 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from agent.providers.scripted import Scripted
+from agent.text.visible import visible_line
 from agent.types import Message, ToolCall, assistant
-from agent.visible import visible_line
 from gateway.channels.base import Batch
-from gateway.channels.telegram import question as telegram
-from gateway.channels.telegram.render import render
+from gateway.channels.telegram.outbound import approval_card as telegram
+from gateway.channels.telegram.outbound.render import render
 from gateway.commands.table import COMMANDS, UNLISTED
-from gateway.messages import (
-    Entity,
-    OutboundFile,
-    OutboundMessage,
-    OutboundPart,
-    Sender,
-)
-from gateway.question import Question
-from gateway.trace import Trace
+from gateway.core.approval import Question
+from gateway.core.messages import Entity, OutboundFile, OutboundMessage, OutboundPart, Sender
+from gateway.turns.trace import Trace
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, running, said
 

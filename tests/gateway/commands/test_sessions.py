@@ -5,8 +5,8 @@ from typing import Any
 
 from agent.providers.scripted import Echo
 from gateway.channels.base import Batch
-from gateway.messages import Sender
-from gateway.store import turns
+from gateway.core.messages import Sender
+from gateway.store.repositories import turns
 from tests.gateway.parts import Parts, running, said, typed
 
 

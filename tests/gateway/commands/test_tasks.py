@@ -9,8 +9,8 @@ from pathlib import Path
 from agent.events import Notice
 from agent.providers.scripted import Scripted
 from agent.types import Message, ToolCall, assistant
-from gateway.messages import Sender
-from gateway.service import Delivered, WatchEvent
+from gateway.control.service import Delivered, WatchEvent
+from gateway.core.messages import Sender
 from tests.gateway.parts import Parts, running, typed
 from tests.processes import gone, lasting, runs
 

@@ -6,8 +6,8 @@ from typing import Any
 from agent.providers.scripted import Scripted
 from agent.types import Message, ToolCall, assistant
 from gateway.channels.base import Batch
-from gateway.messages import InboundMessage, Sender
-from gateway.store import turns
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.repositories import turns
 from tests.gateway.parts import Parts, running, said
 
 

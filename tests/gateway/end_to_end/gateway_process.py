@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from gateway.client import Client
-from gateway.wire import OwnerLost
+from gateway.control.client import Client
+from gateway.control.protocol import OwnerLost
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Effect
 from tests.fakes.model import ModelServer

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gateway.audit.trail import entries
+from gateway.ops.audit.trail import entries
 from tests.fakes.faults import status
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.asking import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.model_script import ReplyScript
-from tests.gateway.console.terminal import kore_there
+from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

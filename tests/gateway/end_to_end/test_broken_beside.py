@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.gateway.console.terminal import kore_agent
+from tests.gateway.cli.console.terminal import kore_agent
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 _ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}

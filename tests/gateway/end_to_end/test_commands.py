@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.client import Client
-from gateway.messages import InboundMessage, Sender
+from gateway.control.client import Client
+from gateway.core.messages import InboundMessage, Sender
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.processes import lasting, processes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.model import ModelServer
+from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import kore
-from tests.gateway.console.terminal import kore_there
 
 KEY = "sk-first-start"
 

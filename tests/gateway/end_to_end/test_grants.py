@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gateway.audit.trail import entries
+from gateway.ops.audit.trail import entries
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.asking import NOTES, asked, press, questions, run, seed, write
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.handover import take_over
-from gateway.home import Home
-from gateway.lock import Locked
+from gateway.control.handover import take_over
+from gateway.runtime.lock import Locked
+from gateway.runtime.paths import Home
 from tests.fakes.model_mind import worker
 from tests.fakes.model_script import ReplyScript
-from tests.gateway.console.terminal import kore_agent
+from tests.gateway.cli.console.terminal import kore_agent
 from tests.gateway.end_to_end.asking import run
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.gateway.end_to_end.test_takeover import stored

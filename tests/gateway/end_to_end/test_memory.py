@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.libc import function
+from gateway.runtime.libc import function
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 # What glibc reserves for an arena beside the first, on 64-bit systems, at a multiple of it.

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from agent.errors import KoreError
-from gateway.client import Client
+from gateway.control.client import Client
 from tests.gateway.end_to_end.asking import asked, button, press, push, questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 

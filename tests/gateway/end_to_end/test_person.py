@@ -6,8 +6,8 @@ import zipfile
 from contextlib import closing
 from pathlib import Path
 
-from gateway.store import memo, person
-from gateway.store.database import connect
+from gateway.store.repositories import preferences, user_data
+from gateway.store.sqlite.engine import connect
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 PERSON, OTHER, GROUP = 71, 72, -100500
@@ -93,8 +93,8 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
     with closing(connect(alone.home / "kore.db")) as connection:
         connection.execute("BEGIN")
         connection.execute("PRAGMA defer_foreign_keys=ON")
-        person.erase(connection, principal, 0.0)
-        memo.put(connection, memo.DELETION, json.dumps({**plan, "copies": False}))
+        user_data.erase(connection, principal, 0.0)
+        preferences.put(connection, preferences.DELETION, json.dumps({**plan, "copies": False}))
         connection.execute("COMMIT")
     assert holding(alone.home, WORDS[2])
     async with alone:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.channels.telegram.render import PAGE_NOTE, PREVIEW_NOTE
-from gateway.store.outbox import ENDS_ABOVE
+from gateway.channels.telegram.outbound.render import PAGE_NOTE, PREVIEW_NOTE
+from gateway.store.repositories.outbox import ENDS_ABOVE
 from tests.fakes.faults import lost_response, status
 from tests.fakes.model_script import Break, Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess

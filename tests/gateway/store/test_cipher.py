@@ -12,14 +12,14 @@ import pytest
 from agent.errors import ConfigError
 from agent.types import ToolCall, ToolResult, assistant, user
 from gateway.channels.base import Undecoded
-from gateway.messages import OutboundPart
-from gateway.store import claims, inbox, outbox, sessions, turns, undecoded
+from gateway.core.messages import OutboundPart
 from gateway.store.cipher import SEALED, Cipher, cipher_of
-from gateway.store.claims import Claim
-from gateway.store.database import Database, StoreError, connect
-from gateway.store.inbox import Arrival, Entry
-from gateway.store.outbox import Due, Letter
-from gateway.store.rekey import rekey
+from gateway.store.repositories import claims, inbox, outbox, sessions, turns, undecoded_updates
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.outbox import Due, Letter
+from gateway.store.sqlite.engine import Database, StoreError, connect
+from gateway.store.sqlite.rekey import rekey
 from tests.gateway.parts import said
 
 CANARY = "canary in a mine"
@@ -35,7 +35,7 @@ def _fill(connection: sqlite3.Connection) -> tuple[Claim, str]:
     asked = said(f"ask {CANARY}", event_id="1:1", message_id="1")
     arrival = Arrival(asked.channel, asked.account, 1.0, 5)
     inbox.accept(connection, arrival, [Entry(asked)])
-    undecoded.keep(connection, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
+    undecoded_updates.keep(connection, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
     claim = claims.claim(
         connection, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content)
     )

@@ -23,19 +23,28 @@ from hypothesis.stateful import (
 )
 
 from agent.history import is_valid, repair
-from agent.security.policy import Answered
+from agent.security.policy.base import Answered
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.channels.base import Undecoded
 from gateway.commands import is_command
-from gateway.messages import InboundMessage, OutboundPart, Route, Sender
-from gateway.question import Question, State
-from gateway.store import approvals, claims, inbox, outbox, sessions, turns, undecoded, windows
-from gateway.store.approvals import Wish
-from gateway.store.claims import ATTEMPTS, Busy, Claim, CommandClaim
-from gateway.store.database import connect
-from gateway.store.inbox import LIVE, Arrival, Entry
-from gateway.store.outbox import Due, Letter
-from gateway.store.turns import Outcome
+from gateway.core.approval import Question, State
+from gateway.core.messages import InboundMessage, OutboundPart, Route, Sender
+from gateway.store.repositories import (
+    approvals,
+    claims,
+    inbox,
+    outbox,
+    sessions,
+    turns,
+    undecoded_updates,
+    windows,
+)
+from gateway.store.repositories.approvals import Wish
+from gateway.store.repositories.claims import ATTEMPTS, Busy, Claim, CommandClaim
+from gateway.store.repositories.inbox import LIVE, Arrival, Entry
+from gateway.store.repositories.outbox import Due, Letter
+from gateway.store.repositories.turns import Outcome
+from gateway.store.sqlite.engine import connect
 
 CHATS = ("1", "2")
 LANES = tuple(f"chat:bot:{chat}" for chat in CHATS)
@@ -125,7 +134,7 @@ class JournalMachine(RuleBasedStateMachine):
         arrival = Arrival("chat", "bot", self.now, self.offset)
         new = [e for e in entries if not inbox.is_known(self.connection, e.message)]
         lanes = self.do(inbox.accept, arrival, entries)
-        self.do(undecoded.keep, arrival, lost)
+        self.do(undecoded_updates.keep, arrival, lost)
         assert lanes <= {e.message.session_key for e in new}
         self.seen += [entry.message for entry in new]
 

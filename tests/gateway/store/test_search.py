@@ -5,12 +5,13 @@ import pytest
 
 from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
-from gateway.store import archive, search, sessions
-from gateway.store.archive import Owner
+from gateway.store import search
 from gateway.store.cipher import Cipher
-from gateway.store.database import connect
+from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories.session_admin import Owner
 from gateway.store.search import CHUNK, Scope
-from tests.gateway.store.test_inbox import db
+from gateway.store.sqlite.engine import connect
+from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
 ALL = Scope()
@@ -70,7 +71,7 @@ def test_a_session_is_found_by_its_name_first_and_only_by_whoever_may_see_it(
     db: Connection,
 ) -> None:
     here = talk(db, "we speak of boats")
-    archive.rename(db, here, "Zürich 東京旅行 boats")
+    session_admin.rename(db, here, "Zürich 東京旅行 boats")
     hits = search.look_up(db, "zurich 旅行", Scope(), 9)
     assert [(hit.session, hit.role, hit.n) for hit in hits] == [(here, "name", 0)]
     assert [hit.role for hit in search.look_up(db, "boats", Scope(), 9)] == ["name", "user"]
@@ -126,7 +127,7 @@ def test_a_transaction_that_is_rolled_back_leaves_no_words(db: Connection) -> No
 
 def test_what_a_fork_has_from_its_parent_is_found_once(db: Connection) -> None:
     session = talk(db, "canary one")
-    fork = archive.fork(db, session, Owner("chat:7", "chat:bot:1"), 3.0)
+    fork = session_admin.fork(db, session, Owner("chat:7", "chat:bot:1"), 3.0)
     sessions.append_messages(db, fork, None, [user("canary two")], 4.0)
     search.forget_all(db)
     while not search.enter_older(db):

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ToolError
-from agent.security.beneath import has_openat2
+from agent.security.files.safe_open import has_openat2
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Plans, Tool
-from agent.tools.edit import EditFile
-from agent.tools.files import AppendFile, ReadFile, WriteFile
-from agent.tools.folder import ListDir
-from agent.tools.glob import GlobFiles
-from agent.tools.grep import Grep
+from agent.tools.files.edit import EditFile
+from agent.tools.files.glob import GlobFiles
+from agent.tools.files.grep import Grep
+from agent.tools.files.list_dir import ListDir
+from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
 from agent.types import ToolCall
 from tests.agent.security.paths.cases import ALLOWED, HARMLESS, REFUSED
 from tests.agent.security.paths.old_kernel import forbid_openat2

@@ -25,8 +25,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from agent.sandbox import Job, Limits, Sandbox
-from agent.tools.group import run
+from agent.security.sandbox.base import Job, Limits, Sandbox
+from agent.tools.shell.process_group import run
 
 BATCH = 20
 AT_ONCE = 3
@@ -140,7 +140,7 @@ def flags(path: Path) -> bytes:
 
 def sandbox(name: str, abi: int | None) -> Sandbox:
     if name == "none":
-        from agent.security.sandbox.none import Unconfined
+        from agent.security.sandbox.unconfined import Unconfined
 
         return Unconfined()
     if name == "bwrap":

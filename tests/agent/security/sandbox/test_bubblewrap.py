@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
-from agent.sandbox import Limits
-from agent.security.sandbox.account import USER
+from agent.security.sandbox.base import Limits
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.unprivileged_user import USER
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.shell import Exec
+from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 from tests.processes import gone, lasting, processes, runs
 
@@ -276,9 +276,9 @@ KORE = """
 import asyncio, shutil, sys
 from pathlib import Path
 from agent.sandbox import Job
-from agent.security.sandbox.account import USER
+from agent.security.sandbox.unprivileged_user import USER
 from agent.security.sandbox.bubblewrap import Bubblewrap
-from agent.tools.group import run
+from agent.tools.shell.process_group import run
 box, folder = Bubblewrap(shutil.which("bwrap"), frozenset()), Path(sys.argv[1])
 async def main():
     line = f"setsid {sys.argv[2]} & {sys.argv[2]}"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
-from agent.sandbox import Job, Limits
+from agent.security.sandbox.base import Job, Limits
 from agent.security.sandbox.container import Container
-from agent.security.sandbox.profile import profile
+from agent.security.sandbox.seccomp_profile import profile
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.shell import Exec
+from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 
 # Writes down what it is told; `run` carries the command out, `kill` ends what `run` has begun.

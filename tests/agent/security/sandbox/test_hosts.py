@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
-from agent.sandbox import Job
-from agent.security.proxy import Proxy
-from agent.security.proxy_connection import Grant
+from agent.security.network.egress_proxy import Proxy
+from agent.security.network.proxy_connection import Grant
+from agent.security.sandbox.base import Job
 from agent.security.sandbox.landlock import Landlock, kernel_abi
 from tests.agent.security.sandbox.test_escapes import (  # noqa: F401 - place is a fixture
     USERS,

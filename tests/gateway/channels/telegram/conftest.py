@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from gateway.channels.base import Batch, Undecoded
+from gateway.channels.rate_limiter import Gate
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.gate import Gate
-from gateway.messages import InboundMessage
+from gateway.core.messages import InboundMessage
 from tests.fakes.bot_api import TOKEN, BotApi
 
 QUICK = TelegramSettings(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from gateway.messages import Entity, OutboundPart
+from gateway.core.messages import Entity, OutboundPart
 
 MAX_UNITS = 4096
 MAX_ENTITIES = 100

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.visible import visible
-from gateway.channels.telegram.render import mark_repeat, render, render_preview
-from gateway.channels.telegram.utf16 import mend
-from gateway.messages import OutboundPart
+from agent.text.visible import visible
+from gateway.channels.telegram.outbound.render import mark_repeat, render, render_preview
+from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.core.messages import OutboundPart
 from tests.gateway.channels.telegram.strict import problems
 
 CORPUS = Path(__file__).with_name("corpus")

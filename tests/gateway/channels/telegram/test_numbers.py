@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.channels.telegram.decode import Bot, Here
-from gateway.channels.telegram.request import AiohttpRequest, Refusal, Unreadable
-from gateway.channels.telegram.updates import batch_of
-from gateway.places import Places
-from tests.gateway.channels.telegram.test_decode import message
+from gateway.channels.chat_settings import Places
+from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, Unreadable
+from gateway.channels.telegram.inbound.decode import Bot, Here
+from gateway.channels.telegram.inbound.updates import batch_of
+from tests.gateway.channels.telegram.inbound.test_decode import message
 
 NUMBERS = [
     "1e400",

@@ -1,0 +1,83 @@
+"""Where a turn's model calls are paid: asked before each, told after it."""
+
+from collections.abc import Sequence
+
+from agent import events
+from agent.context.token_budget import estimate, estimate_text
+from agent.types import Usage
+from agent.usage import Charge, Meter, Receipt, Spent, Tally, Tariff
+
+
+class Till:
+    """One turn's. `spent` is what it has come to, also before a restart where that is known.
+
+    `fallbacks` are the tariffs of the models that answer in the first one's place, by rank.
+    """
+
+    def __init__(
+        self, tariff: Tariff, fallbacks: Sequence[Tariff] = (), meter: Meter | None = None
+    ) -> None:
+        self._meter = meter or Tally()
+        self._asked = tariff
+        self._tariffs = (tariff, *fallbacks)
+        self._least = Usage()
+        self._heard: list[str] = []
+
+    @property
+    def spent(self) -> Spent:
+        return self._meter.spent
+
+    async def before(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:
+        """Raises `LimitReached` when a call with at least so many tokens must not be made."""
+        self._least = Usage(input_tokens, output_tokens)
+        return await self._may_ask(0)
+
+    async def before_retry(self, rank: int) -> list[events.Notice]:
+        """The same question for another model, which has another price."""
+        return await self._may_ask(rank) if self._of(rank) != self._asked else []
+
+    def hear(self, event: events.ModelEvent) -> None:
+        """Whatever arrives is paid for, also when the rest of it never comes."""
+        match event:
+            case events.TextDelta(text) | events.ThinkingDelta(text):
+                self._heard.append(text)
+            case events.ToolCallDelta(_, _, piece):
+                self._heard.append(piece)
+
+    async def after(self, reply: events.Reply) -> list[events.UsageReport | events.Notice]:
+        """What watchers are told of it, once it is counted."""
+        self._heard.clear()
+        tariff = self._of(reply.rank)
+        usage = reply.usage
+        # A vendor that does not count must not be free of limits; noughts are no count either.
+        counted = usage is not None and usage.input > 0
+        if usage is None or not counted:
+            usage = Usage(self._least.input, estimate(reply.message))
+        receipt = await self._pay(tariff.charge(usage, estimated=not counted))
+        session = receipt.session
+        report = events.UsageReport(
+            self.spent.usage,
+            self.spent.cost_usd,
+            session.usage if session else None,
+            session.cost_usd if session else None,
+        )
+        return [report, *(events.Notice("warning", text) for text in receipt.warnings)]
+
+    async def broke_off(self) -> None:
+        """No reply comes any more: counts what was heard since the last one, if anything was."""
+        if self._heard:
+            usage = Usage(self._least.input, estimate_text("".join(self._heard)))
+            self._heard.clear()
+            await self._pay(self._asked.charge(usage, estimated=True))
+
+    def _of(self, rank: int) -> Tariff:
+        """A provider of somebody's own may have fallbacks that nobody has named a price for."""
+        return self._tariffs[rank] if rank < len(self._tariffs) else self._tariffs[0]
+
+    async def _may_ask(self, rank: int) -> list[events.Notice]:
+        tariff = self._asked = self._of(rank)
+        warnings = await self._meter.before(tariff.charge(self._least, estimated=True))
+        return [events.Notice("warning", text) for text in warnings]
+
+    async def _pay(self, charge: Charge) -> Receipt:
+        return await self._meter.after(charge)

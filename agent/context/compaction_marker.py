@@ -1,0 +1,77 @@
+"""How far a library user's conversation is told in a summary; the messages themselves stay."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Protocol, runtime_checkable
+
+from agent.context.compaction import Conversation, Shorter
+from agent.context.pruning import prune
+from agent.context.summary import Summary
+from agent.records import frozen
+from agent.types import Message
+
+
+@frozen
+class Mark:
+    """Places in a session's whole list of messages: `summary` tells of those before `upto` but for
+    `request`; long results before `pruned` are shown as a line."""
+
+    upto: int = 0
+    request: int | None = None
+    pruned: int = 0
+    summary: Summary | None = None
+
+    def conversation(self, messages: Sequence[Message]) -> Conversation:
+        """What the model is shown of the whole session."""
+        shown = prune(messages, self.pruned)
+        front = [] if self.request is None else [shown[self.request]]
+        return Conversation([*front, *shown[self.upto :]], summary=self.summary)
+
+    def moved(self, shorter: Shorter) -> "Mark":
+        """What `shorter` makes of it: its places are those of `conversation`."""
+        cut = shorter.cut
+        if cut is None:
+            return replace(self, pruned=max(self.pruned, self._place(shorter.pruned - 1) + 1))
+        upto = max(self.upto, self._place(cut.place - 1) + 1)
+        request = None if cut.request is None else self._place(cut.request)
+        return Mark(upto, request, self.pruned, shorter.summary)
+
+    def _place(self, place: int) -> int:
+        if self.request is None:
+            return self.upto + place
+        return self.upto + place - 1 if place else self.request
+
+
+@runtime_checkable
+class Marks(Protocol):
+    """A history that also keeps marks."""
+
+    async def mark(self, session: str) -> Mark: ...
+
+    async def set_mark(self, session: str, mark: Mark) -> None:
+        """Called when the messages that it counts are stored."""
+        ...
+
+
+class MarkKeeper:
+    """Implements `Keeper` for a turn of a library user; what it holds is stored with the turn."""
+
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+
+    async def keep(self, shorter: Shorter) -> bool:
+        self.mark = self.mark.moved(shorter)
+        return True
+
+
+def mark_to_json(mark: Mark) -> dict[str, Any]:
+    summary = mark.summary
+    told = asdict(summary) | {"taint": sorted(summary.taint)} if summary else None
+    return {**asdict(mark), "summary": told}
+
+
+def mark_from_json(data: Mapping[str, Any]) -> Mark:
+    """Raises KeyError or TypeError when the data is no mark."""
+    told = data["summary"]
+    summary = Summary(**{**told, "taint": frozenset(told["taint"])}) if told else None
+    return Mark(data["upto"], data["request"], data["pruned"], summary)

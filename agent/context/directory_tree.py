@@ -1,0 +1,139 @@
+"""A folder as a small tree, for the model: what is there, without what git ignores."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from agent.context.token_budget import estimate_text
+from agent.records import frozen
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+TREE_TOKENS = 500
+# Whether it is a folder.
+_Entry: TypeAlias = "tuple[os.DirEntry[str], bool]"
+# The ignore files above, the nearest last.
+_Rules: TypeAlias = "tuple[tuple[Path, GitIgnoreSpec], ...]"
+# A folder with more than this is looked at no further.
+_LOOKED_AT = 5_000
+_IGNORE_LIMIT_BYTES = 100_000
+
+
+@frozen
+class Shape:
+    """How deep, and how many entries of a folder."""
+
+    depth: int = 5
+    per_folder: int = 50
+
+
+def tree(root: Path, shape: Shape, limit: int = TREE_TOKENS) -> str:
+    """The tree in at most about `limit` tokens: as deep as fits, then as many entries as fit."""
+    walk = _Walk(root, shape)
+    shown = ""
+    for depth in range(shape.depth):
+        walk.deepen()
+        found = "\n".join(walk.lines())
+        if estimate_text(found) > limit:
+            return shown if depth else _cut(found, limit)
+        shown = found
+    return shown
+
+
+def _cut(text: str, limit: int) -> str:
+    lines = text.splitlines()
+    while len(lines) > 1 and estimate_text("\n".join(lines)) > limit:
+        del lines[len(lines) * 9 // 10 :]
+    return "\n".join([*lines, "…"])
+
+
+class _Walk:
+    """A folder looked at level by level; what is far down is not looked at when it cannot be
+    shown."""
+
+    def __init__(self, root: Path, shape: Shape) -> None:
+        self._root = root
+        self._per_folder = shape.per_folder
+        self._left = _LOOKED_AT
+        self._found: dict[str, Sequence[_Entry]] = {}
+        self._next: list[tuple[Path, _Rules]] = [(root, ())]
+
+    def deepen(self) -> None:
+        """Look one level further down."""
+        level, self._next = self._next, []
+        for folder, rules in level:
+            own = _ignored_in(folder)
+            rules = (*rules, (folder, own)) if own is not None else rules
+            entries = self._found[str(folder)] = self._entries(folder, rules)
+            shown = entries[: self._per_folder]
+            self._next += [(Path(entry.path), rules) for entry, is_folder in shown if is_folder]
+
+    def lines(self) -> Iterator[str]:
+        """What was found so far."""
+        yield from self._lines(str(self._root), "")
+
+    def _lines(self, folder: str, indent: str) -> Iterator[str]:
+        entries = self._found.get(folder, ())
+        for entry, is_folder in entries[: self._per_folder]:
+            name = "".join(c if c.isprintable() else "?" for c in entry.name)
+            if is_folder:
+                yield f"{indent}{name}/"
+                yield from self._lines(entry.path, f"{indent}  ")
+            else:
+                yield f"{indent}{name}{_size(entry)}"
+        if len(entries) > self._per_folder:
+            yield f"{indent}... ({len(entries) - self._per_folder} more files)"
+
+    def _entries(self, folder: Path, rules: _Rules) -> list[_Entry]:
+        found = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self._left -= 1
+                    if self._left < 0:
+                        break
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if entry.name != ".git" and not _is_ignored(entry, is_folder, rules):
+                        found.append((entry, is_folder))
+        except OSError:
+            return []
+        return sorted(found, key=lambda one: (not one[1], one[0].name))
+
+
+def _is_ignored(entry: "os.DirEntry[str]", is_folder: bool, rules: _Rules) -> bool:
+    # The nearest file that says anything of it decides.
+    for folder, spec in reversed(rules):
+        path = os.path.relpath(entry.path, folder) + ("/" if is_folder else "")
+        verdict = spec.check_file(path).include
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _ignored_in(folder: Path) -> "GitIgnoreSpec | None":
+    path = folder / ".gitignore"
+    try:
+        if path.is_symlink() or not path.is_file():
+            return None
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_IGNORE_LIMIT_BYTES)
+    except OSError:
+        return None
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(text.splitlines())
+    except ValueError:
+        return None
+
+
+def _size(entry: "os.DirEntry[str]") -> str:
+    try:
+        size = entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        return ""
+    if size < 1000:
+        return f" ({size} B)"
+    return f" ({size / 1000:.0f} kB)" if size < 1_000_000 else f" ({size / 1e6:.1f} MB)"

@@ -1,0 +1,66 @@
+"""feature_list.json: the checklist of a long piece of work, and what may change of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ToolError
+from agent.prompts import fill
+from agent.records import frozen
+
+LIST = "feature_list.json"
+PROGRESS = "PROGRESS.md"
+
+
+@frozen
+class Feature:
+    description: str
+    passes: bool
+    steps: tuple[str, ...] = ()
+
+
+def parse_features(text: str) -> tuple[Feature, ...] | None:
+    """The checklist that a text holds; None when it is none."""
+    try:
+        features = json.loads(text.removeprefix("\ufeff"))["features"]
+        found = tuple(map(_feature, features))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found or None
+
+
+def guard(path: Path, old: str, new: str) -> None:
+    """Raises ToolError when a change of a checklist changes more than what passes."""
+    if path.name != LIST or parse_features(old) is None:
+        return
+    if parse_features(new) is None:
+        raise _refused(path, "What would stand there is no checklist any more.")
+    if _frozen(old) != _frozen(new):
+        raise _refused(path, "Features, their order, descriptions and steps stay as they are.")
+
+
+def is_same_work(old: str, new: str) -> bool:
+    """Whether two checklists differ in nothing but what passes."""
+    both = parse_features(old), parse_features(new)
+    return None not in both and _frozen(old) == _frozen(new)
+
+
+def _frozen(text: str) -> Any:
+    """All of it but what passes."""
+    data = json.loads(text.removeprefix("\ufeff"))
+    for feature in data["features"]:
+        feature.pop("passes", None)
+    return data
+
+
+def _refused(path: Path, reason: str) -> ToolError:
+    return ToolError(fill("checklist_changed", path=path, reason=reason))
+
+
+def _feature(data: Any) -> Feature:
+    if not isinstance(data["description"], str) or not isinstance(data["passes"], bool):
+        raise TypeError
+    steps = data.get("steps", [])
+    if not isinstance(steps, list):
+        raise TypeError
+    return Feature(data["description"], data["passes"], tuple(map(str, steps)))

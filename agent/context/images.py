@@ -1,0 +1,85 @@
+"""Pictures of a conversation, loaded for one request as far as there is room.
+
+A conversation holds references; only what a request shows is read, newest first. So no picture
+stays in the way for good: one that is gone, has changed, or finds no room is told in words.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.prompts import fill
+from agent.security.files import file_io
+from agent.text.media_types import LIMIT_BYTES, media_type_of
+from agent.types import Context, Image, ImageFile, Message, Part
+
+# What a request shows at most. Vendors take more pictures, but a request of 32 MB at most.
+MOST = 12
+MOST_BYTES = 12_000_000
+
+
+class Pictures:
+    """For one turn: what was loaded once is not read again. `folder` is where paths start."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loaded: dict[ImageFile, Part] = {}
+        self._made: dict[int, tuple[Message, Message]] = {}
+
+    async def shown(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages with their newest pictures in them, and words for the others."""
+        wanted = [
+            part
+            for message in reversed(messages)
+            for part in reversed(message.content)
+            if isinstance(part, ImageFile)
+        ]
+        if not wanted:
+            return messages
+        chosen: dict[ImageFile, Part] = {}
+        room = MOST_BYTES
+        for part in dict.fromkeys(wanted):
+            found = await self._load(part) if len(chosen) < MOST else _told(part, "picture_old")
+            if isinstance(found, Image):
+                room -= len(found.data)
+                if room < 0:
+                    found = _told(part, "picture_old")
+            chosen[part] = found
+        return [self._with(message, chosen) for message in messages]
+
+    async def _load(self, part: ImageFile) -> Part:
+        if part not in self._loaded:
+            self._loaded[part] = await file_io.in_thread(lambda: self._read(part))
+        return self._loaded[part]
+
+    def _read(self, part: ImageFile) -> Part:
+        try:
+            data = file_io.read(self._folder / part.path, LIMIT_BYTES)
+        except ToolError:
+            return _told(part, "picture_gone")
+        media_type = media_type_of(data[:16])
+        if media_type is None or hashlib.sha256(data).hexdigest() != part.digest:
+            return _told(part, "picture_gone")
+        return Image(media_type, data)
+
+    def _with(self, message: Message, chosen: Mapping[ImageFile, Part]) -> Message:
+        """The same object as before when the same is shown: what vendors made of it stays."""
+        if not any(isinstance(part, ImageFile) for part in message.content):
+            return message
+        made = replace(
+            message,
+            content=tuple(
+                chosen[part] if isinstance(part, ImageFile) else part for part in message.content
+            ),
+        )
+        before = self._made.get(id(message))
+        if before is not None and before[0] is message and before[1] == made:
+            return before[1]
+        self._made[id(message)] = (message, made)
+        return made
+
+
+def _told(part: ImageFile, prompt: str) -> Context:
+    return Context(fill(prompt, path=part.path))

@@ -1,0 +1,78 @@
+"""Long work: the files in a folder that carry a piece of work over many sessions."""
+
+import os
+from pathlib import Path
+
+from agent.context.feature_list import LIST, PROGRESS, Feature, parse_features
+from agent.prompts import fill
+from agent.security.files.safe_open import opened_folder
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.types import Taint
+
+PLAN = ".kore/session_plan.md"
+# Where KodaX keeps it.
+_OTHER_PLAN = ".kodax/session_plan.md"
+PROGRESS_CHARS = 1_500
+_LIMIT_BYTES = 200_000
+_LINES_SHOWN = 60
+_LINE_CHARS = 200
+
+
+def features_of(folder: Path) -> tuple[Feature, ...] | None:
+    """The folder's checklist; None without a proper one."""
+    return parse_features(text_of(folder, LIST))
+
+
+def plan_of(folder: Path) -> str:
+    """The name of the session's plan: ours, unless only KodaX's is there."""
+    other = not (folder / PLAN).exists() and (folder / _OTHER_PLAN).exists()
+    return _OTHER_PLAN if other else PLAN
+
+
+def described(folder: Path) -> str:
+    """What a session is told of the folder's long work; empty where there is none.
+
+    It moves, so it stands at the conversation's end and not in the prompt.
+    """
+    features = features_of(folder)
+    if features is None:
+        return ""
+    lines = [f"[{'x' if one.passes else ' '}] {one.description[:_LINE_CHARS]}" for one in features]
+    first_open = next((n for n, one in enumerate(features) if not one.passes), 0)
+    # What is done is told first when there is too much: the next open ones matter.
+    start = max(0, min(first_open - 5, len(lines) - _LINES_SHOWN))
+    shown = lines[start : start + _LINES_SHOWN]
+    if (left := len(lines) - len(shown)) > 0:
+        shown.append(f"… and {left} more in {LIST}")
+    progress = text_of(folder, PROGRESS)[:PROGRESS_CHARS].strip()
+    return fill(
+        "long_mode",
+        plan=plan_of(folder),
+        passing=sum(one.passes for one in features),
+        total=len(features),
+        checklist="\n".join(shown),
+        progress=fill("long_progress", text=progress) if progress else "",
+    ).strip()
+
+
+def taint_of(folder: Path) -> frozenset[Taint]:
+    """What `described` brings into a session."""
+    if features_of(folder) is None:
+        return NOTHING
+    marked = any(is_marked(folder / name) for name in (LIST, PROGRESS))
+    return PRIVATE | UNTRUSTED if marked else PRIVATE
+
+
+def text_of(folder: Path, name: str) -> str:
+    """A file of the folder; empty when it is missing, a link, or too large to be one of ours."""
+    path = folder / name
+    try:
+        with opened_folder(path.parent) as parent:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            fd = os.open(path.name, flags, dir_fd=parent)
+        with open(fd, "rb") as file:
+            data = file.read(_LIMIT_BYTES + 1)
+    except OSError:
+        return ""
+    return data.decode("utf-8-sig", "replace") if len(data) <= _LIMIT_BYTES else ""

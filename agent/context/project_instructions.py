@@ -1,0 +1,109 @@
+"""The instructions that a project brings along: AGENTS.md, or CLAUDE.md where there is none."""
+
+import os
+from pathlib import Path
+from stat import S_ISREG
+
+from agent.context.beginning import LIMIT_CHARS, beginning
+from agent.prompts import fill, load
+from agent.records import frozen
+from agent.security.taint.origin import Origin, is_in, is_unconfirmed, unconfirmed_notice
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.types import Taint
+
+NAMES = ("AGENTS.md", "CLAUDE.md")
+_ANCESTORS_MOST = 40
+_FILES_KEPT = 64
+_Mark = tuple[int, int, int]
+
+
+@frozen
+class Told:
+    """The text for the system prompt, what it brings along, and a sentence for each file that was
+    cut or left out."""
+
+    text: str = ""
+    taint: frozenset[Taint] = NOTHING
+    notices: tuple[str, ...] = ()
+
+
+class Instructions:
+    """Reads them, each file only when it has changed.
+
+    What lies in the `workspace` is private to nobody; what lies outside of the owner's folders
+    was written by strangers. Links are not followed: none shows what lies elsewhere.
+    """
+
+    def __init__(self, workspace: Path, origin: Origin | None = None) -> None:
+        self._workspace = workspace
+        self._origin = origin or Origin((workspace.resolve(),))
+        self._seen: dict[Path, tuple[_Mark, str]] = {}
+
+    def read(self, root: Path) -> Told:
+        """Those of `root` and of the folders around it, the nearest last; all together hold as
+        much as one file of the workspace may."""
+        texts: list[str] = []
+        notices: list[str] = []
+        taint = NOTHING
+        room = LIMIT_CHARS
+        for folder in project_folders(root, Path(os.path.expanduser("~"))):
+            path, text = self._of(folder, notices)
+            if not text:
+                continue
+            if len(text) > room:
+                notices.append(
+                    f"{path} does not fit: project instructions may have {LIMIT_CHARS:,} "
+                    "characters in all. Shorten it."
+                )
+                text = f"{text[:room]}\n…" if room else ""
+            room = max(room - len(text), 0)
+            if text:
+                brought = self._brings(path)
+                taint |= brought
+                whose = load("project_stranger") + "\n\n" if brought >= UNTRUSTED else ""
+                texts.append(fill("project_instructions", path=path, whose=whose, text=text))
+        return Told("\n\n".join(reversed(texts)), taint, tuple(notices))
+
+    def _of(self, folder: Path, notices: list[str]) -> tuple[Path, str]:
+        for name in NAMES:
+            path = folder / name
+            if not (text := self._read(path)):
+                continue
+            if not is_unconfirmed(path, self._workspace):
+                return path, text
+            notices.append(unconfirmed_notice(path))
+        return folder, ""
+
+    def _read(self, path: Path) -> str:
+        try:
+            found = path.stat(follow_symlinks=False)
+            if not S_ISREG(found.st_mode):
+                return ""
+            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
+            seen = self._seen.get(path)
+            if seen is None or seen[0] != mark:
+                if len(self._seen) >= _FILES_KEPT:
+                    del self._seen[next(iter(self._seen))]
+                real = Path(os.path.realpath(path.parent), path.name)
+                seen = self._seen[path] = (mark, beginning(real))
+        except OSError:
+            self._seen.pop(path, None)
+            return ""
+        return seen[1]
+
+    def _brings(self, path: Path) -> frozenset[Taint]:
+        is_open = is_in(path.parent, [self._workspace.resolve()])
+        strange = self._origin.is_untrusted(path)
+        return (NOTHING if is_open else PRIVATE) | (UNTRUSTED if strange else NOTHING)
+
+
+def project_folders(root: Path, home: Path) -> list[Path]:
+    """The folder and those around it that belong to the same repository, the nearest first."""
+    around = [root, *root.parents][:_ANCESTORS_MOST]
+    for n, folder in enumerate(around):
+        if folder == home:
+            # What lies there is the person's own.
+            return around[:n]
+        if (folder / ".git").exists():
+            return around[: n + 1]
+    return [root]

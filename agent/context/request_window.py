@@ -1,0 +1,100 @@
+"""What of a conversation a request shows, and what happens when it does not fit."""
+
+from dataclasses import replace
+
+from agent import events
+from agent.context.compaction import Compactor, Conversation
+from agent.context.images import Pictures
+from agent.context.room import SMALLEST, Room
+from agent.context.token_budget import Window, fit
+from agent.context.token_calibration import Gauge
+from agent.history import repair
+from agent.types import Usage
+
+
+class View:
+    """One turn's. Between two cuts each request continues the one before, byte for byte.
+
+    `model` is the name that `gauge` learns by. As long as all fits, what fits is judged by the
+    newest factor; from the first cut on the turn keeps the one that it was cut by.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        room: Room,
+        model: str,
+        gauge: Gauge | None = None,
+        compactor: Compactor | None = None,
+        pictures: Pictures | None = None,
+    ) -> None:
+        self.conversation = conversation
+        self.sent_tokens = 0
+        self._room = room
+        self._model = model
+        self._gauge = gauge or Gauge()
+        self._compactor = compactor
+        self._pictures = pictures
+        self._most: int | None = None
+        self._was_cut = False
+        self._dropped = 0
+
+    async def window(self) -> tuple[Window, list[events.Event]]:
+        """The messages to send, and what watchers are told of it."""
+        told: list[events.Event] = []
+        window = self._fitted()
+        anew = window.cut and (not self._was_cut or window.dropped > self._dropped)
+        if anew and self._compactor is not None:
+            made = await self._compactor.make_room(self.conversation, self._limit())
+            if made is not None:
+                self._was_cut, self._dropped = False, 0
+                kept = len(self.conversation.messages)
+                told.append(events.Compacted(made.before, made.after, kept, 0, made.summarised))
+                window = self._fitted()
+        self._was_cut = window.cut
+        self.sent_tokens = window.tokens
+        if window.dropped > self._dropped:
+            self._dropped = window.dropped
+            told.append(
+                events.Compacted(
+                    window.tokens_before, window.tokens, len(window.messages), window.dropped
+                )
+            )
+        if self._pictures is not None:
+            shown = await self._pictures.shown(window.messages)
+            if shown is not window.messages:
+                window = replace(window, messages=shown)
+        return window, told
+
+    @property
+    def request_tokens(self) -> int:
+        """The newest request, estimated as its model counts."""
+        return int((self._room.fixed + self.sent_tokens) * self._room.factor)
+
+    def learn(self, usage: Usage | None) -> None:
+        """What the model counted in the newest request."""
+        if usage is not None:
+            self._gauge.learn(self._model, self._room.fixed + self.sent_tokens, usage.input)
+
+    def shrink(self) -> bool:
+        """The window is smaller than we were told, or the estimate was too low; False when it
+        cannot be made any smaller."""
+        if self.sent_tokens <= SMALLEST:
+            return False
+        self._most = max(min(self._limit(), self.sent_tokens) // 2, SMALLEST)
+        return True
+
+    def _fitted(self) -> Window:
+        conversation = self.conversation
+        front = conversation.summary.front if conversation.summary else None
+        return fit(
+            repair(conversation.messages),
+            self._limit(),
+            trimmed=conversation.trimmed,
+            front=front,
+        )
+
+    def _limit(self) -> int:
+        if not self._was_cut:
+            self._room = self._room.counted(self._gauge.factor(self._model))
+        return self._room.limit if self._most is None else min(self._most, self._room.limit)

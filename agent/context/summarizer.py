@@ -1,0 +1,148 @@
+"""Has a model tell what happened in messages that leave the window."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import cast
+
+from agent import events
+from agent.call_meter import Till
+from agent.context.summary import Summary, first_request
+from agent.context.token_budget import estimate_text, level, middle_out
+from agent.errors import BadReply, ContextTooLong, TimedOut
+from agent.i18n import t
+from agent.prompts import fill, load
+from agent.providers.base import ModelRequest
+from agent.providers.pool import Models, OpenModel
+from agent.records import frozen
+from agent.security.redaction import Redactor
+from agent.types import Message, Taint, user
+from agent.usage import Meter, Tariff
+
+# What a summary may have; the prompt asks for less.
+SUMMARY_TOKENS = 1_500
+_LEAST_TOKENS = 100
+_REPLY_TOKENS = 4_000
+_TRIES = 3
+_TIMEOUT_S = 180.0
+# Of the model's window: estimates err, and prompt and reply need room, too.
+_SHARE = 0.6
+
+
+@frozen
+class Leaving:
+    """What is to be told: messages, and the summary of those before them.
+
+    `focus` is what a person asked to keep, `taint` is all that the conversation has taken in;
+    `goal` is the size that the conversation should come to. `asked`: a person wants a summary now.
+    """
+
+    messages: Sequence[Message]
+    before: Summary | None = None
+    focus: str = ""
+    taint: frozenset[Taint] = frozenset()
+    goal: int = 50_000
+    asked: bool = False
+
+    @property
+    def most(self) -> int:
+        """Tokens that the summary may have: in a small window less."""
+        return max(min(SUMMARY_TOKENS, self.goal // 4), _LEAST_TOKENS)
+
+
+@frozen
+class Summariser:
+    """Asks the model of the profile "quick"; nothing that it or a tool said leaves uncleaned."""
+
+    models: Models
+    redactor: Redactor
+
+    async def summarise(self, leaving: Leaving, meter: Meter) -> Summary:
+        """Raises `ProviderError`, `LimitReached`, `ConfigError`."""
+        opened = self.models.open(self.models.profile("quick"))
+        room = int(opened.context_tokens * _SHARE)
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._told(opened, leaving, room, meter)
+            except ContextTooLong:
+                room //= 2
+        return await self._told(opened, leaving, room, meter)
+
+    async def _told(self, opened: OpenModel, leaving: Leaving, room: int, meter: Meter) -> Summary:
+        request = self._request(opened, leaving, room)
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                reply = await _asked(opened, request, meter)
+        except TimeoutError as exc:
+            raise TimedOut(t("the summary took too long")) from exc
+        text = self.redactor.clean(reply.text.strip())
+        if not text:
+            raise BadReply(t("the model gave no summary"))
+        text = middle_out(text, leaving.most)
+        before = leaving.before
+        taint = leaving.taint.union(*(message.taint for message in leaving.messages))
+        if before is None:
+            first = self.redactor.clean(first_request(leaving.messages, leaving.most))
+            return Summary(text, first, taint=taint)
+        return Summary(text, before.first, taint=taint | before.taint)
+
+    def _request(self, opened: OpenModel, leaving: Leaving, room: int) -> ModelRequest:
+        before = focus = ""
+        if leaving.before is not None:
+            before = fill("summarise_before", summary=leaving.before.text) + "\n\n"
+        if leaving.focus:
+            focus = fill("summarise_focus", focus=leaving.focus) + "\n\n"
+        system = load("summarise")
+        taken = estimate_text(system) + estimate_text(before) + estimate_text(focus)
+        text = transcript(leaving.messages, max(room - taken, 200))
+        told = fill("summarise_request", before=before, focus=focus, transcript=text)
+        return ModelRequest(
+            opened.model,
+            system,
+            [user(self.redactor.clean(told))],
+            temperature=opened.temperature,
+            max_tokens=min(opened.max_tokens or _REPLY_TOKENS, opened.context_tokens // 5),
+        )
+
+
+async def _asked(opened: OpenModel, request: ModelRequest, meter: Meter) -> Message:
+    """The reply; it is counted like any other."""
+    tariff = opened.tariff or Tariff(f"{opened.provider.name}/{opened.model}")
+    till = Till(tariff, opened.fallback_tariffs, meter)
+    tokens = estimate_text(request.system) + estimate_text(request.messages[0].text)
+    await till.before(tokens, 0)
+    stream = cast(AsyncGenerator[events.ModelEvent], opened.provider.stream(request))
+    try:
+        async with aclosing(stream):
+            async for said in stream:
+                till.hear(said)
+                match said:
+                    case events.Reply():
+                        await till.after(said)
+                        return said.message
+                    case events.Retry(rank=rank):
+                        await till.broke_off()
+                        await till.before_retry(rank)
+    finally:
+        await till.broke_off()
+    raise BadReply("the model's stream ended without a reply")
+
+
+def transcript(messages: Sequence[Message], room: int) -> str:
+    """The messages as a text of about `room` tokens: of the longest the middle is left out."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    told = [_told(message, names) for message in messages]
+    heads = sum(estimate_text(head) for head, _ in told)
+    cap = level([estimate_text(text) for _, text in told], max(room - heads, 0))
+    return "\n\n".join(f"{head}\n{middle_out(text, cap)}".strip() for head, text in told)
+
+
+def _told(message: Message, names: dict[str, str]) -> tuple[str, str]:
+    """A heading and the text below it."""
+    if message.role == "tool":
+        failed = " (failed)" if message.is_error else ""
+        return f"[{names.get(message.tool_call_id or '', 'tool')} gave{failed}]", message.text
+    text = message.text
+    for call in message.tool_calls:
+        text += f"\n(calls {call.name} {call.raw})"
+    return "[Person]" if message.role == "user" else "[Assistant]", text

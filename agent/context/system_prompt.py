@@ -1,0 +1,147 @@
+"""The system prompt, made of the workspace's files.
+
+It is byte-identical from turn to turn as long as the files are: nothing that moves belongs here.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from stat import S_ISREG
+
+from agent.context.beginning import LIMIT_CHARS, beginning
+from agent.context.project_instructions import Instructions
+from agent.prompts import fill, load
+from agent.records import frozen
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.origin import Origin, is_unconfirmed, unconfirmed_notice
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.types import Taint
+
+_FILES_KEPT = 64
+_SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
+_FILES = (*_SHARED, "USER.md")
+
+
+@frozen
+class SystemPrompt:
+    """The text, and a sentence for each file that was left out or cut."""
+
+    text: str
+    notices: tuple[str, ...] = ()
+
+
+class Workspace:
+    """Reads the files that make up the system prompt, each only when it has changed.
+
+    USER.md and memory/MEMORY.md are the owner's: a prompt for somebody else holds neither, but
+    that person's own memory file. `trusted` are folders whose files are the owner's word, too.
+    """
+
+    def __init__(self, folder: Path, trusted: Sequence[Path] = ()) -> None:
+        self.folder = folder
+        self.origin = Origin((folder.resolve(), *trusted))
+        self._instructions = Instructions(folder, self.origin)
+        self._seen: dict[Path, tuple[tuple[int, int], str]] = {}
+
+    @property
+    def owner_memory(self) -> Path:
+        return self.folder / "memory" / "MEMORY.md"
+
+    def system_prompt(
+        self, memory: Path, root: Path, *, owner: bool, persona: str | None = None
+    ) -> SystemPrompt:
+        """`memory` is the memory file of whoever speaks, `root` is where relative paths start;
+        `owner` says that it is the owner in private. `persona` says how to speak in this chat: a
+        text, or a file of the workspace if it ends in `.md`."""
+        names = _FILES if owner else _SHARED
+        notices: list[str] = []
+        paths = [self.folder / name for name in names]
+        texts = list(self._texts([*paths, memory], notices))
+        if persona is not None:
+            is_file = persona.endswith(".md")
+            said = self._texts([self.folder / persona], notices) if is_file else [persona]
+            texts += [fill("persona", persona=text) for text in said]
+        told = self._instructions.read(root)
+        if told.text:
+            texts.append(told.text)
+            notices += told.notices
+        text = fill("system", files="\n\n".join(texts), root=root).strip()
+        return SystemPrompt(text, tuple(notices))
+
+    def text_of(self, memory: Path) -> str:
+        """A memory file, as far as the prompt holds it."""
+        return self._read(memory)[:LIMIT_CHARS]
+
+    def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
+        """What the prompt brings into a conversation; files that it leaves out bring nothing."""
+        known = PRIVATE if self.is_personal(memory) else NOTHING
+        strange = False
+        if persona is not None and persona.endswith(".md"):
+            path = self._inside(self.folder / persona)
+            if path is not None and not is_unconfirmed(path, self.folder):
+                strange = is_marked(path)
+        # In a folder that is not the owner's all that is met is a stranger's, names of files too.
+        strange |= not self.origin.is_own(root)
+        known |= UNTRUSTED if strange else NOTHING
+        return known | self._instructions.read(root).taint
+
+    def is_personal(self, memory: Path) -> bool:
+        """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
+        do not."""
+        profiles = [self.folder / "USER.md"] if memory == self.owner_memory else []
+        return any(_tells(self._read(path)) for path in (*profiles, memory))
+
+    def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
+        for path in paths:
+            if is_unconfirmed(path, self.folder):
+                notices.append(unconfirmed_notice(path))
+                continue
+            text = self._read(path)
+            if self._inside(path) is None:
+                notices.append(
+                    f"{path.name} is a link that leads out of the workspace, so it is not used; "
+                    "put a file in its place."
+                )
+            if len(text) > LIMIT_CHARS:
+                notices.append(
+                    f"{path.name} is longer than {LIMIT_CHARS:,} characters; only its beginning "
+                    "is used. Shorten it."
+                )
+                text = text[:LIMIT_CHARS] + "\n…"
+            if text:
+                yield text
+
+    def _read(self, path: Path) -> str:
+        """The file's text; a missing one is empty, and so is one that is no regular file."""
+        try:
+            found = path.stat()
+            mark = (found.st_mtime_ns, found.st_size)
+            seen = self._seen.get(path)
+            if seen is None or seen[0] != mark:
+                if len(self._seen) >= _FILES_KEPT:
+                    del self._seen[next(iter(self._seen))]
+                real = self._inside(path) if S_ISREG(found.st_mode) else None
+                seen = self._seen[path] = (mark, beginning(real) if real else "")
+        except OSError:
+            self._seen.pop(path, None)
+            return ""
+        return seen[1]
+
+    def _inside(self, path: Path) -> Path | None:
+        """The real path; None for a file of the workspace that is a link out of it."""
+        # A command that may write here and nowhere else must not choose what Kore itself reads.
+        real = Path(os.path.realpath(path))
+        leads_out = not real.is_relative_to(os.path.realpath(self.folder))
+        return None if leads_out and path.is_relative_to(self.folder) else real
+
+
+def _tells(text: str) -> bool:
+    """Whether there is more than the starter's headings, its advice and questions left open."""
+    lines = (line.strip() for line in text.splitlines())
+    return any(line and not line.startswith("#") and line not in _blank_lines() for line in lines)
+
+
+@cache
+def _blank_lines() -> frozenset[str]:
+    return frozenset(load("blank_profile").splitlines())

@@ -1,0 +1,215 @@
+"""How much of a conversation fits the model's window, and what leaves it when it does not.
+
+Trimming is deterministic and causal: what was left out at one request is decided by the messages
+up to that request alone, so the next request leaves out the same and continues it byte for byte.
+When the window is full it is emptied to `KEEP` at once; between two such cuts the prefix is stable.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from agent.prompts import load
+from agent.records import frozen
+from agent.types import Context, Image, ImageFile, Message, Part, Text
+
+KEEP = 0.6
+_MESSAGE_OVERHEAD = 4
+# What vendors count for a picture of the largest size that they do not scale down.
+# https://platform.claude.com/docs/en/build-with-claude/vision
+_IMAGE_TOKENS = 1600
+# UTF-16 has its CJK, and both halves of every emoji, above this byte.
+_BELOW_CJK = bytes(range(0x2E))
+
+
+@frozen
+class Window:
+    """The messages to send, and how many of the oldest ones were left out.
+
+    `cut`: not all that there was fitted as it was.
+    """
+
+    messages: Sequence[Message]
+    dropped: int
+    tokens_before: int
+    tokens: int
+    cut: bool = False
+
+
+def estimate_text(text: str) -> int:
+    """Tokens of a text: about four letters each, one for each character of CJK, two for emoji."""
+    if text.isascii():
+        return len(text) // 4 + 1
+    high_bytes = text.encode("utf-16-be", "surrogatepass")[::2]
+    wide = len(high_bytes.translate(None, _BELOW_CJK))
+    return (len(high_bytes) - wide) // 3 + wide + 1
+
+
+def estimate(message: Message) -> int:
+    """Tokens of a message as it is sent. Counted once for each message.
+
+    Thinking is not counted: vendors drop it, or count that of the running turn alone.
+    """
+    if message.tokens is not None:
+        return message.tokens
+    tokens = _MESSAGE_OVERHEAD
+    for part in message.content:
+        if isinstance(part, Text | Context):
+            tokens += estimate_text(part.text)
+        elif isinstance(part, Image | ImageFile):
+            tokens += _IMAGE_TOKENS
+    for call in message.tool_calls:
+        tokens += estimate_text(call.name + call.raw)
+    # The one field of a message that is no part of its value.
+    object.__setattr__(message, "tokens", tokens)
+    return tokens
+
+
+def fit(
+    messages: Sequence[Message], limit: int, *, trimmed: bool = False, front: str | None = None
+) -> Window:
+    """The newest part of a valid conversation that stays within `limit` tokens.
+
+    Cuts fall before user messages; inside a round that is too long by itself they fall before
+    replies, and the round's user message stays in front. What is too long even so has the middle
+    of its longest texts left out. `trimmed` says that older messages were left out before these;
+    `front` is what is told of them.
+    """
+    sizes = [estimate(message) for message in messages]
+    ahead = estimate_text(front) if front else 0
+    total = sum(sizes)
+    room = max(limit - ahead - estimate_text(load("trimmed")), 1)
+    kept, dropped = messages, 0
+    if total > room:
+        replay = _Replay(messages, sizes, room)
+        kept, dropped = replay.kept(), replay.start
+    notes = [front] if front else []
+    if dropped or trimmed:
+        notes.append(load("trimmed"))
+    if kept and notes:
+        kept = _noted(kept, notes)
+    tokens = total if kept is messages else sum(map(estimate, kept))
+    return Window(kept, dropped, total + ahead, tokens, total > room)
+
+
+class _Cut(NamedTuple):
+    """A place to cut before; `request` is the message that stays in front of it."""
+
+    place: int
+    request: int | None
+    tokens: int
+
+
+class _Replay:
+    """What is left of a conversation, found by going through its requests from the first on."""
+
+    def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: int) -> None:
+        self.start = 0
+        self._request: int | None = None
+        self._messages = messages
+        self._sent = list(messages)
+        self._sizes = list(sizes)
+        self._goal = int(room * KEEP)
+        self._total = 0
+        last = len(messages) - 1
+        for index, size in enumerate(sizes):
+            self._total += size
+            # A request goes out before each reply, and after the last message.
+            if self._total > room and (index == last or messages[index + 1].role == "assistant"):
+                self._cut(index)
+                if self._total > room:
+                    self._shorten(index)
+
+    def kept(self) -> list[Message]:
+        return [self._sent[index] for index in self._indices(len(self._sent) - 1)]
+
+    def _indices(self, index: int) -> list[int]:
+        front = [] if self._request is None else [self._request]
+        return [*front, *range(self.start, index + 1)]
+
+    def _cut(self, index: int) -> None:
+        """Reach the goal by whole rounds, else by parts of a round, else keep the newest reply."""
+        cuts = self._cuts(index)
+        rounds = [cut for cut in cuts if cut.request is None]
+        chosen = next((cut for cut in (*rounds, *cuts) if cut.tokens <= self._goal), None)
+        if chosen is None and cuts:
+            chosen = cuts[-1]
+        if chosen is not None:
+            self.start, self._request, self._total = chosen
+
+    def _cuts(self, index: int) -> list[_Cut]:
+        cuts: list[_Cut] = []
+        request = self._request
+        left = self._total - (0 if request is None else self._sizes[request])
+        for place in range(self.start, index + 1):
+            role = self._messages[place].role
+            if role == "user":
+                request = place
+            front = request if role == "assistant" else None
+            # A cut right behind its own request would leave nothing out.
+            if role != "tool" and place > self.start and (front is None or front < place - 1):
+                tokens = left + (0 if front is None else self._sizes[front])
+                cuts.append(_Cut(place, front, tokens))
+            left -= self._sizes[place]
+        return cuts
+
+    def _shorten(self, index: int) -> None:
+        """Reach the goal by leaving out the middle of the longest texts."""
+        indices = self._indices(index)
+        texts = {one: _text_tokens(self._sent[one]) for one in indices}
+        fixed = self._total - sum(texts.values())
+        cap = level(texts.values(), self._goal - fixed)
+        for one, tokens in texts.items():
+            if tokens > cap:
+                self._sent[one] = _shortened(self._messages[one], cap)
+                self._sizes[one] = estimate(self._sent[one])
+        self._total = sum(self._sizes[one] for one in indices)
+
+
+def level(sizes: Iterable[int], room: int) -> int:
+    """The highest cap under which the sizes, each cut down to it, add up to `room` at most."""
+    ordered = sorted(sizes)
+    for count, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
+        if size * count > room:
+            return max(room, 0) // count
+        room -= size
+    return ordered[-1] if ordered else 0
+
+
+def _noted(messages: Sequence[Message], notes: Sequence[str]) -> list[Message]:
+    """The same with words about what is missing, in front of the first user message."""
+    first, *rest = messages
+    return [replace(first, content=(*map(Context, notes), *first.content)), *rest]
+
+
+def _texts(message: Message) -> list[Text]:
+    return [part for part in message.content if isinstance(part, Text)]
+
+
+def _text_tokens(message: Message) -> int:
+    return sum(estimate_text(part.text) for part in _texts(message))
+
+
+def _shortened(message: Message, limit: int) -> Message:
+    """The message with the middle of each long text left out."""
+    share = limit // max(len(_texts(message)), 1)
+    parts: list[Part] = [
+        Text(middle_out(part.text, share)) if isinstance(part, Text) else part
+        for part in message.content
+    ]
+    return replace(message, content=tuple(parts))
+
+
+def middle_out(text: str, limit: int) -> str:
+    """Beginning and end of the text, within `limit` tokens if that is more than the mark takes."""
+    size = estimate_text(text)
+    if size <= limit:
+        return text
+    half = len(text) * limit // size // 2
+    while True:
+        end = len(text) - half
+        shown = f"{text[:half]}\n… ({end - half} characters left out) …\n{text[end:]}"
+        if half == 0 or estimate_text(shown) <= limit:
+            return shown
+        # Ends that are denser than the whole, or the mark itself: a little less.
+        half -= half // 8 + 1

@@ -1,0 +1,68 @@
+"""What fills a model's window, as a small picture of bars."""
+
+from collections.abc import Mapping
+
+from agent.context.compaction import Conversation
+from agent.context.room import FULL, Room
+from agent.context.token_budget import estimate, estimate_text
+from agent.i18n import later, t
+from agent.text.display_width import padded, width
+
+WIDTH = 20
+_NAMES = {
+    "prompt": later("prompt"),
+    "tools": later("tools"),
+    "memory": later("memory"),
+    "summary": later("summary"),
+    "messages": later("messages"),
+    "results": later("results"),
+    "free": later("free"),
+}
+
+
+def parts(room: Room, conversation: Conversation, memory: str) -> dict[str, int]:
+    """The model's tokens by what takes them; `memory` is the part of the prompt that remembers."""
+    remembered = min(estimate_text(memory) if memory else 0, room.prompt)
+    results = [message for message in conversation.messages if message.role == "tool"]
+    result_tokens = sum(map(estimate, results))
+    summary = estimate_text(conversation.summary.front) if conversation.summary else 0
+    taken = {
+        "prompt": room.prompt - remembered,
+        "tools": room.tools,
+        "memory": remembered,
+        "summary": summary,
+        "messages": conversation.tokens - summary - result_tokens,
+        "results": result_tokens,
+    }
+    found = {name: round(tokens * room.factor) for name, tokens in taken.items()}
+    found["free"] = max(room.window - sum(found.values()), 0)
+    return found
+
+
+def picture(room: Room, found: Mapping[str, int]) -> str:
+    """A line for each part; a bar is as long as its share of the window."""
+    used = sum(tokens for name, tokens in found.items() if name != "free")
+    share = _percent(used, room.window)
+    lines = [
+        t("{used:,} of {window:,} tokens ({share})", used=used, window=room.window, share=share)
+    ]
+    names = {name: t(_NAMES[name]) for name in found}
+    columns = max(9, *map(width, names.values()))
+    lines += [
+        f"{padded(names[name], columns)} {_bar(tokens, room.window)} {tokens:>9,}"
+        for name, tokens in found.items()
+    ]
+    lines.append(t("old messages become a summary at {n:.0f} %", n=FULL * 100))
+    return "\n".join(lines)
+
+
+def _bar(tokens: int, window: int) -> str:
+    filled = min(round(tokens * WIDTH / window), WIDTH)
+    if tokens and not filled:
+        return "▏" + "·" * (WIDTH - 1)
+    return "█" * filled + "·" * (WIDTH - filled)
+
+
+def _percent(tokens: int, window: int) -> str:
+    share = tokens / window
+    return t("under 1 %") if 0 < share < 0.01 else f"{share * 100:.0f} %"

@@ -1,0 +1,212 @@
+"""Requests as bytes: Anthropic's messages body, the blocks of each message encoded once.
+
+Body: https://platform.claude.com/docs/en/api/messages/create
+"""
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from agent.prompts import load
+from agent.providers.base import ModelRequest
+from agent.providers.openai.request import Heads, encode_json, name_of, with_context
+from agent.types import Called, Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+
+# From this version on the body holds no temperature.
+# https://platform.claude.com/docs/en/api/versioning
+VERSION = "2026-10-21"
+OLD_VERSION = "2023-06-01"
+
+_REPLY_TOKENS = 16_000
+_THOUGHTFUL_REPLY_TOKENS = 32_000
+_THINKING_TOKENS = 8_000
+_LEAST_THINKING_TOKENS = 1_024
+_KEY = "anthropic"
+_CACHED = b',"cache_control":{"type":"ephemeral"}}'
+_NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+# claude-opus-4-6, claude-sonnet-5, claude-3-7-sonnet-20250219; a date is no version.
+_NUMBERS = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
+
+
+class AnthropicEncoder:
+    """Turns requests into bodies for an API of this `version`."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._heads = Heads(self._head)
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as compact UTF-8 JSON.
+
+        The system prompt and the last two messages of the user's side are marked for the cache:
+        what the last request wrote is found although several messages came at once.
+        """
+        if not _may_think(request):
+            options = {name: v for name, v in request.options.items() if name != "thinking"}
+            request = replace(request, options=options)
+        turns = [
+            (role, b",".join(filter(None, map(_blocks, group))))
+            for role, group in groupby(request.messages, _role)
+        ]
+        turns = [(role, blocks) for role, blocks in turns if blocks]
+        marked = [n for n, (role, _) in enumerate(turns) if role == "user"][-2:]
+        messages = [
+            _turn(role, blocks[:-1] + _CACHED if n in marked else blocks)
+            for n, (role, blocks) in enumerate(turns)
+        ]
+        return self._heads.of(request) + b",".join(messages) + b"]}"
+
+    def _head(self, request: ModelRequest) -> bytes:
+        options = dict(request.options)
+        thinking = _thinking(request, options.pop("thinking", None))
+        fields: dict[str, Any] = {"model": request.model, "stream": True}
+        fields["max_tokens"] = request.max_tokens or (
+            _THOUGHTFUL_REPLY_TOKENS if _thinks(thinking) else _REPLY_TOKENS
+        )
+        if thinking is not None:
+            fields["thinking"] = thinking
+        has_temperature = self._version < VERSION and not _thinks(thinking)
+        if request.temperature is not None and has_temperature:
+            fields["temperature"] = request.temperature
+        fields |= {name: value for name, value in options.items() if value is not None}
+        if request.tools:
+            fields["tools"] = [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": tool.parameters,
+                }
+                for tool in request.tools
+            ]
+        head = encode_json(fields)[:-1]
+        if request.system:
+            # The mark covers the tools as well, which the vendor reads first.
+            block = encode_json({"type": "text", "text": request.system})[:-1] + _CACHED
+            head += b',"system":[' + block + b"]"
+        return head + b',"messages":['
+
+
+def is_adaptive(model: str) -> bool:
+    """Whether the model decides itself how long to think: Claude 4.6 and newer.
+
+    https://platform.claude.com/docs/en/build-with-claude/thinking
+    """
+    if "claude" not in model:
+        return False
+    numbers = [int(number) for number in _NUMBERS.findall(model)]
+    return tuple(numbers[:2]) >= (4, 6)
+
+
+def _thinking(request: ModelRequest, wanted: object) -> object:
+    """The field `thinking`; None leaves it to the model."""
+    if not isinstance(wanted, bool):
+        return wanted
+    if not wanted:
+        return {"type": "disabled"}
+    if is_adaptive(request.model):
+        return {"type": "adaptive", "display": "summarized"}
+    budget = min(_THINKING_TOKENS, (request.max_tokens or _THOUGHTFUL_REPLY_TOKENS) // 2)
+    if budget < _LEAST_THINKING_TOKENS:
+        return None
+    return {"type": "enabled", "budget_tokens": budget}
+
+
+def _may_think(request: ModelRequest) -> bool:
+    """A model with a budget thinks at the beginning of a turn or not at all in it.
+
+    Without its thought the request is refused: another model may have begun the turn.
+    """
+    if request.options.get("thinking") is not True or is_adaptive(request.model):
+        return True
+    last = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
+    if last is None or not last.tool_calls:
+        return True
+    begins = next((block for part in last.content if (block := _said(part, {}))), {"type": ""})
+    return "thinking" in begins["type"]
+
+
+def _thinks(thinking: object) -> bool:
+    return isinstance(thinking, dict) and thinking.get("type") != "disabled"
+
+
+def _role(message: Message) -> str:
+    """Results are the user's, and neighbours of one side are one message."""
+    return "assistant" if message.role == "assistant" else "user"
+
+
+def _turn(role: str, blocks: bytes) -> bytes:
+    return b'{"role":"' + role.encode() + b'","content":[' + blocks + b"]}"
+
+
+def _blocks(message: Message) -> bytes:
+    """The message's blocks, joined by commas."""
+    encoded = message.wire.get(_KEY)
+    if encoded is None:
+        encoded = encode_json(_content(message))[1:-1]
+        message.wire[_KEY] = encoded
+    return encoded
+
+
+def _content(message: Message) -> list[dict[str, Any]]:
+    match message.role:
+        case "tool":
+            return [_result(message)]
+        case "assistant":
+            calls = {call.id: _call(call) for call in message.tool_calls}
+            blocks = [block for part in message.content if (block := _said(part, calls))]
+            blocks += calls.values()
+            silent = all(block["type"].endswith("thinking") for block in blocks)
+            return [*blocks, {"type": "text", "text": load("said_nothing")}] if silent else blocks
+        case _:
+            images = [_picture(part) for part in message.content if isinstance(part, Image)]
+            return [*images, *_text(with_context(message))]
+
+
+def _said(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """The part's block; a call that stands among the parts is taken out of `calls`."""
+    match part:
+        case Called(call_id):
+            return calls.pop(call_id, None)
+        case Text(text):
+            return next(iter(_text(text)), None)
+        # Without a signature, or with another vendor's, it would be refused.
+        case Thinking(text, signature) if signature and not signature.startswith("{"):
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case RedactedThinking(data):
+            return {"type": "redacted_thinking", "data": data}
+    return None
+
+
+def _text(text: str) -> Sequence[dict[str, Any]]:
+    return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    data = b64encode(image.data).decode()
+    source = {"type": "base64", "media_type": image.media_type, "data": data}
+    return {"type": "image", "source": source}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = {"unreadable": call.raw} if call.arguments is None else dict(call.arguments)
+    return {"type": "tool_use", "id": _id(call.id), "name": name_of(call), "input": arguments}
+
+
+def _result(message: Message) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.tool_call_id or "")}
+    if text := message.text:
+        block["content"] = text
+    return block | {"is_error": True} if message.is_error else block
+
+
+def _id(call_id: str) -> str:
+    """An id as Anthropic takes it; another vendor's may hold any characters."""
+    if call_id and not _NOT_IN_AN_ID.search(call_id):
+        return call_id
+    digest = hashlib.sha256(json.dumps(call_id).encode()).hexdigest()[:12]
+    return f"{_NOT_IN_AN_ID.sub('_', call_id)[:40]}_{digest}"

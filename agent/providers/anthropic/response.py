@@ -1,0 +1,204 @@
+"""A reply put together from Anthropic's events.
+
+Events: https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.errors import Unavailable
+from agent.events import ModelEvent, Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
+from agent.i18n import t
+from agent.providers.http.json_stream import JsonObject
+from agent.providers.openai.chunk import count_of, text_of
+from agent.providers.openai.request import encode_json, mend
+from agent.providers.openai.response import read_call
+from agent.providers.text_stream import Words
+from agent.said import FILTERED
+from agent.types import (
+    Called,
+    Message,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
+
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": FILTERED,
+}
+
+
+@dataclass(slots=True)
+class _Block:
+    """One block of the reply's content; `data` is what its kind begins with."""
+
+    kind: str
+    data: JsonObject
+    words: Words = field(default_factory=Words)
+    pieces: list[str] = field(default_factory=list)
+    signature: str = ""
+    id: str = ""
+
+    @property
+    def name(self) -> str:
+        return mend(text_of(self.data.get("name")))
+
+    @property
+    def thinks(self) -> bool:
+        return self.kind in ("thinking", "redacted_thinking")
+
+    @property
+    def part(self) -> Part | None:
+        match self.kind:
+            case "text" if self.words.text:
+                return Text(self.words.text)
+            case "thinking" if self.words.text or self.signature:
+                return Thinking(self.words.text, self.signature or None)
+            case "redacted_thinking" if text_of(self.data.get("data")):
+                return RedactedThinking(text_of(self.data.get("data")))
+        return None
+
+    def call(self, *, cut: bool) -> ToolCall:
+        raw = "".join(self.pieces)
+        given = self.data.get("input")
+        if not raw and isinstance(given, dict) and given:
+            raw = encode_json(given).decode()
+        return read_call(self.id, self.name, raw, cut=cut)
+
+
+class AnthropicReply:
+    """Takes the events of one stream in order and yields ours. Pings and news are passed over.
+
+    `number` gives the first number for ids that the server forgot to send.
+    """
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self._number = number
+        self.finish_reason: str | None = None
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, int] = {}
+        self._ended = False
+
+    def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
+        match payload.get("type"):
+            case "message_start":
+                message = _object(payload.get("message"))
+                self._count(message.get("usage"))
+            case "content_block_start":
+                yield from self._open(_index(payload), _object(payload.get("content_block")))
+            case "content_block_delta":
+                yield from self._grow(_index(payload), _object(payload.get("delta")))
+            case "content_block_stop":
+                yield from self._close(_index(payload))
+            case "message_delta":
+                self._count(payload.get("usage"))
+                if reason := text_of(_object(payload.get("delta")).get("stop_reason")):
+                    self.finish_reason = _REASONS.get(reason, reason)
+            case "message_stop":
+                self._ended = True
+            case "message":
+                yield from self._whole(payload)
+
+    def finish(self, *, done: bool) -> Iterator[ModelEvent]:
+        """The `Reply`. Raises `Unavailable` for a stream that was cut."""
+        if not (self._ended or self.finish_reason):
+            raise Unavailable(t("the model's reply was cut off before its end"))
+        blocks = [self._blocks[n] for n in sorted(self._blocks)]
+        cut = self.finish_reason == "length"
+        calls = tuple(block.call(cut=cut) for block in blocks if block.kind == "tool_use")
+        last = max((n for n, block in enumerate(blocks) if block.thinks), default=-1)
+        parts = tuple(
+            part
+            for n, block in enumerate(blocks)
+            if (part := Called(block.id) if n < last and block.kind == "tool_use" else block.part)
+        )
+        yield Reply(Message("assistant", parts, calls), self._tokens(), self.finish_reason)
+
+    def _open(self, index: int, data: JsonObject) -> Iterator[ModelEvent]:
+        block = self._blocks[index] = _Block(text_of(data.get("type")), data)
+        block.signature = text_of(data.get("signature"))
+        yield from self._say(block, text_of(data.get("text")) + text_of(data.get("thinking")))
+        if block.kind == "tool_use":
+            block.id = self._own_id(mend(text_of(data.get("id"))), block)
+            yield ToolCallDelta(block.id, block.name, "")
+
+    def _own_id(self, given: str, block: _Block) -> str:
+        """One is made up for a server that gives none, or the same one twice."""
+        taken = {one.id for one in self._blocks.values() if one is not block}
+        if given and given not in taken:
+            return given
+        number = self._number()
+        while f"call_{number}" in taken:
+            number += 1
+        return f"call_{number}"
+
+    def _grow(self, index: int, delta: JsonObject) -> Iterator[ModelEvent]:
+        block = self._blocks.get(index)
+        if block is None:
+            return
+        match delta.get("type"):
+            case "text_delta" | "thinking_delta":
+                text = text_of(delta.get("text")) + text_of(delta.get("thinking"))
+                yield from self._say(block, text)
+            case "signature_delta":
+                block.signature += text_of(delta.get("signature"))
+            case "input_json_delta":
+                piece = mend(text_of(delta.get("partial_json")))
+                block.pieces.append(piece)
+                yield ToolCallDelta(block.id, block.name, piece)
+
+    def _say(self, block: _Block, text: str) -> Iterator[ModelEvent]:
+        if not text or not (text := block.words.add(text)):
+            return
+        if block.kind == "thinking":
+            yield ThinkingDelta(text, block.words.chars)
+        elif block.kind == "text":
+            yield TextDelta(text)
+
+    def _close(self, index: int) -> Iterator[ModelEvent]:
+        block = self._blocks.get(index)
+        if block is not None and block.kind == "thinking" and block.words.text:
+            yield ThinkingEnd(block.words.text)
+
+    def _whole(self, message: JsonObject) -> Iterator[ModelEvent]:
+        """A reply that was not streamed, which some compatible servers send all the same."""
+        self._count(message.get("usage"))
+        content = message.get("content")
+        for index, data in enumerate(content if isinstance(content, list) else ()):
+            yield from self._open(index, _object(data))
+            yield from self._close(index)
+        reason = text_of(message.get("stop_reason")) or "end_turn"
+        self.finish_reason = _REASONS.get(reason, reason)
+
+    def _count(self, usage: Any) -> None:
+        """Later counts of a stream replace earlier ones, unless they say nothing."""
+        for name, value in _object(usage).items():
+            if isinstance(value, int | float) and (value or name not in self._usage):
+                self._usage[name] = count_of(value)
+
+    def _tokens(self) -> Usage | None:
+        """All that was read is input: what came from the cache and what went there too."""
+        if not self._usage:
+            return None
+        get = self._usage.get
+        cached = get("cache_read_input_tokens", 0)
+        fresh = get("input_tokens", 0) + get("cache_creation_input_tokens", 0)
+        return Usage(fresh + cached, get("output_tokens", 0), cached)
+
+
+def _object(value: Any) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _index(payload: JsonObject) -> int:
+    index = payload.get("index")
+    return index if isinstance(index, int) else 0

@@ -1,0 +1,244 @@
+"""What a vendor's refusal means: which error of ours it is, in words that say what to do."""
+
+import re
+
+from agent.errors import (
+    BadImage,
+    BadThoughts,
+    ContextTooLong,
+    KeyRefused,
+    NoImages,
+    NoThinking,
+    NoTools,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    TimedOut,
+    Unavailable,
+    WrongLimitName,
+)
+from agent.i18n import t
+from agent.providers.http.transport import Endpoint
+from agent.records import frozen
+
+_TOO_LONG_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
+)
+# OpenAI, Anthropic, Gemini, Mistral, llama.cpp, vLLM, Groq, Moonshot, in this order.
+_TOO_LONG = re.compile(
+    r"maximum context length|prompt is too long|input token count .* exceeds|too large for model"
+    r"|context (size|window)|context length|request too large|exceeded model token limit"
+    r"|input is too long|reduce the length|exceed context limit",
+    re.IGNORECASE,
+)
+# Ollama, OpenRouter, vLLM, llama.cpp, Groq.
+_NO_TOOLS = re.compile(
+    r"does(n't| not) support (tools|(tool|function)[ -](use|call))|support tool use"
+    r"|(tools?|tool (use|calling)|function calling)[`'\"]? (is|are) not supported"
+    r"|tool choice requires|tools param requires",
+    re.IGNORECASE,
+)
+# Ollama, Anthropic, OpenAI and those that repeat its words.
+_NO_THINKING = re.compile(
+    r"does(n't| not) support (parameter )?(thinking|reasoning)"
+    r"|(thinking|reasoning)[\w.`'\"]* (is|are) not supported"
+    r"|(unsupported|unrecognized|unknown)[\w ]* (parameter|argument)[\w: ]*[`'\"]?"
+    r"(reasoning|thinking|enable_thinking)",
+    re.IGNORECASE,
+)
+# Anthropic, for blocks of another model, account or prompt, and Gemini.
+# https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting
+_BAD_THOUGHTS = re.compile(
+    r"invalid [`'\"]?(signature|data)[`'\"]? in [`'\"]?(redacted_)?thinking"
+    r"|thinking[`'\"]? blocks[\w ]* cannot be modified|each thinking block must"
+    r"|thinking\.signature|(invalid|corrupted) thought.signature"
+    r"|thought_signature.*(TYPE_BYTES|base64)",
+    re.IGNORECASE,
+)
+# Anthropic, DeepSeek in both of its formats, Moonshot, Gemini.
+_MISSING_THOUGHTS = re.compile(
+    r"expected [`'\"]?thinking[`'\"]?.* but found"
+    r"|(reasoning_content|content\[\]\.thinking)[`'\"]? .*must be passed back"
+    r"|missing [`'\"]?reasoning_content|reasoning_content[`'\"]? is missing"
+    r"|missing a [`'\"]?thought_signature",
+    re.IGNORECASE,
+)
+# OpenAI, Azure, and servers that know only one of the two names.
+_WRONG_LIMIT = re.compile(
+    r"(unsupported|unrecognized|unknown|unexpected|extra|not permitted)[^.]*"
+    r"max_(completion_)?tokens|max_(completion_)?tokens[`'\"]?:? [^.]*"
+    r"(not supported|unsupported|not permitted|unknown|unrecognized|unexpected)",
+    re.IGNORECASE,
+)
+# OpenRouter, Ollama, llama.cpp, vLLM, OpenAI, DeepSeek.
+_NO_IMAGES = re.compile(
+    r"support (image|vision)|(image|vision)[\w ]* (is|are) not supported|image input is not"
+    r"|not a multimodal model|invalid content type.*image_url|unknown variant [`'\"]?image_url"
+    r"|missing data required for image input",
+    re.IGNORECASE,
+)
+# Anthropic, OpenAI, Gemini, Ollama and llama.cpp.
+_BAD_IMAGE = re.compile(
+    r"image(s| dimensions)? exceeds?\b|(could not|failed to|unable to|cannot) \w+[\w ]* image"
+    r"|(invalid|unsupported|too many) (base64 )?images?(_url)?\b|invalid_image|image_parse_error"
+    r"|image[\w ]* (is|was) (not valid|invalid|too large|corrupt)|image\.source\.",
+    re.IGNORECASE,
+)
+_NO_CREDIT = re.compile(
+    r"insufficient[ _](quota|balance|credit)|exceeded your current quota|billing"
+    r"|credit balance is too low|suspended due to",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid)|(incorrect|invalid) api key", re.I)
+
+
+@frozen
+class Fault:
+    """A refusal as the server put it; `codes` are its code and type, `said` is safe to show."""
+
+    status: int
+    said: str
+    codes: frozenset[str] = frozenset()
+    retry_after_s: float | None = None
+
+
+def error_of(endpoint: Endpoint, model: str, fault: Fault) -> ProviderError:
+    """The error for a fault; never a key in its text."""
+    vendor, status = endpoint.vendor, fault.status
+    said = f": {fault.said}" if fault.said else ""
+    bad, missing = _BAD_THOUGHTS.search(said), _MISSING_THOUGHTS.search(said)
+    # Some who stand in between report it as 429 or 500.
+    if status >= 400 and (bad or missing):
+        return BadThoughts(
+            t(
+                "{vendor} does not take the conversation's earlier thoughts for {model}{said}",
+                vendor=vendor,
+                model=model,
+                said=said,
+            ),
+            missing=not bad,
+        )
+    if _is_too_long(fault):
+        return ContextTooLong(
+            t(
+                "the conversation does not fit the window of {vendor}/{model}{said}",
+                vendor=vendor,
+                model=model,
+                said=said,
+            )
+        )
+    if status == 402 or (status in (403, 429) and _has_no_credit(fault)):
+        return KeyRefused(
+            t("the account at {vendor} has no credit left{said}", vendor=vendor, said=said),
+            hint=t("Top up the account, or choose another model."),
+        )
+    if status == 429:
+        return RateLimited(
+            t("{vendor} asks to slow down{said}", vendor=vendor, said=said),
+            retry_after_s=fault.retry_after_s,
+        )
+    if status == 408:
+        return TimedOut(t("{vendor} gave up waiting{said}", vendor=vendor, said=said))
+    if status in (404, 500, 501) and _refused(said) is not Rejected:
+        return _refused(said)(
+            t(
+                "{vendor} refused the request for {model} (status {status}){said}",
+                vendor=vendor,
+                model=model,
+                status=status,
+                said=said,
+            )
+        )
+    if status >= 500 or status in (409, 425):
+        return Unavailable(
+            t(
+                "{vendor} has trouble (status {status}){said}",
+                vendor=vendor,
+                status=status,
+                said=said,
+            )
+        )
+    return _rejected(endpoint, model, status, said)
+
+
+def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejected:
+    vendor = endpoint.vendor
+    key = endpoint.key_variable or "api_key"
+    used = endpoint.key_source or key
+    if status in (401, 403) and not endpoint.api_key:
+        return KeyRefused(
+            t("{vendor} wants a key and none is set{said}", vendor=vendor, said=said),
+            hint=t("Set {key}.", key=key),
+        )
+    if status == 401 or _BAD_KEY.search(said):
+        return KeyRefused(
+            t("{vendor} did not accept the key{said}", vendor=vendor, said=said),
+            hint=t("Check {key}.", key=used),
+        )
+    if status == 403:
+        return KeyRefused(
+            t(
+                "{vendor} does not allow this key to use {model}{said}",
+                vendor=vendor,
+                model=model,
+                said=said,
+            ),
+            hint=t("Check {key} and what its account may use.", key=used),
+            every_model=False,
+        )
+    if status == 404:
+        return Rejected(
+            t(
+                "{vendor} at {api_base} does not know the model {model!r}{said}",
+                vendor=vendor,
+                api_base=endpoint.api_base,
+                model=model,
+                said=said,
+            ),
+            hint=t("Check the model's name and api_base."),
+        )
+    if 300 <= status < 400:
+        return Rejected(
+            t(
+                "{api_base} redirects elsewhere (status {status})",
+                api_base=endpoint.api_base,
+                status=status,
+            ),
+            hint=t("Set api_base to the address that answers."),
+        )
+    return _refused(said)(
+        t(
+            "{vendor} refused the request for {model} (status {status}){said}",
+            vendor=vendor,
+            model=model,
+            status=status,
+            said=said,
+        )
+    )
+
+
+def _refused(said: str) -> type[Rejected]:
+    if _WRONG_LIMIT.search(said):
+        return WrongLimitName
+    if _NO_TOOLS.search(said):
+        return NoTools
+    if _NO_IMAGES.search(said):
+        return NoImages
+    if _BAD_IMAGE.search(said):
+        return BadImage
+    return NoThinking if _NO_THINKING.search(said) else Rejected
+
+
+def _is_too_long(fault: Fault) -> bool:
+    if fault.codes & _TOO_LONG_CODES or fault.status == 413:
+        return True
+    if fault.status == 429:
+        return "request too large" in fault.said.lower()
+    return fault.status in (400, 422, 500) and bool(_TOO_LONG.search(fault.said))
+
+
+def _has_no_credit(fault: Fault) -> bool:
+    # Gemini says this of every limit, also of those that end within a minute.
+    if "RESOURCE_EXHAUSTED" in fault.codes:
+        return False
+    return "insufficient_quota" in fault.codes or bool(_NO_CREDIT.search(fault.said))

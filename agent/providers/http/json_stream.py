@@ -1,0 +1,134 @@
+"""Server-sent events as vendors really send them, one JSON object at a time.
+
+Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+Tolerated: CR LF, comments, no blank after `data:`, no blank line between events, an object spread
+over several `data` lines, a stray JSON line, and one plain JSON document in place of a stream.
+"""
+
+import json
+from typing import Any
+
+from agent.errors import BadReply
+from agent.i18n import t
+
+JsonObject = dict[str, Any]
+
+_DONE = "[DONE]"
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventReader:
+    """Collects bytes in any portions and gives back the JSON objects in them.
+
+    `done` turns true at `data: [DONE]`; what follows it is ignored. Raises `BadReply` for what is
+    not JSON, for a line over `line_limit_bytes` and for a stream over `limit_bytes`.
+    """
+
+    def __init__(self, *, line_limit_bytes: int = 16 << 20, limit_bytes: int = 64 << 20) -> None:
+        self.done = False
+        self._line_limit = line_limit_bytes
+        self._limit = limit_bytes
+        self._size = 0
+        self._tail: list[bytes] = []
+        self._tail_size = 0
+        self._data: list[str] = []
+        # None until the first byte that is not blank tells a stream from a plain document.
+        self._plain: bool | None = None
+
+    def feed(self, chunk: bytes) -> list[JsonObject]:
+        """The objects that this portion completed."""
+        self._size += len(chunk)
+        if self._size > self._limit:
+            raise BadReply(t("the model's reply is over {limit} bytes long", limit=self._limit))
+        if self._plain is None:
+            chunk = self._sniff(chunk)
+        if self._plain is None or self._plain or b"\n" not in chunk:
+            self._keep(chunk)
+            return []
+        first, *lines = chunk.split(b"\n")
+        self._keep(first)
+        lines.insert(0, b"".join(self._tail))
+        self._tail = []
+        self._tail_size = 0
+        self._keep(lines.pop())
+        found = [self._line(line) for line in lines]
+        return [item for item in found if item is not None]
+
+    def close(self) -> list[JsonObject]:
+        """The object that the end of the stream completed, if there was one."""
+        rest = b"".join(self._tail)
+        self._tail = []
+        if self._plain:
+            return [_parse(rest.decode("utf-8", "replace"))]
+        found = [self._line(rest), self._line(b"")]
+        return [item for item in found if item is not None]
+
+    def _sniff(self, chunk: bytes) -> bytes:
+        chunk = b"".join(self._tail) + chunk
+        self._tail = []
+        self._tail_size = 0
+        start = chunk.removeprefix(_BOM).lstrip()
+        if start and not _BOM.startswith(chunk):
+            self._plain = start.startswith(b"{")
+            return start
+        return chunk
+
+    def _keep(self, piece: bytes) -> None:
+        self._tail_size += len(piece)
+        if self._tail_size > self._line_limit:
+            raise BadReply(
+                t(
+                    "a line of the model's reply is over {line_limit} bytes long",
+                    line_limit=self._line_limit,
+                )
+            )
+        self._tail.append(piece)
+
+    def _line(self, raw: bytes) -> JsonObject | None:
+        if self.done:
+            return None
+        line = raw.decode("utf-8", "replace").removesuffix("\r")
+        if not line:
+            return self._end_of_event()
+        if line.startswith("data:"):
+            data = line[5:].removeprefix(" ")
+        elif line.startswith("{"):
+            data = line
+        else:
+            return None
+        if data.strip() == _DONE:
+            self.done = True
+            return self._end_of_event()
+        return self._add(data)
+
+    def _add(self, data: str) -> JsonObject | None:
+        """Most events are one line: try that at once; more lines are read at the event's end."""
+        if not self._data:
+            if not data.strip():
+                return None
+            try:
+                return _object(json.loads(data))
+            except (ValueError, RecursionError):
+                pass
+        self._data.append(data)
+        return None
+
+    def _end_of_event(self) -> JsonObject | None:
+        if not self._data:
+            return None
+        text = "\n".join(self._data)
+        self._data = []
+        return _parse(text) if text.strip() else None
+
+
+def _parse(text: str) -> JsonObject:
+    try:
+        return _object(json.loads(text))
+    except (ValueError, RecursionError) as exc:
+        raise BadReply(t("the model's server sent what is not JSON")) from exc
+
+
+def _object(value: object) -> JsonObject:
+    if not isinstance(value, dict):
+        raise BadReply(t("the model's server sent JSON that is not an object"))
+    return value

@@ -1,0 +1,143 @@
+"""One model call over HTTP, whatever its format: send a body, read pieces, know when it is over."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Protocol
+
+from agent.errors import ProviderError, TimedOut, Unavailable
+from agent.events import ModelEvent
+from agent.i18n import t
+from agent.providers.http import faults
+from agent.providers.http.json_stream import JsonObject
+from agent.providers.http.portion import joined
+from agent.providers.http.transport import Answer, Deadlines, Endpoint, Transport
+
+_ERROR_BODY_BYTES = 64 << 10
+_DRAIN_S = 0.1
+
+
+class Reader(Protocol):
+    """Makes JSON objects of bytes in any portions; `done` once the server said that this is all."""
+
+    done: bool
+
+    def feed(self, chunk: bytes) -> list[JsonObject]: ...
+
+    def close(self) -> list[JsonObject]: ...
+
+
+class Assembly(Protocol):
+    """A reply as it is put together from those objects.
+
+    `finish_reason` is set once the reply is whole; `finish` raises for a stream that was cut.
+    """
+
+    finish_reason: str | None
+
+    def add(self, payload: JsonObject) -> Iterator[ModelEvent]: ...
+
+    def finish(self, *, done: bool) -> Iterator[ModelEvent]: ...
+
+
+class Exchange:
+    """The way to one endpoint: deadlines, refusals and broken connections, for every format."""
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, deadlines: Deadlines) -> None:
+        self._endpoint = endpoint
+        self._transport = transport
+        self._deadlines = deadlines
+
+    async def stream(
+        self, model: str, body: bytes, reader: Reader, reply: Assembly
+    ) -> AsyncGenerator[ModelEvent]:
+        """The events of one model call. Closing the iterator closes the connection."""
+        async with AsyncExitStack() as stack:
+            async with self._within(self._deadlines.first_byte_s):
+                answer = await stack.enter_async_context(self._transport.post(body))
+            if not 200 <= answer.status < 300:
+                raise await self._refusal(model, answer)
+            portions = await stack.enter_async_context(
+                aclosing(self._portions(answer, reader, reply))
+            )
+            async for portion in portions:
+                for event in joined(self._meaning(portion, reply, model)):
+                    yield event
+            # Before the reply: whoever has it may stop iterating, and the connection would close.
+            await _drain(answer)
+            for event in reply.finish(done=reader.done):
+                yield event
+
+    async def aclose(self) -> None:
+        """Close the connections; new ones are opened when it is used again."""
+        await self._transport.aclose()
+
+    def _meaning(
+        self, portion: Iterable[JsonObject], reply: Assembly, model: str
+    ) -> Iterator[ModelEvent]:
+        for payload in portion:
+            if error := faults.from_payload(self._endpoint, model, payload):
+                raise error
+            yield from reply.add(payload)
+
+    async def _portions(
+        self, answer: Answer, reader: Reader, reply: Assembly
+    ) -> AsyncGenerator[list[JsonObject], None]:
+        """What each read of the connection has completed."""
+        wait_s = self._deadlines.first_byte_s
+        while not reader.done:
+            chunk = None
+            # A server may forget to end a stream whose reply is complete.
+            try:
+                async with asyncio.timeout(wait_s):
+                    chunk = await anext(answer.chunks, None)
+            except TimeoutError as exc:
+                if reply.finish_reason is None:
+                    raise self._silent(wait_s) from exc
+            except (TimedOut, Unavailable):
+                if reply.finish_reason is None:
+                    raise
+            if portion := reader.close() if chunk is None else reader.feed(chunk):
+                yield portion
+            if chunk is None:
+                return
+            wait_s = self._deadlines.settle_s if reply.finish_reason else self._deadlines.idle_s
+
+    async def _refusal(self, model: str, answer: Answer) -> ProviderError:
+        body = b""
+        try:
+            async with self._within(self._deadlines.idle_s):
+                async for chunk in answer.chunks:
+                    body += chunk
+                    if len(body) > _ERROR_BODY_BYTES:
+                        break
+        except (TimedOut, Unavailable):
+            pass  # the status alone says enough
+        return faults.from_response(self._endpoint, model, answer.status, answer.headers, body)
+
+    @asynccontextmanager
+    async def _within(self, seconds: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as exc:
+            raise self._silent(seconds) from exc
+
+    def _silent(self, seconds: float) -> TimedOut:
+        return TimedOut(
+            t(
+                "{vendor} was silent for {seconds:g} seconds",
+                vendor=self._endpoint.vendor,
+                seconds=seconds,
+            )
+        )
+
+
+async def _drain(answer: Answer) -> None:
+    """Read the end of a response after its last word, so that its connection can serve again."""
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in answer.chunks:
+                pass
+    except (TimeoutError, ProviderError):
+        return

@@ -1,0 +1,188 @@
+"""How a request body reaches a server and bytes come back: the port, and aiohttp behind it."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import field
+from io import BytesIO
+from typing import TYPE_CHECKING, Protocol
+
+from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailable
+from agent.i18n import t
+from agent.records import frozen
+from agent.turn.per_loop import PerLoop
+from agent.version import VERSION
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_LARGE_BODY_BYTES = 1 << 20
+_KEEPALIVE_S = 60
+# Headers whose value nobody may see.
+SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+
+
+@frozen
+class Deadlines:
+    """How long to wait, in seconds.
+
+    `first_byte_s` covers the time until the reply begins, `idle_s` every silence after that,
+    `settle_s` the wait for the end of a stream whose reply is already complete.
+    """
+
+    connect_s: float = 10
+    first_byte_s: float = 120
+    idle_s: float = 60
+    settle_s: float = 5
+
+
+@frozen
+class Endpoint:
+    """A vendor's address and key; `key_variable` is where people set the key,
+    `key_source` where this one came from.
+
+    `path` is its method for a model call; `key_header` is where the key goes. `extra_headers` are
+    sent as they are, and win.
+    """
+
+    vendor: str
+    api_base: str
+    api_key: str = field(default="", repr=False)
+    key_variable: str | None = None
+    path: str = "/chat/completions"
+    key_header: str = "Authorization"
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key_source: str = ""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no error may repeat: the key, and headers that hold one."""
+        named = [value for name, value in self.extra_headers.items() if SECRET_HEADER.search(name)]
+        found = {value.removeprefix("Bearer ") for value in (self.api_key, *named)}
+        return tuple(sorted(filter(None, found), key=len, reverse=True))
+
+    @property
+    def url(self) -> str:
+        return f"{self.api_base}{self.path}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a request; no compression, since it would hold a stream back."""
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"kore/{VERSION}",
+        }
+        if self.api_key:
+            bearer = "Bearer " * (self.key_header == "Authorization")
+            headers[self.key_header] = f"{bearer}{self.api_key}"
+        named = {name.lower() for name in self.extra_headers}
+        kept = {name: value for name, value in headers.items() if name.lower() not in named}
+        return {**kept, **self.extra_headers}
+
+
+@frozen
+class Answer:
+    """An HTTP response; header names are in lower case, `chunks` are its body as it arrives."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    """Sends one body by POST.
+
+    Opening and reading raise `Unavailable`, `TimedOut`, `Rejected` or `BadReply`; any HTTP status
+    is an answer. Leaving the context lets go of the connection, or closes it when unread bytes
+    are left.
+    """
+
+    def post(self, body: bytes) -> AbstractAsyncContextManager[Answer]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class AiohttpTransport:
+    """One aiohttp session, opened at first use, with its connections kept alive."""
+
+    def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
+        self._endpoint = endpoint
+        self._deadlines = deadlines
+        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._made)
+
+    @asynccontextmanager
+    async def post(self, body: bytes) -> AsyncIterator[Answer]:
+        import aiohttp
+
+        data = BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
+        session = await self._open()
+        try:
+            async with (
+                session.post(self._endpoint.url, data=data, allow_redirects=False) as response,
+                aclosing(self._read(response)) as chunks,
+            ):
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                yield Answer(response.status, headers, chunks)
+        except aiohttp.ClientError as exc:
+            raise connection_failure(exc, self._endpoint) from exc
+
+    async def aclose(self) -> None:
+        for session in self._sessions.take():
+            await session.close()
+
+    async def _read(self, response: "aiohttp.ClientResponse") -> AsyncGenerator[bytes, None]:
+        import aiohttp
+
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except aiohttp.ClientError as exc:
+            raise connection_failure(exc, self._endpoint) from exc
+
+    async def _open(self) -> "aiohttp.ClientSession":
+        for session in self._sessions.take_closed():
+            await session.close()
+        return self._sessions.get()
+
+    def _made(self) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect_s),
+            headers=self._endpoint.headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+
+def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> ProviderError:
+    """Our error for one of aiohttp's; none of their texts can hold a key."""
+    import aiohttp
+
+    place = t("{vendor} at {api_base}", vendor=endpoint.vendor, api_base=endpoint.api_base)
+    match exc:
+        case aiohttp.ServerTimeoutError():
+            return TimedOut(t("no connection to {place} within the time allowed", place=place))
+        case aiohttp.ClientSSLError():
+            return Rejected(
+                t("the TLS certificate of {place} was not accepted", place=place),
+                hint=t("Install the system's CA certificates, or correct api_base."),
+            )
+        case aiohttp.InvalidURL():
+            return Rejected(
+                t("{api_base!r} is not an address; correct api_base", api_base=endpoint.api_base)
+            )
+        case aiohttp.ClientConnectorDNSError():
+            return Unavailable(
+                t("the name of {place} was not found; check the network or api_base", place=place)
+            )
+        case aiohttp.ClientConnectorError():
+            return Unavailable(
+                t("nothing answers for {place}", place=place), hint=t("Is the server running?")
+            )
+        case aiohttp.ClientResponseError():
+            return BadReply(t("{place} does not speak HTTP as expected", place=place))
+        case _:
+            return Unavailable(t("the connection to {place} broke", place=place))

@@ -1,0 +1,105 @@
+"""Which models servers on this machine offer, asked without waiting for one that is not there."""
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+from agent.records import frozen
+
+_DEADLINE_S = 0.5
+_ANYWHERE_S = 5.0
+_LIMIT_BYTES = 1 << 20
+# Where each listens unless somebody says otherwise, and where its models are listed.
+_USUAL = (("ollama", 11434), ("lmstudio", 1234), ("vllm", 8000))
+
+
+@frozen
+class LocalServer:
+    """A model server on the loopback; `models` may be empty when none is loaded or pulled."""
+
+    vendor: str
+    port: int
+    models: tuple[str, ...]
+
+
+async def ollama_models(host: str = "127.0.0.1", port: int = 11434) -> list[str]:
+    """Names from `GET /api/tags` (docs.ollama.com/api/tags); empty when nobody answers."""
+    return await _ollama(host, port) or []
+
+
+async def local_servers(
+    usual: tuple[tuple[str, int], ...] = _USUAL, host: str = "127.0.0.1"
+) -> list[LocalServer]:
+    """Those of Ollama, LM Studio and vLLM that answer on their ports, all asked at once."""
+    asked = (
+        _ollama(host, port) if name == "ollama" else _openai(host, port) for name, port in usual
+    )
+    answers = await asyncio.gather(*asked)
+    return [
+        LocalServer(name, port, tuple(models))
+        for (name, port), models in zip(usual, answers, strict=True)
+        if models is not None
+    ]
+
+
+async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list[str]:
+    """What a server anywhere offers; empty when it does not say. `api_base` has its version."""
+    import aiohttp
+
+    url = f"{api_base}/api/tags" if is_ollama else f"{api_base}/models"
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    timeout = aiohttp.ClientTimeout(total=_ANYWHERE_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
+            found = json.loads(await response.content.read(_LIMIT_BYTES))
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError):
+        return []
+    return (_tagged(found) if is_ollama else _listed(found)) or []
+
+
+async def _ollama(host: str, port: int) -> list[str] | None:
+    return _tagged(await _ask(host, port, "/api/tags"))
+
+
+async def _openai(host: str, port: int) -> list[str] | None:
+    return _listed(await _ask(host, port, "/v1/models"))
+
+
+def _tagged(found: Any) -> list[str] | None:
+    with suppress(KeyError, TypeError):
+        return [str(model["name"]) for model in found["models"]]
+    return None
+
+
+def _listed(found: Any) -> list[str] | None:
+    """As `GET /v1/models` of every compatible server lists them; embeddings answer nobody."""
+    with suppress(KeyError, TypeError):
+        names = [str(model["id"]) for model in found["data"]]
+        return [name for name in names if "embed" not in name.lower()]
+    return None
+
+
+async def _ask(host: str, port: int, path: str) -> Any:
+    """The JSON that is answered; None when nobody answers, in time and with some."""
+    with suppress(OSError, TimeoutError, ValueError, RecursionError):
+        async with asyncio.timeout(_DEADLINE_S):
+            return json.loads(await _get(host, port, path))
+    return None
+
+
+async def _get(host: str, port: int, path: str) -> bytes:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        # HTTP/1.0: the answer is neither chunked nor kept open.
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        answer = b""
+        # Whoever listens there may be no model server, and never end.
+        while len(answer) < _LIMIT_BYTES and (chunk := await reader.read(_LIMIT_BYTES)):
+            answer += chunk
+    finally:
+        writer.close()
+    return answer.partition(b"\r\n\r\n")[2]

@@ -1,0 +1,47 @@
+"""Ollama's own interface: the window's size, thinking and errors as Ollama has them."""
+
+from collections.abc import AsyncIterator
+
+from agent.events import ModelEvent
+from agent.providers.base import ModelRequest
+from agent.providers.http.ndjson import LineReader
+from agent.providers.http.streaming_client import Exchange
+from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.ollama.request import OllamaEncoder
+from agent.providers.ollama.response import OllamaReply
+from agent.providers.openai.response import next_call_number
+
+PATH = "/api/chat"
+
+
+class Ollama:
+    """A `Provider` for one endpoint, whose `path` is `/api/chat`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        transport: Transport | None = None,
+        *,
+        context_tokens: int | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        deadlines = deadlines or Deadlines()
+        self._endpoint = endpoint
+        self._exchange = Exchange(
+            endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
+        )
+        self._encoder = OllamaEncoder(context_tokens)
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.vendor
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """One model call. Closing the iterator closes the connection."""
+        body = self._encoder.body(request)
+        reply = OllamaReply(lambda: next_call_number(request.messages))
+        return self._exchange.stream(request.model, body, LineReader(), reply)
+
+    async def aclose(self) -> None:
+        """Close the connections; the provider opens new ones when it is used again."""
+        await self._exchange.aclose()

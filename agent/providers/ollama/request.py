@@ -1,0 +1,105 @@
+"""Requests as bytes: Ollama's chat body, each message encoded once.
+
+Body: https://docs.ollama.com/api/chat
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any
+
+from agent.prompts import load
+from agent.providers.base import ModelRequest
+from agent.providers.openai.request import Heads, encode_json, function_of, name_of, with_context
+from agent.types import Image, Message, Thinking, ToolCall
+
+_KEY = "ollama"
+# Fields of the body itself; everything else that is asked for is an option of the model.
+_FIELDS = frozenset({"format", "keep_alive", "logprobs", "think", "top_logprobs"})
+
+
+class OllamaEncoder:
+    """Turns requests into bodies; `context_tokens` is the window that Ollama is to open.
+
+    Ollama cuts off the beginning of what is longer than its window and says nothing about it,
+    so it has to be told the size that we count with.
+    """
+
+    def __init__(self, context_tokens: int | None) -> None:
+        self._context_tokens = context_tokens
+        self._heads = Heads(self._head)
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as compact UTF-8 JSON."""
+        head = self._heads.of(request)
+        comma = b"," if request.messages and not head.endswith(b"[") else b""
+        return b"".join((head, comma, b",".join(_encoded(request.messages)), b"]}"))
+
+    def _head(self, request: ModelRequest) -> bytes:
+        fields: dict[str, Any] = {"model": request.model, "stream": True}
+        asked = dict(request.options)
+        thinking = asked.pop("thinking", None)
+        if isinstance(thinking, bool):
+            # This family knows levels only. https://docs.ollama.com/capabilities/thinking
+            levels = "gpt-oss" in request.model
+            fields["think"] = ("high" if thinking else "low") if levels else thinking
+        options = {
+            "num_ctx": self._context_tokens,
+            "temperature": request.temperature,
+            "num_predict": request.max_tokens,
+        }
+        for name, value in asked.items():
+            (fields if name in _FIELDS else options)[name] = value
+        fields["options"] = {name: value for name, value in options.items() if value is not None}
+        if request.tools:
+            fields["tools"] = [function_of(tool) for tool in request.tools]
+        head = encode_json(fields)[:-1] + b',"messages":['
+        if request.system:
+            head += encode_json({"role": "system", "content": request.system})
+        return head
+
+
+def _encoded(messages: Sequence[Message]) -> list[bytes]:
+    encoded: list[bytes] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        for call in message.tool_calls:
+            names[call.id] = name_of(call)
+        found = message.wire.get(_KEY)
+        if found is None:
+            name = names.get(message.tool_call_id or "")
+            found = message.wire[_KEY] = encode_json(_message(message, name))
+        encoded.append(found)
+    return encoded
+
+
+def _message(message: Message, tool_name: str | None) -> dict[str, Any]:
+    match message.role:
+        case "tool":
+            data = {"role": "tool", "content": message.text, "tool_call_id": message.tool_call_id}
+            return data | {"tool_name": tool_name} if tool_name else data
+        case "assistant":
+            return _assistant(message)
+        case _:
+            data = {"role": message.role, "content": with_context(message)}
+            images = [
+                b64encode(part.data).decode() for part in message.content if isinstance(part, Image)
+            ]
+            return data | {"images": images} if images else data
+
+
+def _assistant(message: Message) -> dict[str, Any]:
+    text = message.text
+    if not text.strip():
+        text = "" if message.tool_calls else load("said_nothing")
+    data: dict[str, Any] = {"role": "assistant", "content": text}
+    thinking = "".join(part.text for part in message.content if isinstance(part, Thinking))
+    if thinking and message.tool_calls:
+        data["thinking"] = thinking
+    if message.tool_calls:
+        data["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return data
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = {"unreadable": call.raw} if call.arguments is None else dict(call.arguments)
+    return {"id": call.id, "function": {"name": name_of(call), "arguments": arguments}}

@@ -1,0 +1,85 @@
+"""A reply put together from Ollama's lines.
+
+Lines: https://docs.ollama.com/api/chat
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from agent.errors import Unavailable
+from agent.events import ModelEvent, Reply, ToolCallDelta
+from agent.i18n import t
+from agent.providers.http.json_stream import JsonObject
+from agent.providers.openai.chunk import count_of, text_of
+from agent.providers.openai.request import mend
+from agent.providers.openai.response import read_call
+from agent.providers.text_stream import Speech
+from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
+
+
+class OllamaReply:
+    """Takes the lines of one stream in order and yields our events.
+
+    `number` gives the first number for ids: older versions of Ollama send none.
+    """
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self.finish_reason: str | None = None
+        self._number = number
+        self._speech = Speech()
+        self._calls: list[ToolCall] = []
+        self._usage: Usage | None = None
+
+    def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
+        message = payload.get("message")
+        if isinstance(message, dict):
+            yield from self._speech.think(text_of(message.get("thinking")))
+            yield from self._speech.say(text_of(message.get("content")))
+            calls = message.get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
+                yield from self._call(call)
+        if payload.get("done") is True:
+            asked, said = (payload.get(f"{kind}eval_count") for kind in ("prompt_", ""))
+            if asked is not None or said is not None:
+                self._usage = Usage(count_of(asked), count_of(said))
+            reason = text_of(payload.get("done_reason")) or "stop"
+            self.finish_reason = "tool_calls" if self._calls and reason == "stop" else reason
+
+    def finish(self, *, done: bool) -> Iterator[ModelEvent]:
+        """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
+        if self.finish_reason is None:
+            raise Unavailable(t("the model's reply was cut off before its end"))
+        if self.finish_reason == "load":
+            raise Unavailable(t("Ollama has loaded the model and said nothing"))
+        yield from self._speech.pause()
+        content: list[Part] = []
+        if self._speech.thinking:
+            content.append(Thinking(self._speech.thinking))
+        if self._speech.text:
+            content.append(Text(self._speech.text))
+        message = Message("assistant", tuple(content), tuple(self._calls))
+        yield Reply(message, self._usage, self.finish_reason)
+
+    def _call(self, data: Any) -> Iterator[ModelEvent]:
+        function = data.get("function") if isinstance(data, dict) else None
+        if not isinstance(function, dict):
+            return
+        yield from self._speech.pause()
+        taken = {call.id for call in self._calls}
+        call_id = mend(text_of(data.get("id")))
+        if not call_id or call_id in taken:
+            number = self._number()
+            while (call_id := f"call_{number}") in taken:
+                number += 1
+        arguments = function.get("arguments")
+        raw = arguments if isinstance(arguments, str) else _dumped(arguments)
+        call = read_call(call_id, mend(text_of(function.get("name"))), mend(raw))
+        self._calls.append(call)
+        yield ToolCallDelta(call.id, call.name, call.raw)
+
+
+def _dumped(arguments: object) -> str:
+    if arguments is None:
+        return ""
+    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,51 @@
+"""Every vendor that speaks OpenAI's chat completions, over either transport."""
+
+from collections.abc import AsyncIterator
+
+from agent.events import ModelEvent
+from agent.providers.base import ModelRequest
+from agent.providers.http.json_stream import EventReader
+from agent.providers.http.streaming_client import Exchange
+from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.openai.request import Dialect, Encoder
+from agent.providers.openai.response import ReplyBuilder, next_call_number
+
+
+class OpenAI:
+    """A `Provider` for one endpoint; `transport` is aiohttp unless another is given."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        transport: Transport | None = None,
+        *,
+        dialect: Dialect | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        deadlines = deadlines or Deadlines()
+        transport = transport or AiohttpTransport(endpoint, deadlines)
+        self._endpoint = endpoint
+        self._exchange = Exchange(endpoint, transport, deadlines)
+        self._encoder = Encoder(dialect or Dialect())
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.vendor
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """One model call. Closing the iterator closes the connection."""
+        body = self._encoder.body(request)
+        reply = ReplyBuilder(lambda: next_call_number(request.messages))
+        return self._exchange.stream(request.model, body, EventReader(), reply)
+
+    def replay_reasoning(self, model: str) -> bool:
+        """From now on this model gets its thoughts back; False when it does already."""
+        return self._encoder.replay_reasoning(model)
+
+    def rename_limit(self, model: str) -> bool:
+        """From now on this model's limit has its other name; False when it has already."""
+        return self._encoder.rename_limit(model)
+
+    async def aclose(self) -> None:
+        """Close the connections; the provider opens new ones when it is used again."""
+        await self._exchange.aclose()

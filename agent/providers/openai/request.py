@@ -1,0 +1,263 @@
+"""Requests as bytes: the OpenAI chat-completions body, each message encoded once.
+
+Everything constant comes first and `messages` last, so that a request repeats the one before byte
+for byte up to its new messages, and the vendor's prompt cache hits.
+Body: https://platform.openai.com/docs/api-reference/chat/create
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from agent.prompts import load
+from agent.providers.base import ModelRequest, ToolSpec, plain_name
+from agent.providers.openai.details import details_of
+from agent.records import frozen
+from agent.types import Context, Image, Message, Text, Thinking, ToolCall
+
+_HEADS_KEPT = 32
+# For a model that wants to hear what it thought where there was no thought: empty is not enough.
+_NO_REASONING = " "
+# What Gemini takes for a signature of a call that another model has made.
+# https://ai.google.dev/gemini-api/docs/thought-signatures
+_UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+_LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+@frozen
+class Dialect:
+    """How a vendor's endpoint differs from OpenAI's own.
+
+    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
+    replies of models that did not think: without it, some refuse the whole conversation.
+    `replay_details` sends back OpenRouter's `reasoning_details`, and
+    `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
+    thought signatures). `thinking` and `no_thinking` hold the body fields that switch reasoning on
+    and off. `null_content` allows null as the text of a reply that only calls tools; some servers'
+    chat templates fail on it.
+    """
+
+    max_tokens_name: str = "max_tokens"
+    null_content: bool = True
+    stream_usage: bool = True
+    replay_reasoning: bool = False
+    replay_extra: bool = False
+    replay_details: bool = False
+    thinking: Mapping[str, Any] = field(default_factory=dict)
+    no_thinking: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name under which a message keeps its encoding in this dialect."""
+        flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
+        flags += "+details" * self.replay_details + "+empty" * (not self.null_content)
+        return f"openai{flags}"
+
+
+class Heads:
+    """What stands in front of the messages, remembered for the last few conversations."""
+
+    def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
+        self._write = write
+        # The value holds the tools, so that their ids in the key stay theirs.
+        self._known: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, request: ModelRequest) -> bytes:
+        tools = tuple(request.tools)
+        options = json.dumps(dict(request.options), sort_keys=True, default=repr)
+        key = (
+            request.model,
+            request.system,
+            request.temperature,
+            request.max_tokens,
+            options,
+            tuple(map(id, tools)),
+        )
+        known = self._known.get(key)
+        if known is not None:
+            return known[0]
+        if len(self._known) >= _HEADS_KEPT:
+            del self._known[next(iter(self._known))]
+        head = self._write(request)
+        self._known[key] = (head, tools)
+        return head
+
+
+class Encoder:
+    """Turns requests into bodies."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._replaying = replace(dialect, replay_reasoning=True)
+        self._wanting: set[str] = set()
+        self._renamed: set[str] = set()
+        self._heads = Heads(self._head)
+
+    def replay_reasoning(self, model: str) -> bool:
+        """From now on this model gets its thoughts back; False when it does already."""
+        if self._dialect.replay_reasoning or model in self._wanting:
+            return False
+        self._wanting.add(model)
+        return True
+
+    def rename_limit(self, model: str) -> bool:
+        """From now on this model's limit has its other name; False when it has already."""
+        if model in self._renamed:
+            return False
+        self._renamed.add(model)
+        self._heads = Heads(self._head)
+        return True
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as compact UTF-8 JSON."""
+        dialect = self._replaying if request.model in self._wanting else self._dialect
+        key = dialect.key
+        messages = [
+            message.wire.get(key) or _encoded(message, dialect, key) for message in request.messages
+        ]
+        head = self._heads.of(request)
+        comma = b"," if messages and not head.endswith(b"[") else b""
+        return b"".join((head, comma, b",".join(messages), b"]}"))
+
+    def _head(self, request: ModelRequest) -> bytes:
+        head = encode_json(self._fields(request))[:-1] + b',"messages":['
+        if request.system:
+            head += encode_json({"role": "system", "content": request.system})
+        return head
+
+    def _limit_name(self, model: str) -> str:
+        name = self._dialect.max_tokens_name
+        return _LIMIT_NAMES[name == _LIMIT_NAMES[0]] if model in self._renamed else name
+
+    def _fields(self, request: ModelRequest) -> dict[str, Any]:
+        fields: dict[str, Any] = {"model": request.model, "stream": True}
+        if self._dialect.stream_usage:
+            fields["stream_options"] = {"include_usage": True}
+        if request.temperature is not None:
+            fields["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            fields[self._limit_name(request.model)] = request.max_tokens
+        options = dict(request.options)
+        if isinstance(options.get("thinking"), bool):
+            wanted = options.pop("thinking")
+            fields |= self._dialect.thinking if wanted else self._dialect.no_thinking
+        fields |= {name: value for name, value in options.items() if value is not None}
+        if request.tools:
+            fields["tools"] = [function_of(tool) for tool in request.tools]
+        return fields
+
+
+def encode_json(value: object) -> bytes:
+    """Compact JSON in valid UTF-8, whatever the strings hold."""
+    return mend(_JSON.encode(value)).encode()
+
+
+def mend(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def extra_to_signature(extra: Mapping[str, Any]) -> str:
+    """What vendors attached to tool calls, by call id, as the signature of an empty `Thinking`."""
+    return json.dumps({"extra_content": extra})
+
+
+def function_of(tool: ToolSpec) -> dict[str, Any]:
+    """The tool as OpenAI and Ollama want it described."""
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def _encoded(message: Message, dialect: Dialect, key: str) -> bytes:
+    encoded = message.wire[key] = encode_json(_message(message, dialect))
+    return encoded
+
+
+def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
+    text = "".join(part.text for part in message.content if isinstance(part, Text))
+    match message.role:
+        case "tool":
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
+        case "assistant":
+            return _assistant(message, text, dialect)
+        case "system":
+            return {"role": "system", "content": text}
+        case _:
+            return {"role": message.role, "content": _seen_and_heard(message)}
+
+
+def with_context(message: Message) -> str:
+    """A user message's words, its moving parts behind them."""
+    text = "".join(part.text for part in message.content if isinstance(part, Text))
+    context = [part.text for part in message.content if isinstance(part, Context)]
+    return "\n\n".join([text, *context])
+
+
+def _seen_and_heard(message: Message) -> str | list[dict[str, Any]]:
+    images = [part for part in message.content if isinstance(part, Image)]
+    if not images:
+        return with_context(message)
+    words = with_context(message)
+    return [*map(_picture, images), *([{"type": "text", "text": words}] if words.strip() else [])]
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
+    thoughts = [part for part in message.content if isinstance(part, Thinking)]
+    # Some vendors refuse a whole conversation for one empty message in it.
+    empty = None if dialect.null_content else ""
+    silence = empty if message.tool_calls else load("said_nothing")
+    data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else silence}
+    if dialect.replay_reasoning:
+        data["reasoning_content"] = "".join(part.text for part in thoughts) or _NO_REASONING
+    if dialect.replay_details and (details := _details(thoughts)):
+        data["reasoning_details"] = details
+    if message.tool_calls:
+        extra = _extra(thoughts, message.tool_calls) if dialect.replay_extra else {}
+        data["tool_calls"] = [_call(call, extra.get(call.id)) for call in message.tool_calls]
+    return data
+
+
+def _details(thoughts: Sequence[Thinking]) -> list[Any]:
+    return [one for part in thoughts for one in details_of(part.signature)]
+
+
+def name_of(call: ToolCall) -> str:
+    """The tool's name as vendors take it: they refuse a whole conversation for one odd name."""
+    return plain_name(call.name)
+
+
+def _call(call: ToolCall, extra: object) -> dict[str, Any]:
+    # As for an odd name, so for unreadable argument text.
+    raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
+    function = {"name": name_of(call), "arguments": raw.strip() or "{}"}
+    data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
+    return data if extra is None else data | {"extra_content": extra}
+
+
+def _extra(thoughts: list[Thinking], calls: Sequence[ToolCall]) -> Mapping[str, Any]:
+    """What belongs to each call, by its id; the first call of another model's gets a stand-in."""
+    for part in thoughts:
+        if part.signature and part.signature.startswith('{"extra_content"'):
+            extra = json.loads(part.signature)["extra_content"]
+            if isinstance(extra, dict) and any(call.id in extra for call in calls):
+                return extra
+    return {calls[0].id: _UNSIGNED}

@@ -1,0 +1,204 @@
+"""A reply put together from its stream: text, thinking, tool calls, usage.
+
+Chunks: https://platform.openai.com/docs/api-reference/chat-streaming/streaming
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.errors import BadReply, Unavailable
+from agent.events import ModelEvent, Reply, ToolCallDelta
+from agent.i18n import t
+from agent.providers.http.json_stream import JsonObject
+from agent.providers.openai.chunk import (
+    calls_of,
+    delta_of,
+    first_choice,
+    said,
+    text_of,
+    thought,
+    usage_of,
+)
+from agent.providers.openai.details import Details
+from agent.providers.openai.request import extra_to_signature, mend
+from agent.providers.text_stream import Speech
+from agent.said import FILTERED
+from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
+
+_MADE_ID = re.compile(r"call_(\d+)")
+# Deeper ones are a model that has lost its way, and overflow the stack wherever they are copied.
+_LEVELS = 64
+# OpenAI and most others; Gemini with its reason behind a colon, or in its own words; Zhipu.
+_FILTERED = re.compile(
+    r"content_filter|refusal|sensitive|safety|prohibited_content|blocklist|recitation|spii", re.I
+)
+_FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    index: int | None
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    extra: object = None
+
+    @property
+    def raw(self) -> str:
+        return "".join(self.pieces)
+
+
+class ReplyBuilder:
+    """Takes the chunks of one stream in order and yields the events they mean.
+
+    `number` gives the first number for ids that the server forgot to send.
+    """
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self.finish_reason: str | None = None
+        self._number = number
+        self._speech = Speech()
+        self._details = Details()
+        self._calls: list[_Call] = []
+        self._usage: Usage | None = None
+        self._chunks = 0
+        self._refused = False
+
+    def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
+        """The events of one chunk. Raises `Unavailable` when the chunk says that the model died."""
+        self._usage = usage_of(payload) or self._usage
+        choice = first_choice(payload)
+        if choice is None:
+            return
+        self._chunks += 1
+        delta = delta_of(choice)
+        self._details.add(delta)
+        self._refused = self._refused or bool(text_of(delta.get("refusal")))
+        yield from self._speech.think(thought(delta))
+        yield from self._speech.say(said(delta))
+        for call in calls_of(delta):
+            yield from self._call(call)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            if reason in _FAILED:
+                raise Unavailable(
+                    t("the model stopped in the middle of its reply ({reason})", reason=reason)
+                )
+            self.finish_reason = FILTERED if _FILTERED.match(reason) else reason
+
+    def finish(self, *, done: bool) -> Iterator[ModelEvent]:
+        """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
+        if self._chunks == 0 and done:
+            raise BadReply(t("the model's server ended its reply without having begun one"))
+        if not (done or self.finish_reason):
+            raise Unavailable(t("the model's reply was cut off before its end"))
+        yield from self._speech.pause()
+        reason = FILTERED if self._refused else self.finish_reason
+        yield Reply(self._message(), self._usage, reason)
+
+    def _message(self) -> Message:
+        content: list[Part] = []
+        if self._speech.thinking:
+            content.append(Thinking(self._speech.thinking))
+        if extra := {call.id: call.extra for call in self._calls if call.extra is not None}:
+            content.append(Thinking("", extra_to_signature(extra)))
+        if details := self._details.signature:
+            content.append(Thinking("", details))
+        if self._speech.text:
+            content.append(Text(self._speech.text))
+        cut = self.finish_reason == "length"
+        calls = tuple(read_call(c.id, c.name, c.raw, cut=cut) for c in self._calls)
+        return Message("assistant", tuple(content), calls)
+
+    def _call(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        yield from self._speech.pause()
+        function = delta.get("function")
+        function = function if isinstance(function, dict) else {}
+        name = mend(text_of(function.get("name")))
+        index = delta["index"] if isinstance(delta.get("index"), int) else None
+        call_id = mend(text_of(delta.get("id")))
+        call = self._find(index, call_id, name) or self._open(index, call_id)
+        if name and name != call.name and not call.raw:
+            call.name += name
+        if delta.get("extra_content") is not None:
+            call.extra = delta["extra_content"]
+        piece = function.get("arguments")
+        if isinstance(piece, dict):
+            piece = json.dumps(piece, ensure_ascii=False, separators=(",", ":"))
+        piece = mend(piece) if isinstance(piece, str) else ""
+        call.pieces.append(piece)
+        yield ToolCallDelta(call.id, call.name, piece)
+
+    def _find(self, index: int | None, call_id: str, name: str) -> _Call | None:
+        """The call that this delta goes on with; None when it begins a new one.
+
+        Some servers number every call 0, some number none and some give no id, so that a complete
+        call followed by a name under another id (or none) is a new one.
+        """
+        same = [call for call in self._calls if index is None or call.index == index]
+        named = [call for call in same if call_id and call.id == call_id]
+        if named:
+            return named[-1]
+        if not same or (call_id and index is None):
+            return None
+        last = same[-1]
+        begins = name and last.name and (call_id or index is None)
+        return None if begins and _complete(last.raw) else last
+
+    def _open(self, index: int | None, call_id: str) -> _Call:
+        taken = {call.id for call in self._calls}
+        if not call_id or call_id in taken:
+            number = self._number()
+            while (call_id := f"call_{number}") in taken:
+                number += 1
+        call = _Call(call_id, index)
+        self._calls.append(call)
+        return call
+
+
+def read_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
+    """A call with its arguments read; they are None when `raw` is no JSON object, or one
+    that is nested beyond reason.
+
+    No text at all means no arguments, unless the reply was `cut` at the token limit.
+    """
+    if not raw.strip():
+        return ToolCall(call_id, name, None if cut else {}, raw)
+    try:
+        arguments = json.loads(raw, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return ToolCall(call_id, name, None, raw)
+    if not isinstance(arguments, dict) or _is_deep(arguments, _LEVELS):
+        return ToolCall(call_id, name, None, raw)
+    if "\\u" in raw:
+        text = json.dumps(arguments, ensure_ascii=False)
+        if (mended := mend(text)) != text:
+            return ToolCall(call_id, name, json.loads(mended), mended)
+    return ToolCall(call_id, name, arguments, raw)
+
+
+def next_call_number(messages: Iterable[Message]) -> int:
+    """One more than the highest `call_N` in the conversation."""
+    found = (_MADE_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
+    return max((int(match[1]) for match in found if match), default=0) + 1
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _is_deep(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    deeper = (one for one in inner if isinstance(one, dict | list))
+    return levels == 0 or any(_is_deep(one, levels - 1) for one in deeper)
+
+
+def _complete(raw: str) -> bool:
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return True

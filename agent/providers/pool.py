@@ -1,0 +1,177 @@
+"""The models an agent can speak to: opens each on first use and keeps it open."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.errors import ConfigError
+from agent.providers.base import ClosingProvider, Provider
+from agent.providers.cooldown import Account, Cooldowns
+from agent.providers.http.transport import SECRET_HEADER
+from agent.providers.pricing import tariff_of
+from agent.providers.registry import (
+    PROFILES,
+    ModelConfig,
+    Profile,
+    default_model,
+    open_provider,
+    resolve,
+)
+from agent.providers.retry import Retrying, Seat
+from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
+from agent.records import frozen
+from agent.usage import Tariff
+
+
+@frozen
+class OpenModel:
+    """A model ready for requests; `model` is its vendor's name for it."""
+
+    provider: ClosingProvider
+    model: str
+    context_tokens: int = CONTEXT_TOKENS
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tariff: Tariff | None = None
+    fallback_tariffs: tuple[Tariff, ...] = ()
+
+
+@dataclass(slots=True)
+class Models:
+    """Models by name. `default` is one, `fallbacks` are asked in this order when another one
+    cannot answer; `known` are the configured ones.
+
+    `profiles` names the model of each profile; one that is not there, or "default", is the default
+    model. A profile's name is as good as a model's wherever no model is called so. `environ` is
+    where keys are looked up; `window` caps every model's window, in tokens. A model is resolved
+    when it is first used, so that a mistake in one that nobody uses stops nobody.
+    """
+
+    default: str
+    known: Sequence[ModelConfig] = ()
+    fallbacks: Sequence[str] = ()
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    window: int = CONTEXT_TOKENS
+    profiles: Mapping[str, str] = field(default_factory=dict)
+    cooldowns: Cooldowns = field(default_factory=Cooldowns, repr=False)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
+    _told: set[str] = field(default_factory=set, init=False, repr=False)
+    _untold: list[str] = field(default_factory=list, init=False, repr=False)
+
+    @classmethod
+    def of(cls, model: str | Provider | None, environ: Mapping[str, str]) -> "Models":
+        """What a library user means by `model`."""
+        if model is None or isinstance(model, str):
+            return cls(model or default_model(environ), environ=environ)
+        models = cls(model.name)
+        from agent.providers.custom import Own
+
+        models._open[model.name] = OpenModel(Own(model, model.name), model.name)
+        return models
+
+    def is_like(self, other: "Models") -> bool:
+        """Whether both know the same models in the same roles."""
+        return all(
+            getattr(self, name) == getattr(other, name)
+            for name in ("default", "known", "fallbacks", "window", "profiles")
+        )
+
+    def open(self, name: str | None = None) -> OpenModel:
+        """The named model, or the default one. Raises `ConfigError` when it cannot be used."""
+        name = self._named(name or self.default)
+        if name not in self._open:
+            self._open[name] = self._connect(name)
+        return self._open[name]
+
+    def profile(self, name: Profile) -> str:
+        """The model's name for a profile: the default one's when the profile's cannot be used.
+
+        That is said once, in the notices.
+        """
+        wanted = self.profiles.get(name, "default")
+        if name == "default" or wanted == "default":
+            return self.default
+        try:
+            resolve(wanted, self.known, self.environ)
+        except ConfigError as exc:
+            self.tell(
+                f"the model of profile {name!r} cannot be used, {self.default} takes its "
+                f"place: {exc}"
+            )
+            return self.default
+        return wanted
+
+    def tell(self, notice: str) -> None:
+        """Have a person told, once for as long as these models live."""
+        if notice not in self._told:
+            self._told.add(notice)
+            self._untold.append(notice)
+
+    def take_notices(self) -> list[str]:
+        """What a person should be told; each sentence is handed out once."""
+        told, self._untold = self._untold, []
+        return told
+
+    def _connect(self, name: str) -> OpenModel:
+        config = self.check(name)
+        others = [self.check(other) for other in self.fallbacks if self._named(other) != name]
+        seats = [seat for rank, one in enumerate((config, *others)) for seat in _seats(one, rank)]
+        return OpenModel(
+            Retrying(seats, cooldowns=self.cooldowns, sleep=self.sleep),
+            config.model_id,
+            min(config.context_tokens or self.window, self.window),
+            config.temperature,
+            config.max_tokens,
+            tariff_of(config),
+            tuple(map(tariff_of, others)),
+        )
+
+    def check(self, name: str) -> ModelConfig:
+        """What the name stands for. Raises `ConfigError`."""
+        return resolve(self._named(name), self.known, self.environ)
+
+    def hurry(self, name: str) -> None:
+        """The next request asks this model, however long it should rest. Raises `ConfigError`."""
+        config = self.check(name)
+        for account in _accounts(config):
+            self.cooldowns.hurry(account, config.model_id)
+
+    def _named(self, name: str) -> str:
+        """The model that a profile's name stands for; any other name as it is."""
+        if any(config.name == name for config in self.known) or name in self._open:
+            return name
+        return next((self.profile(one) for one in PROFILES if one == name), name)
+
+    def keys(self) -> frozenset[str]:
+        """Every key that could be used: of a configured model, or of a vendor in `environ`."""
+        names = [name for vendor in VENDORS.values() for name in vendor.key_variables]
+        found = {key for config in self.known for key in (config.api_key or "", *config.api_keys)}
+        found |= {self.environ.get(name, "") for name in names}
+        for config in self.known:
+            found |= {
+                value.removeprefix("Bearer ")
+                for name, value in config.headers.items()
+                if SECRET_HEADER.search(name)
+            }
+        return frozenset(found - PLACEHOLDERS)
+
+    async def aclose(self) -> None:
+        for model in self._open.values():
+            await model.provider.aclose()
+        self._open.clear()
+
+
+def _accounts(config: ModelConfig) -> list[Account]:
+    """One for each key of a resolved model, or one without any."""
+    return [_account(one) for one in config.by_key()]
+
+
+def _account(config: ModelConfig) -> Account:
+    return Account(config.api_base or config.vendor, next(iter(config.api_keys), ""))
+
+
+def _seats(config: ModelConfig, rank: int) -> list[Seat]:
+    return [
+        Seat(open_provider(one), config.model_id, _account(one), rank) for one in config.by_key()
+    ]

@@ -1,0 +1,63 @@
+"""What models cost: the table that ships, and what somebody configured instead."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.providers.registry import ModelConfig
+from agent.usage import Price, Tariff, pico
+
+# Vendors name a snapshot by its date; it costs what the model costs.
+_SNAPSHOT = re.compile(r"[-@]\d{4}-?\d{2}-?\d{2}$")
+_ANY = "*"
+
+
+def tariff_of(config: ModelConfig) -> Tariff:
+    """What the model costs: as configured, else as listed.
+
+    For a model that is not listed, input and output are both needed.
+    """
+    name = f"{config.vendor}/{config.model_id}"
+    listed = listed_price(config.vendor, config.model_id)
+    own = (config.price_input_usd, config.price_output_usd, config.price_cached_usd)
+    if own == (None, None, None):
+        return Tariff(name, listed)
+    if own[:2] == (None, None) and listed and own[2] is not None:
+        return Tariff(name, replace(listed, cached=pico(own[2])))
+    known = (listed.input, listed.output, listed.cached) if listed else (None, None, None)
+    input_, output, cached = (
+        its if mine is None else pico(mine) for mine, its in zip(own, known, strict=True)
+    )
+    if input_ is None or output is None:
+        return Tariff(name)
+    return Tariff(name, Price(input_, output, cached))
+
+
+def listed_price(vendor: str, model: str) -> Price | None:
+    """The price in the table; None when the model is not there."""
+    models = _table().get(vendor)
+    if not isinstance(models, dict):
+        return None
+    for name in (model, _SNAPSHOT.sub("", model), _ANY):
+        if name in models:
+            return _price(models[name])
+    return None
+
+
+def _table() -> dict[str, Any]:
+    import tomllib
+
+    text = Path(__file__).with_name("prices.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def _price(row: Mapping[str, Any]) -> Price:
+    return Price(
+        input=pico(row["input"]),
+        output=pico(row["output"]),
+        cached=pico(row["cached"]) if "cached" in row else None,
+        above=row.get("above"),
+        long=_price(row["long"]) if "long" in row else None,
+    )

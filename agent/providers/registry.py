@@ -1,0 +1,312 @@
+"""From a name to a provider: `vendor/model`, named models, and whose key is at hand."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Literal, cast, get_args
+from urllib.parse import SplitResult, urlsplit
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.providers.base import ClosingProvider, Provider
+from agent.providers.http.transport import Deadlines
+from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
+from agent.records import frozen
+
+OFFLINE = "offline/echo"
+# What a model is wanted for; "default" answers people.
+Profile = Literal["default", "task", "reasoning", "quick"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+_VERSION_PART = re.compile(r"v\d+\w*")
+# What people leave at the end of an address.
+_METHODS = ("/chat/completions", "/messages", "/api/chat")
+# What an HTTP header can carry.
+_KEY = re.compile(r"[!-~]+")
+
+
+@frozen
+class ModelConfig:
+    """A model by name: as somebody configured it, and after `resolve` with nothing left open.
+
+    `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
+    `tools` says how the model is told of them, `context_tokens` is the size of its window.
+    `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
+    million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
+    after the other, in place of `api_key`. `key_sources` names for people where each of them came
+    from.
+    """
+
+    name: str
+    model: str
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    transport: Literal["aiohttp", "sdk"] = "aiohttp"
+    context_tokens: int | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    price_input_usd: float | None = None
+    price_output_usd: float | None = None
+    price_cached_usd: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tools: Literal["native", "xml"] | None = None
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
+    key_sources: tuple[str, ...] = ()
+
+    @property
+    def vendor(self) -> str:
+        name = self.model.partition("/")[0]
+        return ALIASES.get(name, name)
+
+    @property
+    def model_id(self) -> str:
+        """The vendor's own name for the model, as requests carry it."""
+        return self.model.partition("/")[2]
+
+    def by_key(self) -> "list[ModelConfig]":
+        """This resolved model with each of its keys alone; without a key, itself."""
+        pairs = zip(self.api_keys, self.key_sources or ("",) * len(self.api_keys), strict=True)
+        return [
+            replace(self, api_key=key, api_keys=(key,), key_sources=(source,))
+            for key, source in pairs
+        ] or [self]
+
+
+# A function of the config or of nothing, mostly the provider's class.
+ProviderFactory = Callable[[ModelConfig], Provider] | Callable[[], Provider]
+
+# What `register_provider` was told; the one thing here that outlives a call.
+_registered: dict[str, ProviderFactory] = {}
+
+
+def register_provider(name: str, factory: ProviderFactory) -> None:
+    """Make `name/model` reach what `factory` makes, of its `ModelConfig` if it takes one.
+
+    Raises `ConfigError` for a name that Kore itself uses; a name of one's own may be replaced.
+    """
+    if not name or "/" in name or find_vendor(name) or name == "offline":
+        raise ConfigError(f"{name!r} cannot be the name of a provider of your own")
+    if not callable(factory):
+        raise ConfigError(
+            f"provider {name!r}: expected its class, or a function that makes one; a provider that "
+            "is there already is given as model"
+        )
+    _registered[name] = factory
+
+
+def resolve(name: str, known: Sequence[ModelConfig], environ: Mapping[str, str]) -> ModelConfig:
+    """What `name` stands for: an entry of `known` (model_list), or `vendor/model`.
+
+    Address, window and key come from the entry, then from the vendor; the key then from
+    `environ`. Raises `ConfigError` for an unknown name, a bad address or a missing key.
+    """
+    config = next((entry for entry in known if entry.name == name), None)
+    if config is None:
+        config = ModelConfig(name, name)
+    if not config.vendor or not config.model_id:
+        raise _unknown_name(name, known)
+    vendor = find_vendor(config.vendor)
+    if vendor is None:
+        if config.vendor not in _registered and config.model != OFFLINE:
+            raise _unknown_vendor(config)
+        found = _given(config, environ)
+        api_base, window = config.api_base, CONTEXT_TOKENS
+    else:
+        found = _keys(config, vendor, environ)
+        api_base, window = _address(config, vendor), vendor.context_tokens
+    return replace(
+        config,
+        api_base=api_base,
+        api_key=next(iter(found), None),
+        api_keys=tuple(found),
+        key_sources=tuple(found.values()),
+        context_tokens=config.context_tokens or window,
+    )
+
+
+def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) -> ClosingProvider:
+    """A provider for a resolved config; nothing is connected before its first request."""
+    if config.vendor in _registered:
+        from agent.providers.custom import Own
+
+        return Own(_made(_registered[config.vendor], config), config.vendor)
+    vendor = find_vendor(config.vendor)
+    if vendor is None:
+        from agent.providers.scripted import Echo
+
+        return Echo()
+    from agent.providers.opening import open_endpoint
+
+    return open_endpoint(config, vendor, deadlines or Deadlines())
+
+
+def _made(factory: ProviderFactory, config: ModelConfig) -> Provider:
+    from inspect import signature
+
+    try:
+        signature(factory).bind(config)
+    except TypeError:
+        return cast(Callable[[], Provider], factory)()
+    except ValueError:
+        pass  # what is written in C does not always tell what it takes
+    return cast(Callable[[ModelConfig], Provider], factory)(config)
+
+
+def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:
+    """The model to use when nothing is configured.
+
+    The first vendor whose key is in `environ`, else the first local Ollama model, else the
+    offline stand-in.
+    """
+    for vendor in VENDORS.values():
+        if vendor.default_model and any(environ.get(name) for name in vendor.key_variables):
+            return f"{vendor.name}/{vendor.default_model}"
+    return f"ollama/{ollama_models[0]}" if ollama_models else OFFLINE
+
+
+def normalise_base(address: str, version: str | None) -> str:
+    """The address without a trailing slash or method, and with its version when it names none.
+
+    Raises `ConfigError` for what is no http address.
+    """
+    if "@" in address.partition("//")[2].partition("/")[0]:
+        raise ConfigError(
+            "api_base holds a user name or password; give the address alone, and a key as api_key"
+        )
+    parts = _parts(address.strip())
+    if parts is None:
+        raise ConfigError(
+            f"api_base: found {address!r}, expected an address such as https://example.com/v1"
+        )
+    path = parts.path.rstrip("/")
+    for method in _METHODS:
+        path = path.removesuffix(method).rstrip("/")
+    if version and not any(map(_VERSION_PART.fullmatch, path.split("/"))):
+        path = f"{path}/{version}"
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def _parts(address: str) -> SplitResult | None:
+    """The parts of an http address that a client can connect to, else None."""
+    try:
+        parts = urlsplit(address)
+        host = (parts.hostname or "").encode("idna")
+        usable = parts.scheme in ("http", "https") and host and parts.port != 0
+    except ValueError:
+        return None
+    return parts if usable and not host.split()[1:] else None
+
+
+def _address(config: ModelConfig, vendor: Vendor) -> str:
+    if not config.api_base:
+        return vendor.api_base
+    try:
+        address = normalise_base(config.api_base, vendor.version)
+        # Ollama's own interface stands beside the compatible one, whose address many have.
+        return re.sub("/(v1|api)$", "", address) if vendor.protocol == "ollama" else address
+    except ConfigError as exc:
+        raise ConfigError(f"model {config.name!r}: {exc}") from None
+
+
+def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
+    """Each key with its source."""
+    keys = _given(config, environ)
+    if not keys:
+        names = [name for name in vendor.key_variables if environ.get(name)][:1]
+        keys = {environ[name]: _variable(name) for name in names}
+    if not keys and vendor.key_variables and not config.api_base:
+        raise ConfigError(
+            t(
+                "model {config!r} needs a key for {vendor}: set the environment variable "
+                "{key_variables}, or api_key in model_list",
+                config=config.name,
+                vendor=vendor.name,
+                key_variables=vendor.key_variables[0],
+            )
+        )
+    keys = {key.strip(): source for key, source in keys.items() if key.strip()}
+    if not all(map(_KEY.fullmatch, keys)):
+        raise ConfigError(
+            t(
+                "model {config!r}: its key holds blanks, line ends or letters outside of "
+                "ASCII; copy it again",
+                config=config.name,
+            )
+        )
+    return keys
+
+
+def _given(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The entry's own keys, with the variables that they name filled in; each with its source."""
+    keys = config.api_keys or (config.api_key or "",)
+    sources = config.key_sources or tuple(_source(config, key) for key in keys)
+    return {
+        _expanded(config, key, environ): source
+        for key, source in zip(keys, sources, strict=True)
+        if key
+    }
+
+
+def _source(config: ModelConfig, key: str) -> str:
+    """Where a key comes from that nobody has named the place of."""
+    if reference := _REFERENCE.fullmatch(key.strip()):
+        return _variable(reference[1])
+    return t("the key of the model {name!r}", name=config.name)
+
+
+def _variable(name: str) -> str:
+    return t("environment variable {name}", name=name)
+
+
+def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
+    reference = _REFERENCE.fullmatch(key.strip())
+    if reference is None:
+        return key
+    found = environ.get(reference[1])
+    if not found:
+        raise ConfigError(
+            t(
+                "model {config!r}: its key names the environment variable {reference}, which "
+                "is not set",
+                config=config.name,
+                reference=reference[1],
+            )
+        )
+    return found
+
+
+def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
+    names = [entry.name for entry in known]
+    guess = _near(name, [*names, *PROFILES])
+    return ConfigError(
+        t(
+            "there is no model {name!r}: expected a model_name of model_list ({known}) or "
+            "vendor/model, such as openai/gpt-5{guess}",
+            name=name,
+            known=", ".join(names) or t("which is empty"),
+            guess=guess,
+        )
+    )
+
+
+def _unknown_vendor(config: ModelConfig) -> ConfigError:
+    names = [*VENDORS, *ALIASES, *_registered, "offline"]
+    guess = _near(config.vendor, names, "/" + config.model_id)
+    if config.vendor == "offline":
+        guess = t("; did you mean {found!r}?", found=OFFLINE)
+    return ConfigError(
+        t(
+            "model {name!r}: there is no such vendor or model; known vendors are {known}{guess}",
+            name=config.model,
+            known=", ".join([*VENDORS, *_registered, "offline"]),
+            guess=guess,
+        )
+    )
+
+
+def _near(name: str, names: Sequence[str], rest: str = "") -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, names, 1)
+    return t("; did you mean {found!r}?", found=found[0] + rest) if found else ""

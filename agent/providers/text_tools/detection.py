@@ -1,0 +1,118 @@
+"""Tool calls that a model writes as its text although it was given tools of its own.
+
+Small models, and servers that apply the wrong chat template, write `<tool_call>{…}</tool_call>`, or
+nothing but the call's JSON, in any of these forms:
+
+{"name": "exec", "arguments": {"command": "ls"}}
+{"type": "function", "name": "exec", "parameters": {"command": "ls"}}
+{"function": {"name": "exec", "arguments": "{\\"command\\": \\"ls\\"}"}}
+[TOOL_CALLS][{"name": "exec", "arguments": {"command": "ls"}}]
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.providers.base import ToolSpec
+from agent.providers.openai.response import read_call
+from agent.providers.text_tools.parser import Written, XmlReader
+from agent.providers.text_tools.provider import read_written
+from agent.records import frozen
+from agent.types import ToolCall
+
+# Text is held back from the screen until so much of it tells whether it begins like a call.
+_ENOUGH_CHARS = 32
+_BEGINS = re.compile(
+    r"\s*(?:```\w*\s*)?(?:\[TOOL_CALLS\]|<\|python_tag\|>)?\s*(?:\[\s*)?"
+    r"(?:\{\s*\"(?:name|function|tool|type|id|arguments|parameters)\"|<tool(?:_call)?[\s>])"
+)
+_MAY_BEGIN = re.compile(r"\s*(?:[`\[{<]|\Z)")
+_WHOLE = re.compile(
+    r"\s*(?:```\w*\s*)?(?:\[TOOL_CALLS\]|<\|python_tag\|>)?\s*([\[{].*[\]}])\s*(?:```)?\s*",
+    re.DOTALL,
+)
+_CALLS_LIMIT = 32
+
+
+class Held:
+    """Text on its way to the screen, held back while it may be a call."""
+
+    def __init__(self) -> None:
+        self._text: str | None = ""
+
+    def add(self, text: str) -> str:
+        """What can be shown now."""
+        if self._text is None:
+            return text
+        self._text += text
+        short = len(self._text) < _ENOUGH_CHARS and _MAY_BEGIN.match(self._text)
+        return "" if short or _BEGINS.match(self._text) else self.release()
+
+    def release(self) -> str:
+        """All that is held; nothing is held from now on."""
+        text, self._text = self._text or "", None
+        return text
+
+
+@frozen
+class Found:
+    """The calls in a text, and the text without them."""
+
+    calls: tuple[ToolCall, ...]
+    text: str = ""
+
+
+def calls_in(text: str, tools: Mapping[str, ToolSpec], number: int) -> Found | None:
+    """None unless the text is, or ends with, whole calls of these tools and nothing else.
+
+    `number` is that of the first made-up id.
+    """
+    if not tools:
+        return None
+    found = _tagged(text, tools, number) if "<tool" in text else None
+    if found is not None:
+        return found
+    whole = _WHOLE.fullmatch(text)
+    calls = _bare(whole[1], tools, number) if whole else ()
+    return Found(calls) if calls else None
+
+
+def _tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> Found | None:
+    reader = XmlReader()
+    pieces = [*reader.feed(text), *reader.end()]
+    written = [piece for piece in pieces if isinstance(piece, Written)]
+    if not written or any(one.name not in tools or not one.whole for one in written):
+        return None
+    first = pieces.index(written[0])
+    if any(isinstance(piece, str) and piece.strip() for piece in pieces[first:]):
+        return None
+    calls = tuple(
+        read_written(f"call_{number + n}", one, tools[one.name].parameters)
+        for n, one in enumerate(written)
+    )
+    return Found(calls, "".join(one for one in pieces[:first] if isinstance(one, str)).rstrip())
+
+
+def _bare(text: str, tools: Mapping[str, ToolSpec], number: int) -> tuple[ToolCall, ...]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    values = value if isinstance(value, list) else [value]
+    calls = [_call(one, tools, f"call_{number + n}") for n, one in enumerate(values[:_CALLS_LIMIT])]
+    return tuple(call for call in calls if call) if values and all(calls) else ()
+
+
+def _call(value: Any, tools: Mapping[str, ToolSpec], call_id: str) -> ToolCall | None:
+    if isinstance(value, dict) and isinstance(inner := value.get("function"), dict):
+        value = inner
+    if not isinstance(value, dict):
+        return None
+    name = value.get("name", value.get("tool", value.get("function")))
+    given = [value[key] for key in ("arguments", "parameters", "args", "input") if key in value]
+    if not isinstance(name, str) or name not in tools or len(given) > 1:
+        return None
+    arguments = given[0] if given else {}
+    raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return read_call(call_id, name, raw)

@@ -1,0 +1,180 @@
+"""Tool calls that a model writes into its text, found while the text streams.
+
+<tool name='read_file'>notes.txt</tool>
+<tool name="exec">{"command": "ls"}</tool>
+<tool name="write_file"><path>a.txt</path><content>hello</content></tool>
+
+And as many models have learnt it, whatever they are told:
+
+<tool_call>{"name": "exec", "arguments": {"command": "ls"}}</tool_call>
+"""
+
+import json
+import re
+
+from agent.records import frozen
+
+_CLOSING = "</tool>"
+_OPENING = re.compile(
+    r"""<tool\s[^<>]*?\bname\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))[^<>]*?(/?)>"""
+)
+_LEARNT, _LEARNT_CLOSING = "<tool_call>", "</tool_call>"
+_RESULT = "<tool_result"
+_LONGEST_OPENING = 200
+_STRING_MARKS = re.compile(r'["\\]|</tool(?:_call)?>')
+
+
+@frozen
+class Written:
+    """A call as it was written; `whole` is false when its end never came."""
+
+    name: str
+    body: str
+    whole: bool = True
+
+
+class XmlReader:
+    """Tells calls from text, however the text is cut into pieces.
+
+    What the model makes up as a result of its own call is dropped, and all that follows it.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._name: str | None = None
+        self._closing = _CLOSING
+        self._called = False
+        self._over = False
+        # In a body: how far it was looked at, and whether that place is inside a JSON string.
+        self._seen = 0
+        self._quoted = False
+        self._json: bool | None = None
+
+    def feed(self, text: str) -> list[str | Written]:
+        """Text to show and calls, in order, as far as they are certain by now."""
+        self._held += text
+        found: list[str | Written] = []
+        while not self._over:
+            step = self._text() if self._name is None else self._body()
+            if step is None:
+                break
+            if step != "":
+                found.append(step)
+        return found
+
+    def end(self, *, cut: bool = False) -> list[str | Written]:
+        """The rest, once nothing can follow; `cut` says that more would have."""
+        if self._over:
+            return []
+        if self._name is not None:
+            # A quote that was never closed may have hidden the end: the first one counts then.
+            body, found, rest = self._held.partition(self._closing)
+            broken = _written(self._name, body, whole=False)
+            last = XmlReader()
+            last._called = True
+            last._json = False
+            return [broken, *(last.feed(rest) + last._text_rest(cut) if found else [])]
+        return self._text_rest(cut)
+
+    def _text_rest(self, cut: bool) -> list[str | Written]:
+        held = self._held
+        if self._name is not None:
+            return [_written(self._name, held, whole=False)]
+        # All that is held begins like a call; so short, it may also be what it looks like.
+        begun = cut or held.startswith("<tool") or (self._called and held.startswith("</"))
+        shown = "" if begun or (self._called and not held.strip()) else held
+        return [shown] if shown else []
+
+    def _text(self) -> str | Written | None:
+        """The next text that is certain; None when more must come first."""
+        if self._called:
+            # Blanks between calls, and behind the last one, are not worth showing.
+            self._held = self._held.lstrip()
+        text, mark, _ = self._held.partition("<")
+        if text:
+            self._held = self._held[len(text) :]
+            self._called = False
+            return text
+        return self._at_mark() if mark else None
+
+    def _at_mark(self) -> str | None:
+        """The text begins with `<`: a call, the beginning of one, or nothing of the kind."""
+        held = self._held
+        if held.startswith(_RESULT):
+            self._over = True
+            return ""
+        opening = _OPENING.match(held, 0, _LONGEST_OPENING)
+        if opening is not None:
+            name = next(one for one in opening.groups()[:3] if one is not None)
+            rest = held[opening.end() :]
+            return self._open(name, _CLOSING, _CLOSING + rest if opening[4] else rest)
+        if held.startswith(_LEARNT):
+            return self._open("", _LEARNT_CLOSING, held.removeprefix(_LEARNT))
+        if self._called and held.startswith((_CLOSING, _LEARNT_CLOSING)):
+            # Closed twice, or in the other form's words.
+            self._held = held.partition(">")[2]
+            return ""
+        if _may_begin(held, called=self._called):
+            return None
+        self._held, self._called = held[1:], False
+        return "<"
+
+    def _open(self, name: str, closing: str, rest: str) -> str:
+        self._name, self._closing, self._held = name, closing, rest
+        self._seen, self._quoted, self._json = 0, False, None
+        return ""
+
+    def _body(self) -> Written | None:
+        """The call, once its end has come."""
+        if self._json is None and (start := self._held.lstrip()):
+            self._json = start.startswith("{")
+        end = self._end_of_json() if self._json else self._held.find(self._closing)
+        if end < 0:
+            return None
+        assert self._name is not None
+        call = _written(self._name, self._held[:end])
+        self._held = self._held[end + len(self._closing) :]
+        self._name, self._called = None, True
+        return call
+
+    def _end_of_json(self) -> int:
+        """Where the call is closed outside of all strings; -1 while it is not there."""
+        while mark := _STRING_MARKS.search(self._held, self._seen):
+            if mark[0] == self._closing and not self._quoted:
+                return mark.start()
+            if mark[0] == "\\" and mark.end() == len(self._held):
+                self._seen = mark.start()
+                return -1
+            if mark[0] == '"':
+                self._quoted = not self._quoted
+            # Behind a backslash inside a string the next character means nothing.
+            skip = mark[0] == "\\" and self._quoted
+            self._seen = mark.end() + 1 if skip else mark.start() + 1
+        self._seen = max(self._seen, len(self._held) - len(self._closing) + 1)
+        return -1
+
+
+def _written(name: str, body: str, *, whole: bool = True) -> Written:
+    """The call; without a name its body tells it."""
+    if name:
+        return Written(name, body, whole)
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return Written("", body, whole=False)
+    told = told if isinstance(told, dict) else {}
+    arguments = told.get("arguments", told.get("parameters", {}))
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return Written(str(told.get("name", "")), arguments)
+
+
+def _may_begin(text: str, *, called: bool) -> bool:
+    """Whether more text could turn this into the opening of a call or of a result, or into a
+    second end of the last call."""
+    ends = (_CLOSING, _LEARNT_CLOSING) if called else ()
+    if any(mark.startswith(text) for mark in (_RESULT, _LEARNT, *ends)):
+        return True
+    if not text.startswith("<tool"):
+        return False
+    return text[5:6].isspace() and ">" not in text and len(text) < _LONGEST_OPENING

@@ -1,0 +1,199 @@
+"""Tools for models that have none of their own: told in the prompt, called in the text."""
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, cast
+
+from agent.events import ModelEvent, Reply, TextDelta, ToolCallDelta
+from agent.prompts import fill
+from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
+from agent.providers.openai.request import encode_json, name_of
+from agent.providers.openai.response import next_call_number, read_call
+from agent.providers.text_tools.parser import Written, XmlReader
+from agent.types import Message, Part, Text, ToolCall
+
+_CHILD = re.compile(r"\s*<(\w+)>(.*?)</\1>\s*", re.DOTALL)
+_LOOKS_LIKE_JSON = re.compile(r"\{\s*[\"}]")
+
+
+class XmlTools:
+    """A provider around a provider: native calls on this side, calls in the text on the other.
+
+    A call that cannot be read is still a call: it gets an error for a result, which the model
+    reads, and no person ever sees it as text.
+    """
+
+    def __init__(self, provider: ClosingProvider) -> None:
+        self._provider = provider
+
+    @property
+    def name(self) -> str:
+        return self._provider.name
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        words = _words(request.messages)
+        told = replace(request, system=_told(request), messages=words, tools=())
+        tools = {tool.name: tool for tool in request.tools}
+        listener = _Listener(tools, next_call_number(request.messages))
+        stream = self._provider.stream(told)
+        # Providers are async generators; closing one ends its connection at once.
+        async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
+            async for event in stream:
+                for heard in listener.hear(event):
+                    yield heard
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+
+class _Listener:
+    """Hears the events of one stream and makes calls of those that stand in its text."""
+
+    def __init__(self, tools: Mapping[str, ToolSpec], number: int) -> None:
+        self._tools = tools
+        self._number = number
+        self._reader = XmlReader()
+        self._shown: list[str] = []
+        self._written: list[tuple[str, Written]] = []
+
+    def hear(self, event: ModelEvent) -> Iterator[ModelEvent]:
+        match event:
+            case TextDelta(text):
+                yield from self._take(self._reader.feed(text), cut=False)
+            case Reply():
+                cut = event.finish_reason == "length"
+                yield from self._take(self._reader.end(cut=cut), cut=cut)
+                yield self._reply(event, cut=cut)
+            case _:
+                yield event
+
+    def _take(self, found: Sequence[str | Written], *, cut: bool) -> Iterator[ModelEvent]:
+        for one in found:
+            if isinstance(one, str):
+                self._shown.append(one)
+                yield TextDelta(one)
+                continue
+            call_id = f"call_{self._number + len(self._written)}"
+            self._written.append((call_id, one))
+            call = self._read(call_id, one, cut=cut)
+            yield ToolCallDelta(call.id, call.name, call.raw)
+
+    def _reply(self, reply: Reply, *, cut: bool) -> Reply:
+        calls = tuple(self._read(call_id, one, cut=cut) for call_id, one in self._written)
+        text = "".join(self._shown)
+        parts: list[Part] = [part for part in reply.message.content if not isinstance(part, Text)]
+        parts += [Text(text)] if text else []
+        message = Message("assistant", tuple(parts), (*calls, *reply.message.tool_calls))
+        reason = "tool_calls" if calls and reply.finish_reason == "stop" else reply.finish_reason
+        return replace(reply, message=message, finish_reason=reason)
+
+    def _read(self, call_id: str, written: Written, *, cut: bool) -> ToolCall:
+        tool = self._tools.get(written.name)
+        return read_written(call_id, written, tool.parameters if tool else {}, cut=cut)
+
+
+def read_written(
+    call_id: str, written: Written, schema: Mapping[str, Any], *, cut: bool = False
+) -> ToolCall:
+    """The call with its arguments read from JSON, from tags, or from plain text.
+
+    Plain text is the one argument that a tool needs. Without the call's end only a whole JSON
+    object counts, and none of it when the reply was `cut`.
+    """
+    name, body = written.name.strip(), written.body.strip()
+    if _LOOKS_LIKE_JSON.match(body) or not body:
+        call = read_call(call_id, name, body, cut=cut or not written.whole)
+        return replace(call, arguments=None) if cut and not written.whole else call
+    if not written.whole:
+        return ToolCall(call_id, name, None, body)
+    arguments = _from_tags(body, schema) or _from_text(body, schema)
+    raw = body if arguments is None else encode_json(arguments).decode()
+    return ToolCall(call_id, name, arguments, raw)
+
+
+def _from_tags(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`<path>a.txt</path><content>…</content>`, when that is all and the names are arguments'."""
+    properties = schema.get("properties", {})
+    arguments: dict[str, Any] = {}
+    place = 0
+    while place < len(body):
+        child = _CHILD.match(body, place)
+        if child is None or child[1] not in properties:
+            return None
+        arguments[child[1]] = _typed(child[2], properties[child[1]])
+        place = child.end()
+    return arguments
+
+
+def _typed(text: str, schema: Any) -> Any:
+    if isinstance(schema, dict) and schema.get("type") == "string":
+        return text.removeprefix("\n").removesuffix("\n")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _from_text(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    required = schema.get("required") or []
+    properties = schema.get("properties") or {}
+    names = required if required else list(properties)[:1]
+    return {names[0]: body} if len(names) == 1 else None
+
+
+def _told(request: ModelRequest) -> str:
+    if not request.tools:
+        return request.system
+    tools = "\n\n".join(
+        f"## {tool.name}\n{tool.description}\nArguments: {encode_json(tool.parameters).decode()}"
+        for tool in request.tools
+    )
+    return f"{request.system}\n\n{fill('xml_tools', tools=tools)}".strip()
+
+
+def _words(messages: Sequence[Message]) -> list[Message]:
+    """The conversation with its calls and results as text.
+
+    Neighbours of the user's side become one message: many templates want the sides to alternate.
+    """
+    names: dict[str, str] = {}
+    told: list[Message] = []
+    for message in messages:
+        for call in message.tool_calls:
+            names[call.id] = name_of(call)
+        if message.role == "assistant" and message.tool_calls:
+            told.append(Message("assistant", (*message.content, Text(_calls(message)))))
+        elif message.role == "tool":
+            _append(told, (Text(_result(message, names)),))
+        elif message.role == "user" and told and told[-1].role == "user":
+            _append(told, message.content)
+        else:
+            told.append(message)
+    return told
+
+
+def _append(told: list[Message], parts: tuple[Part, ...]) -> None:
+    if told and told[-1].role == "user":
+        parts = (*told.pop().content, Text("\n\n"), *parts)
+    told.append(Message("user", parts))
+
+
+def _calls(message: Message) -> str:
+    lines = [f'<tool name="{name_of(call)}">{_body(call)}</tool>' for call in message.tool_calls]
+    return "\n" * bool(message.text) + "\n".join(lines)
+
+
+def _body(call: ToolCall) -> str:
+    # Written so, the mark cannot end the call, and JSON reads it as the same text.
+    return (call.raw.strip() or "{}").replace("</", "<\\/")
+
+
+def _result(message: Message, names: Mapping[str, str]) -> str:
+    failed = ' error="true"' * message.is_error
+    name = names.get(message.tool_call_id or "", "")
+    # What a tool brought must not pass for the end of its own result.
+    text = message.text.replace("</tool_result", "<\\/tool_result")
+    return f'<tool_result name="{name}"{failed}>\n{text}\n</tool_result>'

@@ -1,0 +1,199 @@
+"""Bytes on the disk: opened without following links, written all or nothing.
+
+Every path given here is already resolved, so no component of it is a link. One that has become
+a link since then is an attempt to lead the tool elsewhere and is refused, see `beneath`.
+
+A file with several names (hard links) may be part of something outside: it is read only when its
+mode lets everybody read it, and never changed in place.
+"""
+
+import asyncio
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeVar
+
+from agent.errors import ToolError
+from agent.security.files.safe_open import LISTED, opened_folder, refuse_kernel_view
+from agent.security.taint.quarantine import made
+
+T = TypeVar("T")
+
+_CHUNK_BYTES = 256 * 1024
+_PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run blocking work in a thread; when cancelled, wait until it is settled first.
+
+    A write that has begun is thus never under way after its call has ended.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def read(path: Path, limit_bytes: int) -> bytes:
+    """All bytes of an ordinary file. Raises ToolError, also when it is over the limit."""
+    with _readable(path) as file:
+        data = file.read(limit_bytes + 1)
+        if len(data) > limit_bytes:
+            size = max(os.fstat(file.fileno()).st_size, len(data))
+            raise ToolError(
+                f"{path} has {size:,} bytes; files over {limit_bytes:,} are not opened."
+            )
+        return data
+
+
+def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
+    """Write what an ordinary file holds; returns its size and how it begins. Raises ToolError."""
+    with _readable(path) as file:
+        size, head = 0, b""
+        while chunk := file.read(_CHUNK_BYTES):
+            head = head or chunk[:16]
+            size += len(chunk)
+            if size > limit_bytes:
+                raise ToolError(
+                    f"{path} is over {limit_bytes // 2**20:,} MB, which is all that can be sent."
+                )
+            target.write(chunk)
+        if not size:
+            raise ToolError(f"{path} is empty.")
+        return size, head
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[BinaryIO]:
+    with explained(path), opened_folder(path.parent) as folder:
+        _regular(path.name, folder)
+        with open(_opened(path.name, folder, os.O_RDONLY), "rb") as file:
+            info = os.fstat(file.fileno())
+            if info.st_nlink > 1 and not info.st_mode & stat.S_IROTH:
+                raise ToolError(
+                    f"{path} has several names (hard links) and is private; give its content a "
+                    "file of its own to open it."
+                )
+            yield file
+
+
+def kind(path: Path) -> Literal["file", "folder"] | None:
+    """What there is at `path`; nothing and things of other kinds are told apart by opening them."""
+    with explained(path):
+        try:
+            with opened_folder(path.parent) as folder:
+                mode = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+    return "folder" if stat.S_ISDIR(mode) else "file"
+
+
+def replace(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Make `path` hold exactly `data`: by a new file that takes its place, or not at all.
+
+    Parents are created; the owner of an existing file stays, and its mode unless one is given.
+    Raises ToolError.
+    """
+    made(path)
+    with explained(path), opened_folder(path.parent, create=True) as folder:
+        old = _regular(path.name, folder)
+        name = f".{secrets.token_hex(8)}.kore-new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
+        first = 0o666 if old is None and mode is None else 0o600
+        fd = os.open(name, flags, first, dir_fd=folder)
+        try:
+            with open(fd, "wb") as file:
+                if old:
+                    _keep_owner(fd, old)
+                if mode is not None:
+                    os.fchmod(fd, mode & 0o777)
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            # After the rename there is nothing of this name any more.
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+        _settle(folder)
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add `data` at the end of `path`; the file and its parents are created. Raises ToolError."""
+    made(path)
+    with explained(path), opened_folder(path.parent, create=True) as folder:
+        _regular(path.name, folder)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with open(_opened(path.name, folder, flags), "ab") as file:
+            if os.fstat(file.fileno()).st_nlink > 1:
+                raise ToolError(
+                    f"{path} has several names (hard links), and all of them would change; "
+                    "write_file gives it a file of its own."
+                )
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns what the system says about a path into a sentence for the model."""
+    try:
+        yield
+    except FileNotFoundError as exc:
+        raise ToolError(f"{path} does not exist.") from exc
+    except OSError as exc:
+        if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise ToolError(f"{path} passes through something that is not a folder.") from exc
+        text = exc.strerror or type(exc).__name__
+        raise ToolError(f"{path} cannot be used: {text.lower()}.") from exc
+
+
+def _opened(name: str, folder: int, flags: int) -> int:
+    """A descriptor of the ordinary file `name`; what took its place meanwhile is refused."""
+    fd = os.open(name, flags | _PLAIN, 0o666, dir_fd=folder)
+    try:
+        refuse_kernel_view(fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ToolError(f"{name!r} is not an ordinary file.")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _regular(name: str, folder: int) -> os.stat_result | None:
+    try:
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(info.st_mode):
+        if stat.S_ISDIR(info.st_mode):
+            raise ToolError(f"{name!r} is a folder, not a file; list_dir shows what is in it.")
+        raise ToolError(f"{name!r} is not an ordinary file.")
+    return info
+
+
+def _keep_owner(fd: int, old: os.stat_result) -> None:
+    own = os.fstat(fd)
+    if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
+        with suppress(PermissionError):
+            os.fchown(fd, old.st_uid, old.st_gid)
+    # New content runs with nobody else's rights.
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
+
+
+def _settle(folder: int) -> None:
+    # The rename itself is only safe against a power cut once the folder is on the disk.
+    with suppress(OSError):
+        fd = os.open(".", LISTED, dir_fd=folder)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

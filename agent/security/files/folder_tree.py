@@ -1,0 +1,338 @@
+"""Folders however deep: walked, removed and copied by descriptors.
+
+A command can nest folders deeper than a path may be long (PATH_MAX) and than Python may recurse.
+So nothing below a folder is named by a path here: each folder is opened in the one above it and
+never through a link, and only a few are open at a time. Further up the way leads over `..`, which
+is taken only where it is the very folder that the walk came from.
+"""
+
+import errno
+import os
+import shutil
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+from agent.records import frozen
+from agent.security.files.safe_open import LISTED, THROUGH, inner_folder, opened_folder
+
+# Folders that stay open above the one where the walk is.
+_KEPT = 16
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@frozen
+class Member:
+    """What lies in the open folder `folder`, for as long as the next one is not asked for.
+
+    `above` are the folders on the way. A folder comes twice: before what lies in it, and after.
+    """
+
+    name: str
+    folder: int
+    above: Sequence[str]
+    info: os.stat_result
+    is_done: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.info.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        """An ordinary one; no link."""
+        return stat.S_ISREG(self.info.st_mode)
+
+    @property
+    def path(self) -> str:
+        return "/".join((*self.above, self.name))
+
+    def opened(self) -> int:
+        """A descriptor for reading it. Raises OSError, also when it is no ordinary file by now."""
+        fd = os.open(self.name, _READ, dir_fd=self.folder)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.EINVAL, "it is no ordinary file", self.name)
+        return fd
+
+    def open_up(self) -> None:
+        """Take back the rights to a folder that a command may have closed, where it is ours."""
+        if self.info.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            open_up(self.name, self.folder)
+
+
+class Cursor:
+    """A folder below an open one, and the way to it; however deep, a few descriptors."""
+
+    def __init__(self, root: int) -> None:
+        self.names: list[str] = []
+        self._root = root
+        first = os.open(".", LISTED, dir_fd=root)
+        self._open = deque([first])
+        self._identities = [_identity(first)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+    @property
+    def folder(self) -> int:
+        return self._open[-1]
+
+    def down(self, name: str, *, create: bool = False) -> None:
+        """Raises OSError; then it is where it was."""
+        fd = inner_folder(name, self.folder, create=create, flags=LISTED)
+        self._enter(name, fd)
+
+    def up(self) -> None:
+        """To the folder above; where that is another by now, to the next that is not."""
+        inner = self._open.pop()
+        self.names.pop()
+        self._identities.pop()
+        try:
+            if not self._open and not self._follow_back(inner):
+                self._begin_anew()
+        finally:
+            os.close(inner)
+
+    def back(self, depth: int) -> None:
+        """So many folders below the root. Raises OSError where one is no longer there."""
+        while len(self.names) > depth:
+            self.up()
+        if len(self.names) < depth:
+            raise OSError(errno.ESTALE, "a folder was moved away meanwhile")
+
+    def go(self, parts: Sequence[str]) -> None:
+        """To this folder below the root; missing ones are made. Raises OSError."""
+        same = 0
+        for here, there in zip(self.names, parts, strict=False):
+            if here != there:
+                break
+            same += 1
+        self.back(same)
+        for part in parts[same:]:
+            self.down(part, create=True)
+
+    def _enter(self, name: str, fd: int) -> None:
+        self.names.append(name)
+        self._open.append(fd)
+        self._identities.append(_identity(fd))
+        if len(self._open) > _KEPT:
+            os.close(self._open.popleft())
+
+    def _follow_back(self, inner: int) -> bool:
+        try:
+            fd = os.open("..", LISTED, dir_fd=inner)
+        except OSError:
+            return False
+        if _identity(fd) != self._identities[-1]:
+            os.close(fd)
+            return False
+        self._open.append(fd)
+        return True
+
+    def _begin_anew(self) -> None:
+        """From the root, as far as the folders on the way are the same."""
+        names, identities = self.names, self._identities
+        self.names, self._identities = [], identities[:1]
+        self._open.append(os.open(".", LISTED, dir_fd=self._root))
+        for name, identity in zip(names, identities[1:], strict=True):
+            try:
+                fd = inner_folder(name, self.folder, flags=LISTED)
+            except OSError:
+                return
+            if _identity(fd) != identity:
+                os.close(fd)
+                return
+            self._enter(name, fd)
+
+
+class Walk:
+    """Once through all that is below the open folder `root`, in the order of names.
+
+    Folders that `enters` refuses come without what lies in them. `left_out` counts what could not
+    be looked at: closed to us, or moved away meanwhile.
+    """
+
+    def __init__(self, root: int, enters: Callable[[Member], bool] | None = None) -> None:
+        self.left_out = 0
+        self._root = root
+        self._enters = enters
+
+    def __iter__(self) -> Iterator[Member]:
+        with Cursor(self._root) as cursor:
+            pending = [self._names(cursor)]
+            entered: list[Member] = []
+            while True:
+                if pending[-1]:
+                    member = self._member(pending[-1].pop(), cursor)
+                    if member is None:
+                        continue
+                    yield member
+                    if not member.is_folder:
+                        continue
+                    if self._descend(member, cursor):
+                        pending.append(self._names(cursor))
+                        entered.append(member)
+                        continue
+                elif entered:
+                    pending.pop()
+                    member = entered.pop()
+                    cursor.up()
+                    if lost := len(entered) - len(cursor.names):
+                        self.left_out += lost + sum(map(len, pending[-lost:]))
+                        del pending[-lost:], entered[-lost:]
+                        continue
+                else:
+                    return
+                yield Member(member.name, cursor.folder, cursor.names, member.info, True)
+
+    def _names(self, cursor: Cursor) -> list[str]:
+        """The last comes first."""
+        try:
+            return sorted(os.listdir(cursor.folder), reverse=True)
+        except OSError:
+            self.left_out += 1
+            return []
+
+    def _member(self, name: str, cursor: Cursor) -> Member | None:
+        try:
+            info = os.stat(name, dir_fd=cursor.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            self.left_out += 1
+            return None
+        return Member(name, cursor.folder, cursor.names, info)
+
+    def _descend(self, member: Member, cursor: Cursor) -> bool:
+        if self._enters is not None and not self._enters(member):
+            return False
+        try:
+            cursor.down(member.name)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            self.left_out += 1
+            return False
+        return True
+
+
+def remove_tree(name: str, above: int) -> bool:
+    """Remove the folder `name` of the open one with all in it, also where rights were taken away.
+
+    Whether nothing is left of it. No link is followed; what is no folder stays.
+    """
+    open_up(name, above)
+    try:
+        root = inner_folder(name, above, flags=LISTED)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        for member in Walk(root):
+            # What is left shows in the last line.
+            with suppress(OSError):
+                if member.is_done:
+                    os.rmdir(member.name, dir_fd=member.folder)
+                elif member.is_folder:
+                    member.open_up()
+                else:
+                    os.unlink(member.name, dir_fd=member.folder)
+    finally:
+        os.close(root)
+    with suppress(OSError):
+        os.rmdir(name, dir_fd=above)
+        return True
+    return False
+
+
+def remove_folder(path: Path) -> bool:
+    """Like `remove_tree`, of a folder at a path."""
+    try:
+        with opened_folder(path.parent.resolve()) as above:
+            return remove_tree(path.name, above)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def copy_tree(source: Path, target: Path) -> int:
+    """Copy files with their modes and times, and folders, into `target`, which is made.
+
+    How many were left out: no links are copied, and nothing that cannot be opened. Raises OSError
+    when the target cannot be written.
+    """
+    target.mkdir()
+    left_out = 0
+    with (
+        opened_folder(source.resolve(), flags=LISTED) as root,
+        opened_folder(target.resolve(), flags=LISTED) as made,
+        Cursor(made) as place,
+    ):
+        walk = Walk(root)
+        for member in walk:
+            place.back(len(member.above))
+            if member.is_folder:
+                if not member.is_done:
+                    place.down(member.name, create=True)
+            elif member.is_file:
+                try:
+                    fd = member.opened()
+                except OSError:
+                    left_out += 1
+                else:
+                    _copy(fd, member, place.folder)
+            else:
+                left_out += 1
+        return left_out + walk.left_out
+
+
+@contextmanager
+def scratch_folder(prefix: str, above: Path | None = None) -> Iterator[Path]:
+    """A new folder for this user alone, removed at the end however deep it has become."""
+    import tempfile
+
+    made = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
+    try:
+        yield made
+    finally:
+        remove_folder(made)
+
+
+def new_file(name: str, folder: int, mode: int = 0o666) -> int:
+    """A descriptor for writing the file `name`, emptied. Raises OSError."""
+    return os.open(name, _WRITTEN, mode, dir_fd=folder)
+
+
+def _copy(fd: int, member: Member, folder: int) -> None:
+    with open(fd, "rb") as source, open(new_file(member.name, folder, 0o600), "wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fchmod(target.fileno(), stat.S_IMODE(member.info.st_mode))
+        os.utime(target.fileno(), ns=(member.info.st_atime_ns, member.info.st_mtime_ns))
+
+
+def open_up(name: str, folder: int) -> None:
+    """Give ourselves all rights to this folder, where it is ours."""
+    with suppress(OSError):
+        fd = os.open(name, THROUGH, dir_fd=folder)
+        try:
+            # There is no way to change what is open for passing through only, but by its name.
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IRWXU)
+        finally:
+            os.close(fd)
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    info = os.fstat(fd)
+    return info.st_dev, info.st_ino

@@ -1,0 +1,108 @@
+"""Where a tool may go on the disk: one function that turns what a model wrote into a real path."""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.security.files.filenames import same_names
+from agent.text.visible import hidden_character
+
+# What the kernel shows as files: secrets of processes, endless or blocking streams.
+KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
+
+
+def resolve(path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str] = ()) -> Path:
+    """The real path behind `path`, with links and `..` resolved; it need not exist.
+
+    Relative paths start at `workspace`. With `restrict`, a path that ends outside of it is
+    refused, one that leaves and comes back is fine. `blocked` holds components, or sequences of
+    them (`node_modules/.cache`), that no path may contain. Whoever opens the result must follow
+    no more links (`agent.security.files.file_io` does not), or a swapped folder would lead elsewhere.
+
+    Raises ToolError with a sentence for the model.
+    """
+    root = Path(os.path.realpath(workspace))
+    asked = Path(os.path.normpath(root / _spelled(path, restrict)))
+    try:
+        real = Path(os.path.realpath(root / _spelled(path, restrict)))
+        kind = _kind(real)
+    except (OSError, ValueError) as exc:
+        raise ToolError(f"The path {shown(path)} cannot be used: {_reason(exc)}.") from exc
+    if restrict and not real.is_relative_to(root):
+        raise ToolError(
+            f"{shown(path)} leads outside the workspace; only paths inside {root} may be used."
+        )
+    for folder in KERNEL_FOLDERS:
+        if real.is_relative_to(folder) and not root.is_relative_to(folder):
+            raise ToolError(f"{shown(path)} is in {folder}, which holds no ordinary files.")
+    _refuse_hidden(real.relative_to(root) if real.is_relative_to(root) else real, path)
+    for candidate in (real, asked):
+        if entry := blocked_entry(candidate, root, blocked):
+            raise ToolError(f"{shown(path)} is off limits: {entry} is a blocked path.")
+    if kind not in ("file", "folder", "nothing"):
+        raise ToolError(f"{shown(path)} is a {kind}, not an ordinary file or folder.")
+    return real
+
+
+def blocked_entry(path: Path, root: Path, blocked: Sequence[str]) -> str | None:
+    """The entry of `blocked` that `path` contains, below `root` if it is there; both are real."""
+    inside = path.relative_to(root) if path.is_relative_to(root) else path
+    parts = inside.parts
+    for entry in blocked:
+        wanted = Path(entry).parts
+        spans = (parts[i : i + len(wanted)] for i in range(len(parts) - len(wanted) + 1))
+        if wanted and any(same_names(span, wanted) for span in spans):
+            return entry
+    return None
+
+
+def shown(path: str) -> str:
+    """A path as it stands in a sentence: quoted, printable and of bounded length."""
+    text = path if len(path) <= 200 else path[:200] + "…"
+    return repr(text)
+
+
+def _spelled(path: str, restrict: bool) -> str:
+    if not path:
+        raise ToolError("The path is empty; give a path such as notes.md.")
+    if "\0" in path:
+        raise ToolError("The path holds a NUL character; give a path without it.")
+    _refuse_hidden(Path(path), path)
+    if path == "~" or path.startswith("~/"):
+        if restrict:
+            raise ToolError(
+                f"{shown(path)} is in the home folder; give a path relative to the workspace."
+            )
+        return os.path.expanduser(path)
+    return path
+
+
+def _refuse_hidden(path: Path, asked: str) -> None:
+    # Whoever reads a question or a listing would see another name than the one that is opened.
+    if found := hidden_character(str(path)):
+        raise ToolError(
+            f"The path {shown(asked)} holds the character {found}, which cannot be seen; "
+            "rename the file to use it."
+        )
+
+
+def _kind(real: Path) -> str:
+    try:
+        mode = os.lstat(real).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "nothing"
+    kinds = {
+        stat.S_IFREG: "file",
+        stat.S_IFDIR: "folder",
+        stat.S_IFLNK: "link that leads in a circle",
+        stat.S_IFIFO: "pipe",
+        stat.S_IFSOCK: "socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "device")
+
+
+def _reason(exc: Exception) -> str:
+    text = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,102 @@
+"""The only way out of a sandbox: a proxy of Kore's own that leads to some named hosts."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+from agent.security.network.proxy_connection import Connection, Grant, Record, Usage
+
+TOKEN_BYTES = 32
+BACKLOG = 128
+
+
+class Proxy:
+    """Serves one command at one listener: `channel` for a sandbox that hands its own over, or
+    `listener`. `usage` tells what came of it.
+
+    Nothing is left of it when the block of `open` ends.
+    """
+
+    def __init__(self, grant: Grant, record: Record) -> None:
+        self.usage = Usage(grant, record)
+        self._token = b""
+        self._sockets: list[socket.socket] = []
+        self._loop = asyncio.get_running_loop()
+        self._listener = self._loop.create_future()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, grant: Grant, record: Record) -> AsyncIterator["Proxy"]:
+        """A proxy that runs until the block ends."""
+        proxy = cls(grant, record)
+        serving = asyncio.create_task(proxy._serve(), name="proxy")
+        try:
+            yield proxy
+        finally:
+            serving.cancel()
+            await asyncio.wait({serving})
+            for each in proxy._sockets:
+                proxy._loop.remove_reader(each)
+                each.close()
+
+    def channel(self) -> int:
+        """A Unix socket to inherit, over which a listener comes; the caller closes it.
+
+        It has no name, and the listener is of another network namespace: nobody else gets there.
+        """
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._sockets.append(ours)
+        self._loop.add_reader(ours, self._receive, ours)
+        return theirs.detach()
+
+    def listener(self) -> tuple[int, bytes]:
+        """A port of 127.0.0.1, and the token with which each connection to it has to begin."""
+        listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        self._token = secrets.token_bytes(TOKEN_BYTES)
+        self._use(listener)
+        return listener.getsockname()[1], self._token
+
+    def _receive(self, channel: socket.socket) -> None:
+        self._loop.remove_reader(channel)
+        with suppress(OSError):
+            _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+            if descriptors:
+                self._use(socket.socket(fileno=descriptors[0]))
+
+    def _use(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._sockets.append(listener)
+        if not self._listener.done():
+            self._listener.set_result(listener)
+
+    async def _serve(self) -> None:
+        listener: socket.socket = await self._listener
+        bounds = self.usage.grant.bounds
+        free = asyncio.Semaphore(bounds.at_once)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(bounds.in_all):
+                await free.acquire()
+                accepted, _ = await self._loop.sock_accept(listener)
+                task = group.create_task(self._attend(accepted))
+                task.add_done_callback(partial(self._ended, accepted, free))
+            # Whoever comes now is refused by the kernel.
+            self._sockets.remove(listener)
+            listener.close()
+
+    def _ended(self, accepted: socket.socket, free: asyncio.Semaphore, _: object) -> None:
+        accepted.close()  # of a task that was cancelled before it began, nobody else would
+        free.release()
+
+    async def _attend(self, accepted: socket.socket) -> None:
+        limit = self.usage.grant.bounds.head_bytes
+        reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
+        # Whatever was drained has really left: nothing is waited for at the end.
+        writer.transport.set_write_buffer_limits(0)
+        try:
+            await Connection(self.usage, reader, writer).serve(self._token)
+        finally:
+            writer.transport.abort()

@@ -1,0 +1,239 @@
+"""One connection to Kore's proxy: who it is for, whether it may, and its bytes both ways.
+
+A name is resolved here, once; the connection goes to the address that was checked, which is
+public. What came of it is recorded before it is made.
+"""
+
+import asyncio
+import hmac
+import logging
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from agent.errors import KoreError, ToolError
+from agent.records import frozen
+from agent.security.network.proxy_request import Asked, Refusal, read_head
+from agent.security.network.urls import Allow, is_public, resolve_public
+from agent.security.policy.roles import in_hosts
+
+log = logging.getLogger(__name__)
+
+PORTS = (80, 443)
+_ADDRESSES = 4
+_CHUNK_BYTES = 65_536
+_PASSED_ON = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+@frozen
+class Bounds:
+    """What one command may use of a proxy: connections at once and in all, refused ones, bytes in
+    both directions, those of a head, and seconds for a head, for connecting, and of silence."""
+
+    at_once: int = 64
+    in_all: int = 10_000
+    refused: int = 100
+    all_bytes: int = 4_000_000_000
+    head_bytes: int = 16_384
+    head_s: float = 10
+    connect_s: float = 15
+    idle_s: float = 60
+    linger_s: float = 1
+
+
+@frozen
+class Grant:
+    """The hosts (`*.example.org` for all below one) and ports to reach; `allow` is for tests."""
+
+    hosts: tuple[str, ...]
+    ports: tuple[int, ...] = PORTS
+    allow: Allow = is_public
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+# "host:port", whether it will be reached, and why. A `KoreError` keeps it from being reached.
+Record = Callable[[str, bool, str], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Usage:
+    """What a command has used of its grant: `reached` and `refused` hold "host:port"."""
+
+    grant: Grant
+    record: Record
+    reached: set[str] = field(default_factory=set)
+    refused: dict[str, str] = field(default_factory=dict)
+    refusals: int = 0
+    bytes: int = 0
+
+
+class Connection:
+    """Between a program and the host that it asks for."""
+
+    def __init__(self, usage: Usage, reader: StreamReader, writer: StreamWriter) -> None:
+        self._usage = usage
+        self._grant = usage.grant
+        self._bounds = usage.grant.bounds
+        self._reader = reader
+        self._writer = writer
+        self._moved_at = 0.0
+
+    async def serve(self, token: bytes) -> None:
+        """Until one side ends it, or a bound. `token` is what it has to begin with."""
+        if self._usage.refusals >= self._bounds.refused:
+            return
+        where = "?"
+        try:
+            asked = await self._asked(token)
+            where = str(asked)
+            addresses = await self._judged(asked)
+            await self._record(where)
+            async with self._reached(asked, addresses) as (reader, writer):
+                await self._pass_on(asked, reader, writer)
+        except Refusal as exc:
+            await self._refuse(where, exc)
+        except (OSError, asyncio.IncompleteReadError):
+            return  # its program or its peer has gone, or kept silent
+
+    async def _asked(self, token: bytes) -> Asked:
+        try:
+            async with asyncio.timeout(self._bounds.head_s):
+                given = await self._reader.readexactly(len(token))
+                if not hmac.compare_digest(given, token):
+                    raise Refusal(403, "it came without the token of the command")
+                return read_head(await self._reader.readuntil(b"\r\n\r\n"))
+        except asyncio.LimitOverrunError as exc:
+            raise Refusal(431, "the head of the request is too long") from exc
+        except TimeoutError as exc:
+            raise Refusal(408, "the head of the request did not come in time") from exc
+
+    async def _judged(self, asked: Asked) -> tuple[str, ...]:
+        """The addresses to connect to. Raises `Refusal`."""
+        if not in_hosts(asked.host, self._grant.hosts):
+            hosts = ", ".join(self._grant.hosts)
+            raise Refusal(
+                403, f"{asked.host} is none of the hosts that commands may reach: {hosts}"
+            )
+        if asked.port not in self._grant.ports:
+            ports = ", ".join(map(str, self._grant.ports))
+            raise Refusal(403, f"port {asked.port} is none of {ports}")
+        try:
+            async with asyncio.timeout(self._bounds.connect_s):
+                return (await resolve_public(f"http://{asked}/", self._grant.allow)).addresses
+        except TimeoutError as exc:
+            raise Refusal(504, f"{asked.host} was not found in time") from exc
+        except ToolError as exc:
+            raise Refusal(403, str(exc)) from exc
+
+    async def _record(self, where: str) -> None:
+        try:
+            await self._usage.record(where, True, f"{where} is one of the hosts (exec-hosts)")
+        except KoreError as exc:
+            raise Refusal(503, "the connection could not be recorded") from exc
+        self._usage.reached.add(where)
+
+    @asynccontextmanager
+    async def _reached(
+        self, asked: Asked, addresses: tuple[str, ...]
+    ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
+        reader, writer = await self._connect(asked, addresses)
+        writer.transport.set_write_buffer_limits(0)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+    async def _connect(
+        self, asked: Asked, addresses: tuple[str, ...]
+    ) -> tuple[StreamReader, StreamWriter]:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._bounds.connect_s):
+                for address in addresses[:_ADDRESSES]:
+                    with suppress(OSError):
+                        return await asyncio.open_connection(
+                            address, asked.port, limit=_CHUNK_BYTES
+                        )
+        await self._say(502, f"{asked} does not answer")
+        raise ConnectionError
+
+    async def _pass_on(self, asked: Asked, reader: StreamReader, writer: StreamWriter) -> None:
+        self._moved()
+        if asked.head is None:
+            await self._send(self._writer, _PASSED_ON)
+        else:
+            await self._send(writer, asked.head)
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(self._copy(self._reader, writer, asked))
+                await self._copy(reader, self._writer)
+                # What the host has ended the program ends too; unread, its last words would take
+                # the host's with them.
+                async with asyncio.timeout(self._bounds.linger_s):
+                    await sending
+        except* OSError:
+            pass  # one side has gone
+
+    async def _copy(
+        self, reader: StreamReader, writer: StreamWriter, asked: Asked | None = None
+    ) -> None:
+        """Until there is no more; of a plain request as much as it said."""
+        left = None if asked is None or asked.head is None else asked.length
+        while left != 0:
+            data = await self._received(reader, _CHUNK_BYTES if left is None else left)
+            if not data:
+                break
+            left = None if left is None else left - len(data)
+            self._usage.bytes += len(data)
+            if self._usage.bytes > self._bounds.all_bytes:
+                log.warning("a command has used up the bytes that it may send and receive")
+                raise ConnectionError
+            await self._send(writer, data)
+        if left is None and writer.can_write_eof():
+            writer.write_eof()
+
+    async def _received(self, reader: StreamReader, limit: int) -> bytes:
+        while True:
+            try:
+                async with asyncio.timeout(self._bounds.idle_s):
+                    data = await reader.read(min(limit, _CHUNK_BYTES))
+            except TimeoutError:
+                # The other direction may be a long download.
+                if asyncio.get_running_loop().time() - self._moved_at >= self._bounds.idle_s:
+                    raise
+                continue
+            self._moved()
+            return data
+
+    def _moved(self) -> None:
+        self._moved_at = asyncio.get_running_loop().time()
+
+    async def _send(self, writer: StreamWriter, data: bytes) -> None:
+        writer.write(data)
+        async with asyncio.timeout(self._bounds.idle_s):
+            await writer.drain()
+
+    async def _refuse(self, where: str, refusal: Refusal) -> None:
+        usage = self._usage
+        usage.refusals += 1
+        usage.refused[where] = str(refusal)
+        last = usage.refusals == self._bounds.refused
+        more = "; after this many refusals nothing more is looked at" if last else ""
+        try:
+            await usage.record(where, False, f"{refusal} (exec-hosts){more}")
+        except KoreError as exc:
+            log.error("%s was refused, which could not be recorded: %s", where, exc)
+        with suppress(OSError):
+            await self._say(refusal.status, str(refusal))
+
+    async def _say(self, status: int, reason: str) -> None:
+        """Many programs show nothing but the first line."""
+        body = f"Kore: {reason}\n".encode()
+        head = f"HTTP/1.1 {status} {reason[:300]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        end = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        await self._send(self._writer, (head + end).encode() + body)
+        self._writer.write_eof()
+        # Closed with something unread, the answer would be lost on its way.
+        async with asyncio.timeout(self._bounds.linger_s):
+            while await self._reader.read(_CHUNK_BYTES):
+                pass

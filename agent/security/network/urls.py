@@ -1,0 +1,128 @@
+"""Which addresses Kore's own web requests may reach: public ones, checked before each connection.
+
+A name is resolved once and the connection goes to the address that was checked, so that a second
+look-up cannot lead elsewhere (DNS rebinding). Every redirect is a new URL and is checked again.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING
+
+from agent.errors import ToolError
+from agent.records import frozen
+
+if TYPE_CHECKING:
+    from yarl import URL
+
+Address = IPv4Address | IPv6Address
+Allow = Callable[[Address], bool]
+
+# https://www.iana.org/assignments/iana-ipv4-special-registry, and multicast.
+SPECIAL_V4 = tuple(
+    IPv4Network(net)
+    for net in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "192.175.48.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        # Azure's platform service, reachable from every virtual machine there.
+        "168.63.129.16/32",
+    )
+)
+GLOBAL_V6 = IPv6Network("2000::/3")
+# https://www.iana.org/assignments/iana-ipv6-special-registry, within 2000::/3.
+SPECIAL_V6 = tuple(
+    IPv6Network(net) for net in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+)
+NAT64 = IPv6Network("64:ff9b::/96")
+
+
+@frozen
+class Target:
+    """A URL with the addresses that its host had when it was checked."""
+
+    url: "URL"
+    addresses: tuple[str, ...]
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is global unicast, also when it wraps an IPv4 address."""
+    if isinstance(address, IPv4Address):
+        return not any(address in net for net in SPECIAL_V4)
+    if address in NAT64:
+        return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
+    return address in GLOBAL_V6 and not any(address in net for net in SPECIAL_V6)
+
+
+async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Target:
+    """Check a URL and look its host up, once.
+
+    Connect to `addresses` only. `allow` is there for tests, whose servers are on loopback.
+    Raises ToolError when the URL is not http or https, carries a user name, cannot be resolved,
+    or when any of its addresses is not public.
+    """
+    parsed = read_url(url)
+    host = parsed.raw_host or ""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, parsed.port or 0, type=socket.SOCK_STREAM
+        )
+    except (OSError, UnicodeError) as exc:
+        raise ToolError(f"The host {host!r} cannot be found; check the address.") from exc
+    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    for text in addresses:
+        if not _allowed(text, allow):
+            raise ToolError(
+                f"{host} is not a public address ({text}); only public web pages can be fetched."
+            )
+    if not addresses:
+        raise ToolError(f"The host {host!r} has no address.")
+    return Target(parsed, addresses)
+
+
+def read_url(url: "URL | str") -> "URL":
+    """The address as it would be asked; the only reader of one, so that nobody judges another host.
+
+    Raises ToolError when it is not http or https, or carries a user name.
+    """
+    from yarl import URL
+
+    try:
+        parsed = URL(url) if isinstance(url, str) else url
+        port = parsed.port
+    # yarl answers "http://]" with an IndexError.
+    except (ValueError, TypeError, LookupError) as exc:
+        raise ToolError("The URL cannot be read; give one like https://example.com/page.") from exc
+    if parsed.scheme not in ("http", "https") or not parsed.raw_host or not port:
+        raise ToolError("Only http and https URLs with a host can be fetched.")
+    host = parsed.raw_host
+    if not (host.isascii() and host.isprintable()) or " " in host:
+        raise ToolError("The URL holds a host that is no name; give one like https://example.com/.")
+    if parsed.user is not None or parsed.password is not None:
+        raise ToolError("The URL holds a user name or password; give it without.")
+    return parsed
+
+
+def _allowed(text: str, allow: Allow) -> bool:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    # A zone (fe80::1%eth0) only exists for addresses of the local link.
+    return "%" not in text and allow(address)

@@ -1,0 +1,152 @@
+"""One decision per tool call: allow, ask or deny, with a reason and the rule that said so."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from agent.records import frozen
+from agent.types import Effect, Taint
+
+Verdict = Literal["allow", "ask", "deny"]
+
+
+@frozen
+class ToolRequest:
+    """A tool call as the policy judges it: what it is, and what it said it is about to do.
+
+    Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` says that it
+    stands like this in what the person wrote or in the untrusted source itself. `taint` is what
+    the session has taken in so far. `read_only` says that a command would run with the workspace
+    read-only to it, so that it cannot change it, whatever it is.
+    """
+
+    tool: str
+    effect: Effect
+    arguments: Mapping[str, Any]
+    workspace: Path
+    reads: tuple[Path, ...] = ()
+    changes: tuple[Path, ...] = ()
+    creates: tuple[Path, ...] = ()
+    command: str | None = None
+    folder: Path | None = None
+    hosts: tuple[str, ...] = ()
+    sends: str | None = None
+    quoted: bool = False
+    read_only: bool = False
+    taint: frozenset[Taint] = frozenset()
+
+
+@frozen
+class Decision:
+    verdict: Verdict
+    reason: str
+    rule: str
+
+
+# What a person must see whatever the mode, so that `-y` does not answer it.
+ASKED_IN_EVERY_MODE = frozenset({"ask-unclear", "taint-memory", "taint-schedule", "taint-way-out"})
+_ORDER = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def tightest_of(decisions: Sequence[Decision]) -> Decision:
+    """The strictest of several decisions; of equals the first."""
+    return max(decisions, key=lambda decision: _ORDER[decision.verdict])
+
+
+class Policy(Protocol):
+    """The rules: judges each call before it runs."""
+
+    def decide(self, request: ToolRequest) -> Decision: ...
+
+
+@runtime_checkable
+class Narrows(Protocol):
+    """Optional ability of a policy: say which hosts a tool may reach, where that is not told by
+    its arguments; None sets no limit."""
+
+    def hosts(self, tool: str) -> tuple[str, ...] | None: ...
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """Optional ability of a policy: say which files a tool may show that goes through folders.
+
+    A file must fit each of the scopes, which are globs from the workspace on.
+    """
+
+    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]: ...
+
+
+@frozen
+class ApprovalRequest:
+    """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.
+
+    `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
+    hash of the scripts that it runs: the answer is about these.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str
+    call_id: str = ""
+    rule: str = ""
+    command: str | None = None
+    folder: Path | None = None
+    sends: str | None = None
+    diff: str | None = None
+    contents: str | None = None
+
+
+# Allowed this once, in this session, from now on (exactly these arguments in this folder), or not.
+Answer = Literal["once", "session", "always", "deny"]
+
+
+@frozen
+class Answered:
+    """An answer, and what the audit log says of it, as "asked, and telegram:7 allowed it once"."""
+
+    answer: Answer
+    account: str
+
+
+class Unanswered(Exception):
+    """There is no answer yet: the turn ends where it is, and goes on from its journal later."""
+
+
+@runtime_checkable
+class Approver(Protocol):
+    """The person, or whoever answers for one. A `KoreError` counts as a no.
+
+    Who keeps account of who answered says so by an `Answered`.
+
+    Whoever journals the turn may raise `Unanswered` instead of waiting.
+    """
+
+    async def ask(self, request: ApprovalRequest) -> Answer | Answered: ...
+
+
+# The same as a function; a plain one is run in a thread, so that it may wait for a person.
+Ask = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+
+
+@frozen
+class Callback:
+    """An `Approver` made of a function."""
+
+    function: Ask
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        answer: Answer | Awaitable[Answer]
+        is_async = inspect.iscoroutinefunction(self.function)
+        if is_async:
+            answer = self.function(request)
+        else:
+            answer = await asyncio.to_thread(self.function, request)
+        return answer if isinstance(answer, str) else await answer
+
+
+Trust = Literal["local", "remote"]
+
+BLOCKED_COMMANDS = ("rm", "sudo", "shutdown", "format", "del")

@@ -1,0 +1,55 @@
+"""Permissions of somebody who acts for somebody else: theirs, and never more than a mode."""
+
+from dataclasses import replace
+
+from agent.prompts import fill
+from agent.records import frozen
+from agent.security.policy.base import (
+    Answer,
+    Answered,
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Narrows,
+    Policy,
+    Shows,
+    ToolRequest,
+    tightest_of,
+)
+from agent.security.policy.modes import Mode
+
+
+@frozen
+class Tightened:
+    """The policy, and beside it what `mode` says of the call: the tighter of both counts."""
+
+    policy: Policy
+    mode: Mode
+
+    def decide(self, request: ToolRequest) -> Decision:
+        from agent.security.policy.call_effects import reach_of
+        from agent.security.policy.mode_rules import weigh
+
+        # Channel and sandbox are the policy's to judge: here the mode alone speaks.
+        said = weigh(self.mode, reach_of(request), "local", confined=True)
+        if said.verdict == "deny":
+            # What the mode says of itself speaks of the conversation's, which a person can change.
+            said = replace(said, reason=fill("policy/agent_mode", mode=self.mode))
+        return tightest_of([self.policy.decide(request), said])
+
+    def hosts(self, tool: str) -> tuple[str, ...] | None:
+        return self.policy.hosts(tool) if isinstance(self.policy, Narrows) else None
+
+    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
+        return self.policy.paths(tool) if isinstance(self.policy, Shows) else ()
+
+
+@frozen
+class Named:
+    """Asks whoever is asked otherwise, and says who wants it."""
+
+    approver: Approver
+    who: str
+
+    async def ask(self, request: ApprovalRequest) -> Answer | Answered:
+        return await self.approver.ask(replace(request, reason=f"{self.who}: {request.reason}"))

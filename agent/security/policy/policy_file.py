@@ -1,0 +1,254 @@
+"""policy.yaml: read in both of its shapes; every mistake is one line that says where and what.
+
+The file is composed into nodes and never constructed, so that it can name no Python object, and
+every mistake knows its line.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.audit import AuditLevel
+from agent.security.policy.policy_node import (
+    Mistakes,
+    Place,
+    flag,
+    guess,
+    pairs,
+    shape,
+    text,
+    texts,
+)
+from agent.security.policy.roles import ANY, Role, ToolRule
+
+if TYPE_CHECKING:
+    from yaml import Node
+
+SIZE_LIMIT_BYTES = 30_000
+DEPTH_LIMIT = 50
+# The name that a tool goes by in a role, or None for one that nobody has heard of.
+Canonical = Callable[[str], str | None]
+
+_SCOPES = ("paths", "commands", "hosts")
+_RULE_KEYS = ("allow", "ask", "new_files_only", *_SCOPES)
+# Names that a policy may speak of, also before the tool of that name exists.
+TOOLS = frozenset(
+    {"read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec"}
+    | {"process", "web_search", "web_fetch", "remember", "undo", "todo", "ask_user", "task"}
+    | {"skill", "lsp", "tool_search", "memory_search", "send_file", "schedule"}
+)
+# The older shape gives one set of scopes for all tools: which of them mean something to which.
+_FILE_TOOLS = frozenset(
+    {"read_file", "write_file", "edit_file", "append_file", "list_dir", "grep", "glob", "lsp"}
+    | {"send_file"}
+)
+_SCOPED = {
+    "paths": _FILE_TOOLS,
+    "commands": frozenset({"exec"}),
+    "hosts": frozenset({"web_fetch", "exec"}),
+}
+
+
+@frozen
+class PolicyFile:
+    """What a policy file says; without one, nothing but the defaults. `notes` tell of what has no
+    effect."""
+
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    audit_level: AuditLevel = "summary"
+    notes: tuple[str, ...] = ()
+
+
+def read_raw(path: Path) -> bytes:
+    """The bytes of a policy file. Raises `ConfigError`."""
+    try:
+        if not path.is_file():
+            raise ConfigError(t("{path}: there is no such policy file", path=path))
+        with path.open("rb") as file:
+            raw = file.read(SIZE_LIMIT_BYTES + 1)
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or t("it has no usable name")
+        said = t("{path}: the policy file cannot be read: {reason}", path=path, reason=reason)
+        raise ConfigError(said) from None
+    if len(raw) > SIZE_LIMIT_BYTES:
+        raise ConfigError(
+            t(
+                "{path}: larger than {limit:,} bytes, expected a short policy file",
+                path=path,
+                limit=SIZE_LIMIT_BYTES,
+            )
+        )
+    return raw
+
+
+def decode_policy(raw: bytes, source: str, canonical: Canonical | None = None) -> PolicyFile:
+    """`parse_policy` of a file's bytes."""
+    try:
+        return parse_policy(raw.decode("utf-8-sig"), source, canonical)
+    except UnicodeDecodeError as exc:
+        raise ConfigError(
+            t(
+                "{path}: line {line}: byte 0x{byte:02x} is not valid UTF-8; save it as UTF-8",
+                path=source,
+                line=raw.count(b"\n", 0, exc.start) + 1,
+                byte=raw[exc.start],
+            )
+        ) from None
+
+
+def parse_policy(content: str, source: str, canonical: Canonical | None = None) -> PolicyFile:
+    """The roles of a policy file. `source` names it in mistakes.
+
+    Raises `ConfigError` with one line for each mistake: place, line, key, what was found and
+    what was expected.
+    """
+    reader = _Reader(source, canonical or _known)
+    policy = reader.read(_composed(content, source))
+    reader.mistakes.raise_any()
+    return policy
+
+
+def _known(name: str) -> str | None:
+    return name if name in TOOLS else None
+
+
+def _composed(content: str, source: str) -> "Node | None":
+    import yaml
+
+    too_deep = t("{source}: nested too deep, expected a policy file", source=source)
+    if _depth(content) > DEPTH_LIMIT:
+        raise ConfigError(too_deep)
+    try:
+        return yaml.compose(content, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as exc:
+        mark: Any = getattr(exc, "problem_mark", None)
+        where = f"{source}: "
+        if mark:
+            where = t("{source}: line {line}: ", source=source, line=mark.line + 1)
+        problem = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "no YAML"
+        raise ConfigError(where + t("not valid YAML: {problem}", problem=problem)) from None
+    except RecursionError:
+        raise ConfigError(too_deep) from None
+
+
+def _depth(content: str) -> int:
+    """How deep brackets nest: the parser's time grows with the square of that."""
+    depth = deepest = 0
+    for char in content:
+        if char in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in "]}":
+            depth -= 1
+    return deepest
+
+
+class _Reader:
+    def __init__(self, source: str, canonical: Canonical) -> None:
+        self.mistakes = Mistakes(source)
+        self._source = source
+        self._canonical = canonical
+        self._closed = True
+        self._notes: list[str] = []
+
+    def read(self, root: "Node | None") -> PolicyFile:
+        if root is None:
+            return PolicyFile()
+        place = Place(self.mistakes)
+        audit_level: AuditLevel = "summary"
+        found = dict(pairs(root, place, ("default", "roles")))
+        if "default" in found:
+            audit_level = self._default(*found["default"])
+        roles = {}
+        if "roles" in found:
+            for name, (node, at) in pairs(*found["roles"]):
+                roles[name] = self._role(name, node, at)
+        return PolicyFile(roles, audit_level, tuple(self._notes))
+
+    def _default(self, node: "Node", place: Place) -> AuditLevel:
+        level: AuditLevel = "summary"
+        for key, (value, at) in pairs(node, place, ("deny_by_default", "audit_level")):
+            if key == "deny_by_default":
+                self._closed = flag(value, at)
+                continue
+            found = text(value, at)
+            known = {name: name for name in get_args(AuditLevel)}
+            if found in known:
+                level = known[found]
+            elif found is not None:
+                said = t('found "{found}", expected none, summary or full', found=found)
+                at.wrong(value, said)
+        return level
+
+    def _role(self, name: str, node: "Node", place: Place) -> Role:
+        found = dict(pairs(node, place, ("tools", "scopes")))
+        tools: dict[str, ToolRule] = {}
+        if "tools" not in found:
+            place.wrong(node, t('the key "tools" is missing'))
+        elif shape(found["tools"][0]) == "sequence":
+            tools = self._older(found)
+        else:
+            tools = self._newer(*found["tools"])
+            if "scopes" in found:
+                said = t("belongs to the shape with a list of tools; put the scopes into each tool")
+                found["scopes"][1].wrong(found["scopes"][0], said)
+        if not self._closed:
+            tools.setdefault(ANY, ToolRule())
+        return Role(name, tools, self._source)
+
+    def _newer(self, node: "Node", place: Place) -> dict[str, ToolRule]:
+        tools: dict[str, ToolRule] = {}
+        for name, (value, at) in pairs(node, place):
+            tool = self._tool(name, value, at)
+            if tool in tools:
+                at.wrong(value, t("another name of {tool}, which stands here already", tool=tool))
+            tools[tool] = _rule(value, at)
+        return tools
+
+    def _older(self, found: Mapping[str, tuple["Node", Place]]) -> dict[str, ToolRule]:
+        scopes: dict[str, tuple[str, ...]] = {}
+        if "scopes" in found:
+            for key, (node, at) in pairs(*found["scopes"], _SCOPES):
+                scopes[key] = texts(node, at)
+        node, place = found["tools"]
+        names = [self._listed(name, node, place) for name in texts(node, place)]
+        rules = {}
+        for name in names:
+            meant = {key for key in scopes if name == ANY or name in _SCOPED[key]}
+            values: dict[str, Any] = {key: scopes[key] for key in meant}
+            rules[name] = ToolRule(**values)
+        return rules
+
+    def _listed(self, name: str, node: "Node", place: Place) -> str:
+        """Of the older shape, which other programs write for tools of their own: a name that Kore
+        does not know allows nothing. Where all else is allowed a misspelt one could loosen a rule.
+        """
+        is_own = name == ANY or name.startswith("mcp__") or self._canonical(name) is not None
+        if self._closed and not is_own:
+            said = t('"{name}" is not a tool{guess}', name=name, guess=guess(name, TOOLS))
+            self._notes.append(f"{place.where(node)}{said}")
+            return name
+        return self._tool(name, node, place)
+
+    def _tool(self, name: str, node: "Node", place: Place) -> str:
+        if name == ANY or name.startswith("mcp__"):
+            return name
+        found = self._canonical(name)
+        if found is None:
+            meant = guess(name, TOOLS)
+            place.wrong(node, t('"{name}" is not a tool{guess}', name=name, guess=meant))
+        return found or name
+
+
+def _rule(node: "Node", place: Place) -> ToolRule:
+    if shape(node) == "scalar":
+        # `exec:` with nothing behind it, and `exec: false`.
+        return ToolRule() if node.tag.endswith(":null") else ToolRule(allow=flag(node, place))
+    values: dict[str, Any] = {}
+    for key, (value, at) in pairs(node, place, _RULE_KEYS):
+        values[key] = texts(value, at) if key in _SCOPES else flag(value, at)
+    return ToolRule(**values)

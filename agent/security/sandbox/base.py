@@ -1,0 +1,101 @@
+"""The port to a sandbox: what a command is given, and how it is then started."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from agent.records import frozen
+
+
+@frozen
+class Limits:
+    """What one command may use up: processes at a time, bytes of one file, of one process's memory
+    and of the private /tmp, and seconds of a processor for one process.
+
+    `session_bytes` is the memory of all commands of a session together, `disk_bytes` what one may
+    add to its workspace, and `free_bytes` of the disk it has to leave.
+    """
+
+    processes: int = 256
+    file_bytes: int = 1_000_000_000
+    memory_bytes: int = 4_000_000_000
+    open_files: int = 1024
+    cpu_s: int = 3600
+    session_bytes: int = 8_000_000_000
+    disk_bytes: int = 10_000_000_000
+    free_bytes: int = 500_000_000
+
+
+class WayOut(Protocol):
+    """Kore's proxy for one command. A sandbox uses one of the two, once.
+
+    `channel` is a Unix socket to inherit, over which a listener of the command's own network is
+    handed out; whoever asked closes it. `listener` is a port of 127.0.0.1 out here, and the token
+    with which each connection to it has to begin.
+    """
+
+    def channel(self) -> int: ...
+    def listener(self) -> tuple[int, bytes]: ...
+
+
+@frozen
+class Job:
+    """A shell command to run in `folder`.
+
+    `workspace` is all that it may change, except some existing files and folders in there:
+    `closed` are those that it must not see, so that a sandbox that cannot hide them refuses;
+    `masked` are hidden and `frozen` made read-only where a sandbox can. Without a `way_out` it
+    reaches nobody. `stdin` is the descriptor that it reads from, which stays the caller's; without
+    one there is nothing to read. With `read_only` it may not change the workspace either, only
+    the private /tmp.
+    """
+
+    command: str
+    folder: Path
+    workspace: Path
+    closed: tuple[Path, ...] = ()
+    masked: tuple[Path, ...] = ()
+    frozen: tuple[Path, ...] = ()
+    way_out: WayOut | None = None
+    stdin: int | None = None
+    read_only: bool = False
+
+
+@frozen
+class Spawn:
+    """A program to start as the leader of a process group of its own.
+
+    Its standard input is a pipe whose other end only Kore holds: at that pipe's end everything
+    that was started has to die. A `supervised` one sees to that alone and wants a moment for it;
+    of any other the group is killed. What is `lent` to it is closed once it has started. `user` is
+    the id of whom its pipes have to belong to, where that is not Kore's own. `groups` are
+    the folders of its control groups.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    pass_fds: tuple[int, ...] = ()
+    supervised: bool = False
+    lent: ExitStack | None = None
+    user: int | None = None
+    groups: tuple[Path, ...] = ()
+
+
+class Sandbox(Protocol):
+    """One way to keep a command in its workspace.
+
+    `confines` says whether it does so at all, `leads_out` whether it can take a way out. What
+    `prepare` opens is closed with its context; it raises `ToolError` with a sentence for the
+    model when the command cannot be run.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def confines(self) -> bool: ...
+    @property
+    def leads_out(self) -> bool: ...
+
+    def prepare(self, job: Job) -> AbstractContextManager[Spawn]: ...

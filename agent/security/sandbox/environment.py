@@ -1,0 +1,97 @@
+"""What a confined command sees of this machine beside its workspace: programs, and no secrets."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from agent.security.sandbox.base import Job
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH, helper
+
+# On a machine with a merged /usr the others are links into it.
+PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+CONFIGURATION = (
+    "/etc/alternatives",
+    "/etc/ca-certificates.conf",
+    "/etc/debian_version",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+)
+# Of its own to every command.
+TEMPORARY = "/tmp"  # noqa: S108 - a fresh file system in the sandbox
+_PASSED = ("LANG", "TERM", "TZ")
+
+
+def programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
+    """The folders to read and run from, as they are on this machine."""
+    return tuple(path for path in (*map(Path, PROGRAMS), *further) if path.exists())
+
+
+def environment(environ: Mapping[str, str], home: str, seen: Iterable[Path]) -> dict[str, str]:
+    """All variables of a confined command: none comes along but a few harmless ones.
+
+    Of PATH remain the folders below what is `seen`.
+    """
+    roots = [os.path.realpath(path) for path in seen]
+    folders = [
+        folder
+        for folder in environ.get("PATH", "").split(":")
+        if folder.startswith("/") and any(_is_below(os.path.realpath(folder), r) for r in roots)
+    ]
+    path = ":".join(dict.fromkeys([*folders, *SYSTEM_PATH.split(":")]))
+    passed = {
+        name: value for name, value in environ.items() if name in _PASSED or name.startswith("LC_")
+    }
+    own = {"PATH": path, "HOME": home, "TMPDIR": TEMPORARY, "LANG": "C.UTF-8"}
+    # git gives up when a file is there that it may not read.
+    return {**own, "GIT_CONFIG_NOSYSTEM": "1", **passed}
+
+
+def of_job(job: Job) -> dict[str, str]:
+    """Further variables: in a read-only workspace git does not try to refresh its index."""
+    return {"GIT_OPTIONAL_LOCKS": "0"} if job.read_only else {}
+
+
+def proxied(port: int) -> dict[str, str]:
+    """The variables that lead programs to a proxy at this port of 127.0.0.1, for every host."""
+    names = ("http_proxy", "https_proxy", "all_proxy")
+    spelled = [*names, *map(str.upper, names)]
+    return dict.fromkeys(spelled, f"http://127.0.0.1:{port}") | {"no_proxy": "", "NO_PROXY": ""}
+
+
+def python(seen: Iterable[Path]) -> str | None:
+    """A Python that a confined command can run too: Kore's own, or the machine's."""
+    roots = [os.path.realpath(path) for path in seen]
+    for found in (sys.executable, helper("python3", path=SYSTEM_PATH)):
+        if found and any(_is_below(os.path.realpath(found), root) for root in roots):
+            return os.path.realpath(found)
+    return None
+
+
+def limited(limits: Mapping[str, int]) -> str:
+    """Shell words that set limits for good: soft and hard ones, of `ulimit` of any sh.
+
+    Processes are -u in bash and -p in dash and busybox, where -p is something else to bash. File
+    sizes count blocks of 512 bytes, memory kilobytes.
+    """
+    words = [f"ulimit -{letter} {value}" for letter, value in limits.items() if letter != "u"]
+    count = limits.get("u")
+    if count is not None:
+        words.append(f"{{ ulimit -u {count} || ulimit -p {count}; }} 2>/dev/null")
+    return "; ".join(words)
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root}/")

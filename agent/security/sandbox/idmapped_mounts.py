@@ -1,0 +1,158 @@
+"""Root's folders for a process that is not root: a mount namespace in which they belong to it.
+
+The kernel's documentation: mount_setattr(2), Documentation/filesystems/idmappings.rst. On the disk
+everything stays root's: what the process makes belongs to root, and what root made it may change.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+
+from agent.records import frozen
+from agent.security.files.safe_open import opened_folder
+from agent.security.sandbox.unprivileged_user import USER
+
+_IDS = 0xFFFFFFFF
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same numbers everywhere
+_CLONE, _CLOSE_ON_EXEC, _RECURSIVE, _EMPTY_PATH = 0x1, 0x80000, 0x8000, 0x1000
+_FROM_EMPTY_PATH = 0x4
+_READ_ONLY, _NO_SET_UID, _NO_DEVICES, _MAPPED = 0x1, 0x2, 0x4, 0x100000
+_NEW_MOUNTS = 0x20000
+_PRIVATE = 0x4000 | 1 << 18
+
+# Makes a user namespace, whose owner then writes its map, and waits until somebody has opened it.
+_NAMESPACE = """\
+import ctypes, os
+made = ctypes.CDLL(None).unshare(0x10000000)
+os.write(1, b"." if made == 0 else b"-")
+os.read(0, 1)
+"""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("user_namespace", ctypes.c_uint64),
+    )
+
+
+@frozen
+class Mount:
+    """What to show at `place`: a folder in the stage, or something below one.
+
+    A descriptor of it is not fooled by a link that somebody puts in its place.
+    """
+
+    source: Path | int
+    place: Path
+    read_only: bool = False
+
+
+@contextmanager
+def namespace(stage: Path, mounts: Sequence[Mount]) -> Iterator[Path]:
+    """The file of a mount namespace where `stage` is a new file system with these mounts in it,
+    which belong to `USER` where they are root's.
+
+    A mount below another one comes after it. Raises OSError where the kernel or a file system
+    cannot do it.
+    """
+    with ExitStack() as stack:
+        trees = []
+        for mount in mounts:
+            tree = _tree(mount)
+            stack.callback(os.close, tree)
+            trees.append(tree)
+        found = _elsewhere(stage, list(zip(mounts, trees, strict=True)))
+        stack.callback(os.close, found)
+        yield Path(f"/proc/{os.getpid()}/fd/{found}")
+
+
+def _tree(mount: Mount) -> int:
+    if isinstance(mount.source, int):
+        folder, path, flags = mount.source, b"", _EMPTY_PATH
+    else:
+        folder, path, flags = -100, os.fsencode(mount.source), 0
+    tree = _call(
+        _libc.syscall, _OPEN_TREE, folder, path, _CLONE | _CLOSE_ON_EXEC | _RECURSIVE | flags
+    )
+    try:
+        attributes = _Attributes(
+            _MAPPED | _NO_SET_UID | _NO_DEVICES | (_READ_ONLY if mount.read_only else 0),
+            user_namespace=_root_is_user(),
+        )
+        size = ctypes.sizeof(attributes)
+        flags = _EMPTY_PATH | _RECURSIVE
+        _call(_libc.syscall, _MOUNT_SETATTR, tree, b"", flags, ctypes.byref(attributes), size)
+    except BaseException:
+        os.close(tree)
+        raise
+    return tree
+
+
+def _elsewhere(stage: Path, mounts: Sequence[tuple[Mount, int]]) -> int:
+    """The mount namespace that a thread of its own makes: nobody else comes to be in it."""
+    made: list[int] = []
+    failed: list[OSError] = []
+
+    def work() -> None:
+        try:
+            _call(_libc.unshare, _NEW_MOUNTS)
+            _call(_libc.mount, b"none", b"/", None, _PRIVATE, None)
+            at = os.fsencode(stage)
+            _call(_libc.mount, b"tmpfs", at, b"tmpfs", 0x6, b"mode=755,size=1m")
+            for mount, tree in mounts:
+                _attach(stage, mount, tree)
+            made.append(os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as exc:
+            failed.append(exc)
+
+    thread = threading.Thread(target=work, name="mount namespace")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+def _attach(stage: Path, mount: Mount, tree: int) -> None:
+    place = mount.place
+    with opened_folder(place.parent) as folder:
+        if place.parent == stage:
+            os.mkdir(place.name, 0o755, dir_fd=folder)
+        # Without a flag for it, a link at the end is not followed.
+        name = os.fsencode(place.name)
+        _call(_libc.syscall, _MOVE_MOUNT, tree, b"", folder, name, _FROM_EMPTY_PATH)
+
+
+@cache
+def _root_is_user() -> int:
+    """The user namespace that maps root to `USER`, and everybody else to themselves; kept open."""
+    words = [sys.executable, "-I", "-S", "-c", _NAMESPACE]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None, "a pipe was asked for"
+        assert process.stdout is not None, "a pipe was asked for"
+        if process.stdout.read(1) != b".":
+            raise OSError(1, "no user namespace")
+        lines = f"0 {USER} 1\n1 1 {USER - 1}\n{USER + 1} {USER + 1} {_IDS - USER - 1}\n"
+        for name in ("uid_map", "gid_map"):
+            Path(f"/proc/{process.pid}/{name}").write_text(lines, encoding="ascii")
+        return os.open(f"/proc/{process.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _call(function: "ctypes._NamedFuncPointer", *arguments: object) -> int:
+    """A C function that says -1 for failure. Raises OSError."""
+    found: int = function(*arguments)
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return found

@@ -1,0 +1,236 @@
+"""The program between Kore and a command under Landlock: confines it, and ends what it leaves.
+
+It starts with nothing of Kore but this package, so that it starts quickly:
+
+    python -I -S -c "…; launch.main()" FOLDER_OF_KORE DESCRIPTOR_OF_THE_PLAN
+"""
+
+import ctypes
+import marshal
+import os
+import resource
+import select
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from agent.security.sandbox.chmod_broker import Warden
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_PATH_BENEATH = 1
+_SET_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_FILTER, _NEW_LISTENER = 1, 1 << 3
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("rights", ctypes.c_uint64), ("folder", ctypes.c_int32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def main() -> None:
+    """Run the plan; ends as its command does. 126 says that it could not be confined."""
+    with os.fdopen(int(sys.argv[2]), "rb") as file:
+        plan = marshal.load(file)  # noqa: S302 - from Kore, through a pipe of its own
+    _call(_libc.prctl, _SET_SUBREAPER, 1, 0, 0, 0)
+    _limit(resource.RLIMIT_CORE, 0)
+    ours, theirs = _pair()
+    child = os.fork()
+    if child == 0:
+        try:
+            ours.close()
+            _become(plan, theirs)
+        except (OSError, ValueError, KeyError) as exc:
+            os.write(2, f"The sandbox could not be set up: {exc}\n".encode())
+        finally:
+            os._exit(126)
+    theirs.close()
+    code = _attend(child, ours, plan)
+    if code < 0:
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _become(plan: Mapping[str, Any], to_parent: Any) -> None:
+    os.setsid()
+    given = plan["stdin"]
+    os.dup2(os.open("/dev/null", os.O_RDONLY) if given is None else given, 0)
+    os.chdir(plan["folder"])
+    for name, value in plan["limits"]:
+        _limit(getattr(resource, name), value)
+    _limit(resource.RLIMIT_NPROC, _tasks_of_user() + plan["processes"])
+    _call(_libc.prctl, _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    _landlock(plan)
+    listener = _seccomp(plan["filter"])
+    to_parent.sendmsg([b"."], [(1, 1, listener.to_bytes(4, "little"))])  # SOL_SOCKET, SCM_RIGHTS
+    os.closerange(3, 1 << 16)
+    words = ["/bin/sh", "-c", plan["command"]]
+    os.execve("/bin/sh", words, plan["environment"])  # noqa: S606 - it is a shell
+
+
+def _landlock(plan: Mapping[str, Any]) -> None:
+    fs, net, scoped = plan["handled"]
+    # Older kernels know fewer fields and take the longer structure as long as the rest is 0.
+    attributes = _Ruleset(fs, net, scoped)
+    ruleset = _call(
+        _libc.syscall, _CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0
+    )
+    for path, rights in plan["rules"]:
+        folder = os.open(path, os.O_PATH)
+        rule = _Beneath(rights, folder)
+        _call(_libc.syscall, _ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+        os.close(folder)
+    _call(_libc.syscall, _RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def _seccomp(program: bytes) -> int:
+    """Install the filter; returns the descriptor that hears of the calls to be looked into."""
+    code = ctypes.create_string_buffer(program, len(program))
+    filled = _Program(len(program) // 8, ctypes.cast(code, ctypes.c_void_p))
+    number = _SECCOMP[os.uname().machine]
+    return _call(_libc.syscall, number, _FILTER, _NEW_LISTENER, ctypes.byref(filled))
+
+
+def _attend(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
+    """Wait for the command or for Kore's end, then end all that was started; the exit code."""
+    pidfd = os.pidfd_open(child)
+    warden = Warden(plan["writable"], _usher(plan["proxy"]))
+    poll = select.poll()
+    for descriptor in (0, pidfd, channel.fileno()):
+        poll.register(descriptor, select.POLLIN | select.POLLHUP)
+    status: int | None = None
+    while status is None:
+        for descriptor, event in poll.poll():
+            if descriptor == pidfd:
+                status = os.waitpid(child, 0)[1]
+            elif descriptor == channel.fileno():
+                poll.unregister(descriptor)
+                if (listener := _received(channel)) is not None:
+                    poll.register(listener, select.POLLIN)
+                    warden.listen(listener)
+            elif descriptor == 0:
+                status = signal.SIGKILL
+            elif not event & select.POLLIN or not warden.answer():
+                poll.unregister(descriptor)
+    _sweep()
+    return os.waitstatus_to_exitcode(status)
+
+
+def _usher(proxy: tuple[int, bytes] | None) -> Any:
+    if proxy is None:
+        return None
+    from agent.security.sandbox.connect_broker import Usher
+
+    return Usher(*proxy)
+
+
+def _sweep() -> None:
+    """Kill every process below this one. They are stopped first, or a fork could outrun it."""
+    stopped: set[int] = set()
+    while _has_children():
+        new = _below() - stopped
+        if not new:
+            break
+        for pid in new:
+            _signal(pid, signal.SIGSTOP)
+        stopped |= new
+    for pid in stopped:
+        _signal(pid, signal.SIGKILL)
+    while _has_children(os.WEXITED):
+        os.waitpid(-1, 0)
+        for pid in _below():
+            _signal(pid, signal.SIGKILL)
+
+
+def _has_children(flags: int = os.WEXITED | os.WNOHANG) -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, flags | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _below() -> set[int]:
+    """All living descendants: what lost its parent has become a child of this process."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+            except OSError:
+                continue
+            if state not in b"ZX":
+                parents[int(name)] = int(parent)
+    own, found = os.getpid(), set[int]()
+    for pid in parents:
+        line = [pid]
+        while line[-1] in parents and line[-1] not in found and line[-1] != own:
+            line.append(parents[line[-1]])
+        if line[-1] in found or line[-1] == own:
+            found.update(line)
+    return found - {own}
+
+
+def _tasks_of_user() -> int:
+    """How many threads this user has: the kernel's bound counts them all."""
+    count, uid = 0, os.getuid()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    with open(f"/proc/{name}/stat", "rb") as file:
+                        count += int(file.read().rpartition(b")")[2].split()[17])
+            except OSError:
+                continue
+    return count
+
+
+def _limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _pair() -> Any:
+    # The module behind `socket`, which takes 5 ms to load.
+    import _socket
+
+    return _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+
+
+def _received(channel: Any) -> int | None:
+    data, ancillary, _, _ = channel.recvmsg(1, 64)
+    channel.close()
+    return int.from_bytes(ancillary[0][2][:4], "little") if data and ancillary else None
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return
+
+
+def _call(function: Any, *arguments: Any) -> int:
+    """A C function that says -1 for failure. Raises OSError."""
+    found: int = function(*arguments)
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return found

@@ -1,0 +1,110 @@
+"""Commands whose Kore was killed, and that nothing else has ended: found by a mark, and killed.
+
+Each program that Kore starts for a command carries, in the environment that it begins with, which
+process started it. The mark is there from its first moment, as no note in a file could be. Whoever
+carries it is not always Kore's to end: a terminal multiplexer that a person started lives on when
+its Kore has ended. So each Kore is noted in a file for as long as it runs, and only what those
+have left who are noted there still is killed.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from agent.security.sandbox.unprivileged_user import USER
+
+NAME = "KORE_STARTED_BY"
+
+
+def mark() -> dict[str, str]:
+    """The variable that names this process; empty where there is no /proc."""
+    try:
+        return {NAME: f"{_process_table()}:{os.getpid()}:{_began(os.getpid())}"}
+    except OSError:
+        return {}
+
+
+@contextmanager
+def noted(file: Path) -> Iterator[None]:
+    """Be noted there until the block ends; whoever was noted before is no longer."""
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
+    fresh.write_text("".join(mark().values()), encoding="ascii")
+    fresh.replace(file)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def end_leftovers(file: Path) -> int:
+    """Kill what the Kore noted there has left, if it is gone; how many processes that were.
+
+    Neither this process nor those around it are among them, whoever started them.
+    """
+    try:
+        wanted = file.read_text(encoding="ascii", errors="replace")
+        if not _is_gone(wanted, _process_table()):
+            return 0
+        names, around = os.listdir("/proc"), set(_around(os.getpid()))
+    except OSError:
+        return 0
+    ended = 0
+    for pid in set(map(int, filter(str.isdigit, names))) - around:
+        with suppress(OSError):
+            opened = os.pidfd_open(pid)
+            try:
+                if _is_left(pid, wanted):
+                    signal.pidfd_send_signal(opened, signal.SIGKILL)
+                    ended += 1
+            finally:
+                os.close(opened)
+    return ended
+
+
+def _is_left(pid: int, wanted: str) -> bool:
+    if os.stat(f"/proc/{pid}").st_uid not in (os.geteuid(), USER):
+        return False
+    return wanted in _marks(pid)
+
+
+def _around(pid: int) -> Iterator[int]:
+    """The process, its parent, and so on."""
+    while pid > 0:
+        yield pid
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            pid = int(file.read().rpartition(b")")[2].split()[1])
+
+
+def _marks(pid: int) -> Iterator[str]:
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        for variable in file.read().split(b"\0"):
+            name, _, value = variable.decode("utf-8", "replace").partition("=")
+            if name == NAME:
+                yield value
+
+
+def _is_gone(value: str, table: str) -> bool:
+    """Whether a mark names a process of this process table that is no more."""
+    of_table, _, process = value.partition(":")
+    pid, _, began = process.partition(":")
+    if of_table != table or not pid.isdigit():
+        return False
+    try:
+        return _began(int(pid)) != began
+    except FileNotFoundError:
+        return True
+
+
+def _process_table() -> str:
+    return str(os.stat("/proc/self/ns/pid").st_ino)
+
+
+def _began(pid: int) -> str:
+    """When a process began, in ticks since the machine did: a number is used again, this is not."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return "gone" if fields[0] in (b"Z", b"X") else fields[19].decode()

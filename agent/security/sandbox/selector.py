@@ -1,0 +1,198 @@
+"""Which sandbox commands run in: the first that works here, or the one that was asked for."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.errors import ConfigError
+from agent.prompts import fill, load
+from agent.records import frozen
+from agent.security.sandbox.base import Limits, Sandbox
+from agent.security.sandbox.trusted_programs import helper
+from agent.security.sandbox.unconfined import Refused, Unconfined
+from agent.security.sandbox.unprivileged_user import is_root
+from agent.version import VERSION
+
+Name = Literal["auto", "bwrap", "landlock", "container", "none"]
+ORDER = ("bwrap", "landlock", "container")
+FAILURE_KEPT_S = 600
+_INSTALL = "install bubblewrap (apt install bubblewrap), then run kore doctor"
+_OTHER_USER = "run Kore as another user (docs/docker.md says how in a container), then kore doctor"
+
+
+@frozen
+class Wishes:
+    """What was asked for: the limits, further folders to read, the image of a container, and the
+    workspaces, in which no program of Kore's own is looked for."""
+
+    name: Name = "auto"
+    limits: Limits = field(default_factory=Limits)
+    further: tuple[Path, ...] = ()
+    image: str = "debian:stable-slim"
+    workspaces: tuple[Path, ...] = ()
+
+
+@frozen
+class Choice:
+    """The sandbox, and what is wrong with each that comes before it."""
+
+    sandbox: Sandbox
+    failures: Mapping[str, str]
+
+    def __str__(self) -> str:
+        if self.sandbox.confines:
+            return self.sandbox.name
+        why = "; ".join(f"{name}: {reason}" for name, reason in self.failures.items())
+        return f"none ({why})" if why else "none, as configured"
+
+
+def choose(wishes: Wishes, home: Path, *, afresh: bool = False) -> Choice:
+    """The sandbox to use; each is tried once for this kernel, boot and version of its program.
+
+    What a try came to is kept in `home`, which exists; with `afresh` it is tried again. May block
+    for some tenths of a second. Raises `ConfigError` when the named one does not work.
+    """
+    if wishes.name == "none":
+        return Choice(Unconfined(), {})
+    kept = _Kept(home / "sandbox.json", afresh)
+    failures: dict[str, str] = {}
+    for name in ORDER if wishes.name == "auto" else (wishes.name,):
+        try:
+            sandbox, failure = _MAKERS[name](wishes, kept, home)
+        except OSError as exc:  # its program lies where this user may not look
+            sandbox, failure = None, f"{exc.filename}: {exc.strerror}"
+        if sandbox is not None and failure is None:
+            return Choice(sandbox, failures)
+        failures[name] = failure or "it does not work here"
+    if wishes.name != "auto":
+        reason = failures[wishes.name]
+        raise ConfigError(
+            f'security.sandbox: "{wishes.name}" does not work here: {reason}', hint=way_to_one()
+        )
+    if os.geteuid() == 0:
+        tried = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
+        return Choice(Refused(fill("sandbox/refused", tried=tried)), failures)
+    return Choice(Unconfined(), failures)
+
+
+def way_to_one() -> str:
+    """What to do for a sandbox where none works."""
+    return _OTHER_USER if is_root() and helper("bwrap") else _INSTALL
+
+
+class _Kept:
+    """What earlier tries came to, by a key that changes with all that they depend on."""
+
+    def __init__(self, file: Path, afresh: bool) -> None:
+        self._file = file
+        self._found: dict[str, Any] = {}
+        if not afresh:
+            with suppress(OSError, ValueError):
+                found = json.loads(file.read_text(encoding="utf-8"))
+                self._found = found if isinstance(found, dict) else {}
+
+    def facts(self, name: str, key: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The facts that `find` came to under this key, now or before."""
+        entry = self._found.get(name)
+        if isinstance(entry, dict) and entry.get("key") == key and _is_fresh(entry):
+            return entry
+        self._found[name] = {"key": key, "at": time.time(), **find()}
+        text = json.dumps(self._found, indent=1)
+        with suppress(OSError):  # then it is tried again next time
+            part = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+            part.write_text(text, encoding="utf-8")
+            part.chmod(0o600)
+            part.replace(self._file)
+        return dict(self._found[name])
+
+
+def _is_fresh(entry: Mapping[str, Any]) -> bool:
+    """What failed may work by now: a service was started, a switch of the kernel was turned."""
+    return entry.get("failure") is None or 0 <= time.time() - entry["at"] < FAILURE_KEPT_S
+
+
+_Made = tuple[Sandbox | None, str | None]
+
+
+def _bubblewrap(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
+    from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+
+    program = helper("bwrap", wishes.workspaces)
+    if program is None:
+        return None, "bubblewrap is not installed, or not where only root or you can write"
+
+    def made(features: list[str]) -> Bubblewrap:
+        return Bubblewrap(program, frozenset(features), wishes.limits, wishes.further)
+
+    def find() -> dict[str, Any]:
+        import subprocess
+
+        ran = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+        features = sorted(version_words(ran.stdout + ran.stderr))
+        return {"features": features, "failure": _probe(made(features), home)}
+
+    facts = kept.facts("bwrap", _key(program, wishes), find)
+    return made(facts["features"]), facts["failure"]
+
+
+def _landlock(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
+    from agent.security.sandbox.landlock import Landlock, kernel_abi
+
+    if os.geteuid() == 0:
+        return None, "it does not bind root well enough"
+
+    def find() -> dict[str, Any]:
+        abi = kernel_abi()
+        if abi < 1:
+            return {"abi": 0, "failure": "this kernel has no Landlock, or it is not enabled"}
+        return {"abi": abi, "failure": _probe(Landlock(abi, wishes.limits, wishes.further), home)}
+
+    facts = kept.facts("landlock", _key(Landlock(1).python, wishes), find)
+    return Landlock(facts["abi"], wishes.limits, wishes.further), facts["failure"]
+
+
+def _container(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
+    from agent.security.sandbox.container import Container
+
+    program = helper("docker", wishes.workspaces) or helper("podman", wishes.workspaces)
+    if program is None:
+        return None, "neither docker nor podman is installed"
+    if is_root():
+        return None, "its commands would be root's"
+    sandbox = Container(program, wishes.image, wishes.limits)
+
+    def find() -> dict[str, Any]:
+        return {"failure": _probe(sandbox, home)}
+
+    return sandbox, kept.facts("container", _key(program, wishes), find)["failure"]
+
+
+_MAKERS: dict[str, Callable[[Wishes, _Kept, Path], _Made]] = {
+    "bwrap": _bubblewrap,
+    "landlock": _landlock,
+    "container": _container,
+}
+
+
+def _probe(sandbox: Sandbox, home: Path) -> str | None:
+    from agent.security.sandbox.probe import probe
+
+    return probe(sandbox, home)
+
+
+def _key(program: str, wishes: Wishes) -> str:
+    """Changes with the boot, the kernel, the user, the program, Kore and what was asked for."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    info, machine = os.stat(program), os.uname()
+    parts = (
+        boot.read_text().strip() if boot.exists() else "",
+        machine.release, machine.version, str(os.geteuid()), program,
+        str(info.st_mtime_ns), str(info.st_size), VERSION,
+        repr((wishes.limits, wishes.further, wishes.image)), load("sandbox/probe"),
+    )  # fmt: skip
+    return "|".join(parts)

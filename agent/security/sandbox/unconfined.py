@@ -1,0 +1,47 @@
+"""Commands without a sandbox, and no commands at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import ClassVar
+
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.security.sandbox.base import Job, Spawn
+from agent.security.sandbox.parent_watch import watched
+
+_PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
+
+
+class Unconfined:
+    """A command can do all that its user can. It gets no variable that could hold a secret."""
+
+    name: ClassVar[str] = "none"
+    confines: ClassVar[bool] = False
+    leads_out: ClassVar[bool] = False
+
+    @contextmanager
+    def prepare(self, job: Job) -> Iterator[Spawn]:
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _PASSED or name.startswith("LC_")
+        }
+        env.setdefault("PATH", os.defpath)
+        words = watched(["/bin/sh", "-c", job.command], stdin=job.stdin)
+        given = () if job.stdin is None else (job.stdin,)
+        yield Spawn(words, env, job.folder, given)
+
+
+@frozen
+class Refused:
+    """No command runs; `reason` is a sentence that says why, and how to change that."""
+
+    reason: str
+
+    name: ClassVar[str] = "none"
+    confines: ClassVar[bool] = False
+    leads_out: ClassVar[bool] = False
+
+    def prepare(self, job: Job) -> AbstractContextManager[Spawn]:
+        raise ToolError(self.reason)

@@ -1,0 +1,114 @@
+"""Where the words of a command point: inside the workspace, or somewhere else."""
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from agent.records import frozen
+from agent.security.shell.ast import Script
+from agent.security.shell.program_table import private_names
+from agent.security.shell.words import GLOB
+
+STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
+FOLDERS_LIMIT = 16
+# Behind these, a word may go on with another path: `if=/x`, `a:/b`, `@/x`.
+JOINTS = re.compile(r"[=:,@]")
+GLUED = re.compile(r"-[A-Za-z0-9]*")
+LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
+
+
+@frozen
+class Place:
+    """The real workspace `root` and the real `folders` in which a script's commands may run."""
+
+    root: str
+    folders: tuple[str, ...]
+    moves: bool = False
+
+    def holds(self, word: str) -> bool:
+        """Whether every path that the argument `word` can mean lies inside the workspace."""
+        if word in STREAMS:
+            return True
+        if word[:1] == "-":
+            word = word[2:] if word[:2] == "--" else GLUED.sub("", word, count=1)
+            word = word.partition("=")[2] if "=" in word else word
+        if not self._inside(word):
+            return False
+        return not JOINTS.search(word) or all(map(self._inside, JOINTS.split(word)[1:]))
+
+    def _inside(self, path: str) -> bool:
+        if not path:
+            return True
+        if path[0] == "~" or "\0" in path or (self.moves and ".." in path.split("/")):
+            return False
+        try:
+            return all(self._stays(folder, path) for folder in self.folders)
+        except OSError:
+            return False
+
+    def _stays(self, folder: str, path: str) -> bool:
+        """Whether `path`, seen from `folder`, stays inside: a hand walk, faster than realpath."""
+        absolute = path[0] == "/"
+        real = "" if absolute else folder
+        exists = True
+        for part in path.split("/"):
+            if part in ("", "."):
+                continue
+            if part[0] == "." and GLOB.search(part):
+                if _may_match(part, {"..", *private_names()}):
+                    return False
+            elif part == "..":
+                real = os.path.dirname(real)
+                continue
+            elif part.casefold() in private_names():
+                return False
+            real = f"{real}/{part}"
+            if exists and not GLOB.search(part):
+                try:
+                    exists, is_link = True, stat.S_ISLNK(os.lstat(real).st_mode)
+                except FileNotFoundError:
+                    exists = is_link = False
+                if is_link:
+                    real = os.path.realpath(real)
+        return real == self.root or real.startswith(self.root + "/")
+
+
+def place_of(script: Script, folder: Path, workspace: Path) -> Place | None:
+    """Where `script` runs; None when that cannot be told or is outside of the workspace."""
+    root = str(workspace)
+    folders = [str(folder)]
+    moves = [c for c in script.commands if c.argv and c.argv[0] in ("cd", "pushd", "popd")]
+    for command in moves:
+        target = command.argv[1] if len(command.argv) == 2 else None
+        if command.argv[0] != "cd" or not target or target[0] in "-~" or GLOB.search(target):
+            return None
+        folders += [os.path.realpath(os.path.join(start, target)) for start in folders]
+        if len(folders) > FOLDERS_LIMIT:
+            return None
+    place = Place(root, tuple(dict.fromkeys(folders)), bool(moves))
+    inside = all(each == root or each.startswith(root + "/") for each in place.folders)
+    return place if inside else None
+
+
+def loop_values(word: str, script: Script) -> tuple[str, ...] | None:
+    """What the source text `word` can stand for when it names a loop's variable, else None."""
+    if word[:2] in ("<(", ">("):
+        return ("/dev/stdin",)
+    if len(word) > 1 and word[0] == word[-1] == '"':
+        word = word[1:-1]
+    match = LOOPED.fullmatch(word)
+    values = script.loops.get(match[2] or match[3]) if match else None
+    if match is None or values is None:
+        return None
+    if any(len(value.split()) != 1 for value in values):
+        return None
+    return tuple(f"{match[1]}{value}{match[4]}" for value in values) or None
+
+
+def _may_match(pattern: str, names: Iterable[str]) -> bool:
+    # Wildcards match no leading dot, so only patterns that begin with one get here.
+    pattern = pattern.casefold()
+    return any(fnmatchcase(name, pattern) for name in names)

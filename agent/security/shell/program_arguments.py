@@ -1,0 +1,174 @@
+"""The arguments of one program, held against what the table says of it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from agent.security.shell.ast import Command, Script
+from agent.security.shell.path_scope import Place, loop_values
+from agent.security.shell.program_table import options
+from agent.security.shell.words import is_pattern
+
+CommandClass = Literal["reads", "works", "unknown"]
+Spec = Mapping[str, Any]
+
+MANY = 1_000_000
+LIMIT_PATTERN_CHARS = 500
+
+
+def judge_arguments(
+    command: Command, script: Script, place: Place, spec: Spec, first: int
+) -> CommandClass:
+    """What the program does with the arguments from `first` on, at most."""
+    return _Arguments(command, script, place, spec).judge(first)
+
+
+class _Arguments:
+    """One pass over a program's arguments."""
+
+    def __init__(self, command: Command, script: Script, place: Place, spec: Spec) -> None:
+        self._command, self._script, self._place, self._spec = command, script, place, spec
+        self._kind: CommandClass = spec["class"]
+        self._positionals = 0
+        self._texts: int = spec.get("text_args", 0)
+
+    def judge(self, first: int) -> CommandClass:
+        argv, spec = self._command.argv, self._spec
+        if "no_text_with" in spec and any(
+            _named(word, spec["no_text_with"]) for word in argv if word and word[0] == "-"
+        ):
+            self._texts = 0
+        at, ended = first, False
+        while at < len(argv) and self._kind != "unknown":
+            word = argv[at]
+            takes = 1
+            if word is not None and word[:1] == "-" and len(word) > 1 and not ended:
+                ended = word == "--"
+                if self._positionals and "options_first" in spec:
+                    # To this program it is a file, and may be one that it writes.
+                    self._lift()
+                takes = self._option(word, at)
+            else:
+                self._positional(word, self._command.words[at])
+            at += takes
+        return "unknown" if self._positionals < spec.get("min_args", 0) else self._kind
+
+    def _option(self, word: str, at: int) -> int:
+        """Judges an option; returns how many words it takes."""
+        spec = self._spec
+        if word == "--":
+            return 1
+        if (forbidden := spec.get("forbid")) and _named(word, forbidden):
+            self._kind = "unknown"
+        if "options" in spec:
+            if (working := spec.get("works")) and _named(word, working):
+                self._lift()
+            return self._listed(word, at)
+        if not self._is_known(word):
+            # It may write: an option that nobody has looked at is no reading.
+            self._lift()
+        for option in spec.get("text_options", ()):
+            if option[-1] == "=":
+                # Its value is optional, so it never takes the next word.
+                if word.startswith(option):
+                    return 1
+            elif word == option or (len(option) == 2 and _bundles(word, option[1])):
+                return 2
+            elif word.startswith(option + "=" if option[1] == "-" else option):
+                return 1
+        if not self._place.holds(word):
+            self._kind = "unknown"
+        return 1
+
+    def _is_known(self, word: str) -> bool:
+        """Whether the table knows that this option, or each of a bundle, changes nothing."""
+        spec, known = self._spec, options(self._spec.get("known", ""))
+        texts = spec.get("text_options", ())
+        if known.every or self._kind != "reads":
+            return True
+        if word[:2] == "--":
+            name, glued, _ = word.partition("=")
+            return name in known.words or name in texts or bool(glued and f"{name}=" in texts)
+        if word in known.words or word in texts:
+            return True
+        for letter in word[1:]:
+            if f"-{letter}" in texts or letter in known.valued:
+                return True
+            if letter not in known.letters and not letter.isdigit():
+                return False
+        return True
+
+    def _listed(self, word: str, at: int) -> int:
+        """An option of a program that may be given no others than the listed ones."""
+        allowed, texts = self._spec["options"], self._spec.get("text_options", ())
+        argv = self._command.argv
+        following = argv[at + 1] if at + 1 < len(argv) else ""
+        if word[:2] == "--":
+            name, glued, value = word.partition("=")
+            if name not in allowed:
+                self._kind = "unknown"
+            if name in texts:
+                self._check_pattern(value if glued else following)
+                return 1 if glued else 2
+            return 1
+        for n, letter in enumerate(word[1:], 2):
+            if f"-{letter}" not in allowed:
+                self._kind = "unknown"
+            if f"-{letter}" in texts:
+                self._check_pattern(word[n:] or following)
+                return 1 if word[n:] else 2
+        return 1
+
+    def _positional(self, word: str | None, source: str) -> None:
+        spec, index = self._spec, self._positionals
+        self._positionals += 0 if word and "assigns" in spec and "=" in word else 1
+        if "pattern" in spec and (index < self._texts or "text_args" not in spec):
+            self._check_pattern(word)
+        if word in spec.get("forbid_args", ()) or index >= spec.get("max_args", MANY):
+            self._kind = "unknown"
+        elif "only" in spec and word not in spec["only"]:
+            self._kind = spec.get("otherwise", "unknown")
+        elif index >= spec.get("reads_args", MANY):
+            self._lift()
+        if not ("text" in spec or index < self._texts or index >= spec.get("text_from", MANY)):
+            self._path(word, source)
+
+    def _path(self, word: str | None, source: str) -> None:
+        values = (word,) if word is not None else loop_values(source, self._script)
+        if word is None and values and any(value[0] == "-" for value in values):
+            values = None
+        if values is None or not all(map(self._place.holds, values)):
+            self._kind = "unknown"
+        elif is_pattern(source) or (word is None and any(map(is_pattern, values))):
+            # It may match a link that leads elsewhere, or a name that is an option.
+            self._lift()
+
+    def _lift(self) -> None:
+        if self._kind == "reads":
+            self._kind = "works"
+
+    def _check_pattern(self, text: str | None) -> None:
+        pattern = self._spec.get("pattern")
+        if pattern is None:
+            return
+        if text is None or len(text) > LIMIT_PATTERN_CHARS or not re.fullmatch(pattern, text):
+            self._kind = "unknown"
+
+
+def _named(word: str, options: Iterable[str]) -> bool:
+    """Whether the argument `word` is, abbreviates, bundles or carries a value for an option."""
+    for option in options:
+        if word == option or (len(option) > 2 and word.startswith(option + "=")):
+            return True
+        if option[:2] == "--":
+            name = word.partition("=")[0]
+            if len(name) > 2 and option.startswith(name):
+                return True
+        elif len(option) == 2 and word[:2] != "--" and option[1] in word[1:].partition("=")[0]:
+            return True
+    return False
+
+
+def _bundles(word: str, letter: str) -> bool:
+    """Whether `word` is several short options in one, the last of them `letter`."""
+    return word[-1] == letter and word[1:].isalpha() and word[0] == "-"

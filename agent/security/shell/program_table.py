@@ -1,0 +1,78 @@
+"""What is known of programs: `commands.toml`, read once at first use."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agent.records import frozen
+
+
+@cache
+def _read() -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
+
+
+@cache
+def wrappers() -> Mapping[str, Mapping[str, Any]]:
+    """Programs that run other programs, by name; each says how it finds them."""
+    table: dict[str, Mapping[str, Any]] = {}
+    for key, spec in _read()["wrappers"].items():
+        for name in key.split():
+            table[name] = {"kind": "prefix", **spec, "name": name}
+    return table
+
+
+@cache
+def programs() -> Mapping[str, Mapping[str, Any]]:
+    """Programs that look or work, by name, with what would make them do more."""
+    return {name: spec for key, spec in _read()["programs"].items() for name in key.split()}
+
+
+@frozen
+class Options:
+    """Options that leave a program what it is: one-letter ones, those of them that take a value,
+    and longer ones with their dashes. `every` knows all."""
+
+    letters: frozenset[str]
+    valued: frozenset[str]
+    words: frozenset[str]
+    every: bool = False
+
+
+@cache
+def options(text: str) -> Options:
+    """What an entry's `known` says; `@name` stands for a list of the section `options`."""
+    letters, words = "", set[str]()
+    for part in text.split():
+        if part[0] == "@":
+            more = options(_read()["options"][part[1:]])
+            letters += "".join(f"{one}:" if one in more.valued else one for one in more.letters)
+            words |= more.words
+        elif part[0] == "-":
+            words.add(part)
+        else:
+            letters += part
+    valued = {letters[n - 1] for n, one in enumerate(letters) if one == ":"}
+    return Options(frozenset(letters) - {":"}, frozenset(valued), frozenset(words), text == "*")
+
+
+@cache
+def interpreters() -> Mapping[str, tuple[str, ...]]:
+    """Programs that run what files hold, with the files that they read without being told."""
+    table = _read()["interpreters"].items()
+    return {name: tuple(files) for key, files in table for name in key.split()}
+
+
+@cache
+def variables() -> Mapping[str, frozenset[str]]:
+    """Names of variables that change what programs do (`risky`) or what a shell runs (`runs`)."""
+    return {key: frozenset(names) for key, names in _read()["variables"].items()}
+
+
+@cache
+def private_names() -> frozenset[str]:
+    """Components that no path of a command may have without a question, folded."""
+    return frozenset(_read()["paths"]["private"])

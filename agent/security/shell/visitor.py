@@ -1,0 +1,281 @@
+"""One script's syntax tree, walked once: its simple commands and whatever makes it opaque."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agent.security.shell.ast import Command
+from agent.security.shell.grammar import syntax_tree
+from agent.security.shell.program_table import variables
+from agent.security.shell.simple import REDIRECTS, assignment, heredoc_body, simple_command, text_of
+from agent.security.shell.words import literal
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_NESTING = 50
+KEYWORDS = frozenset(
+    {"!", "{", "}", "if", "then", "elif", "else", "fi", "do", "done", "while", "until", "for"}
+    | {"in", "case", "esac", "select", "function", "coproc"}
+)
+SUBSTITUTES = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$\()")
+EXPANSION = re.compile(
+    r"\$\{#?(?:[A-Za-z_]\w*|[0-9@*#?$!-])(?:\[[@*0-9]+\])?"
+    r"(?:(?:[#%/^,]|:?[-=+?]|:(?=[\s\d-]))[^'\"`\\{}]*)?\}"
+)
+ASSIGNERS = frozenset({"read", "mapfile", "readarray", "printf", "getopts"})
+NAMES = re.compile(r"[A-Za-z_]\w*")
+# Where an expansion or an expression gives variables their values, and which ones it may be.
+SETS = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*0-9]+\])?:?=(.*)\}", re.DOTALL)
+CHANGES = re.compile(r"=|\+\+|--")
+CHANGED = re.compile(r"(?<![\w$])(?<!\$\{)[A-Za-z_]\w*")
+# What an expression takes from somewhere else than a named variable.
+COMPUTED = re.compile(r"\$(?![A-Za-z_])|`")
+EVALUATES = re.compile(rb"\b(?:eval|sh|trap|env|xargs|alias)\b")
+NUMBER = re.compile(r"-?\d+")
+# Leaves that may hold what would be a substitution elsewhere, and the marks of one.
+QUOTED = frozenset({"raw_string", "ansi_c_string", "heredoc_start", "$(", "`", "$(("})
+SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
+# Only what stands in them matters.
+BARE = frozenset({"program", "pipeline", "list", "command_name", "string", "do_group"})
+# Between the parts of these, blanks are text.
+SPACED = frozenset({"string", "translated_string", "expansion", "heredoc_body", "regex"})
+# They hold nothing else, so they matter only where they could hide a substitution.
+LEAVES = frozenset(
+    {"word", "string_content", "variable_name", "raw_string", "heredoc_end", "heredoc_content"}
+    | {"test_operator", "special_variable_name", "file_descriptor", '"', ";", "|", "&&", "||"}
+)
+# Their parts stand without blanks between them; the parts of the others stand on one line.
+TIGHT = frozenset({"variable_assignment", "concatenation", "simple_expansion", "subscript"})
+LINES = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
+
+
+class Reading:
+    """What one parse found.
+
+    `scripts` are texts that have to be parsed in turn. `computes` are the variables that are
+    evaluated as expressions, `texts` those that may hold text that is none, `sets` those that get
+    a value otherwise than from a command.
+    """
+
+    def __init__(self, text: str, deadline: float) -> None:
+        self.commands: list[Command] = []
+        self.scripts: list[str] = []
+        self.loops: dict[str, tuple[str, ...]] = {}
+        self.opaque: str | None = None
+        self.computes: set[str] = set()
+        self.texts: set[str] = set()
+        self.sets: set[str] = set()
+        self._assigned: set[str] = set()
+        self._source = text.encode()
+        root = syntax_tree(self._source, deadline)
+        if root is None or root.has_error:
+            self.opaque = "it is not valid shell syntax"
+        if root is None:
+            return
+        self._substitutes = b"`" in self._source or b"$(" in self._source
+        self._walk(root)
+        outside = self._source[: root.start_byte] + self._source[root.end_byte :]
+        if outside.strip():
+            self._doubt("part of it could not be read")
+        for name in self._assigned & self.loops.keys():
+            del self.loops[name]
+
+    def _walk(self, root: "Node") -> None:
+        stack = [(root, 0)]
+        skipped = frozenset() if self._substitutes else LEAVES
+        while stack:
+            node, depth = stack.pop()
+            kind = node.type
+            if kind in skipped:
+                continue
+            if kind in SUBSTITUTIONS:
+                depth += 1
+                if depth > MAX_NESTING:
+                    self._doubt("it is too deep")
+                    continue
+                if self._source[node.start_byte : node.end_byte].lstrip().startswith(b"`"):
+                    self._backticks(node)
+                    continue
+            for child in reversed(self._visit(node, kind)):
+                stack.append((child, depth))
+
+    def _visit(self, node: "Node", kind: str) -> "list[Node]":
+        """Records what `node` is; returns the nodes below that are still to be visited."""
+        children = node.children
+        if not children:
+            self._leaf(node, kind)
+            return children
+        if kind not in SPACED:
+            self._check_gaps(node, children, kind)
+        if kind in BARE:
+            return children
+        match kind:
+            case "command" | "declaration_command" | "unset_command":
+                self._command(node, ())
+                return self._below(children)
+            case "redirected_statement":
+                return self._redirected(node, children)
+            case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
+                self._command(None, [node], text_of(node))
+                return self._redirection(node)
+            case "test_command" | "compound_statement":
+                self._bracketed(node, children)
+            case "function_definition":
+                # No program: what follows may mean something else by a known name.
+                self.commands.append(Command(("function",), ("function",), text=text_of(node)))
+            case "for_statement":
+                self._loop(node)
+            case "expansion" | "arithmetic_expansion" | "c_style_for_statement" | "subscript":
+                self._expansion(node, kind)
+            case "variable_assignment":
+                self._assignment(node)
+        return children
+
+    def _doubt(self, reason: str) -> None:
+        self.opaque = self.opaque or reason
+
+    def _check_gaps(self, node: "Node", children: "Sequence[Node]", kind: str) -> None:
+        """What the tree leaves out must be blanks: else the grammar overlooked something."""
+        at = node.start_byte
+        for child in children:
+            start = child.start_byte
+            if start > at:
+                gap = self._source[at:start]
+                if gap != b" " or kind in TIGHT:
+                    gap = gap.replace(b"\\\n", b"")
+                    if not gap.isspace() or kind in TIGHT or (kind in LINES and b"\n" in gap):
+                        self._doubt("part of it could not be read")
+            at = child.end_byte
+
+    def _leaf(self, node: "Node", kind: str) -> None:
+        if kind == "comment":
+            before = self._source[: node.start_byte]
+            if (before and before[-1:] not in b" \t\n;&|()") or before.endswith(b"\\\n"):
+                self._doubt("a comment may not be one")
+        elif kind == "ansi_c_string" and self._is_ambiguous(text_of(node)):
+            self._doubt("shells disagree about a quote")
+        elif self._substitutes and kind not in QUOTED and SUBSTITUTES.search(text_of(node)):
+            self._doubt("part of it could not be read")
+
+    def _is_ambiguous(self, quoted: str) -> bool:
+        """Whether a shell without $'..' could run something else than one with it.
+
+        To it the string ends at an escaped quote, and `eval` makes a variable of the dollar sign.
+        """
+        return "\\'" in quoted or EVALUATES.search(self._source) is not None
+
+    def _command(self, node: "Node | None", redirections: "Sequence[Node]", text: str = "") -> None:
+        command = simple_command(node, redirections, text or (text_of(node) if node else ""))
+        self.commands.append(command)
+        for name, value in command.assignments:
+            self._assigns(name, value)
+        if not command.argv:
+            return
+        program = command.argv[0]
+        if program is None:
+            self._doubt("the name of a program is computed")
+        elif program in KEYWORDS:
+            self._doubt("a keyword stands where a program should")
+        elif not ASSIGNERS.isdisjoint(command.argv[:3]):
+            for word in command.argv[1:]:
+                self._assigns(word or "", None)
+        if command.words[1:] and any(r.op.startswith("&>") for r in command.redirects):
+            # To a shell that does not know it, the command ends here and another one begins.
+            self.scripts.append(" ".join(command.words[1:]))
+
+    def _redirected(self, node: "Node", children: "list[Node]") -> "list[Node]":
+        redirections = [child for child in children if child.type in REDIRECTS]
+        body = children[0]
+        below = self._below(redirections)
+        if body.type in ("command", "declaration_command"):
+            self._check_gaps(body, body.children, body.type)
+            self._command(body, redirections, text_of(node))
+            return self._below(body.children) + below
+        self._command(None, redirections, text_of(node))
+        if self.commands[-1].argv:
+            self._doubt("part of it could not be read")
+        return ([] if body.type in REDIRECTS else [body]) + below
+
+    def _below(self, nodes: "Sequence[Node]") -> "list[Node]":
+        """The nodes to visit in turn when the redirections among `nodes` are already recorded."""
+        below: list[Node] = []
+        for node in nodes:
+            below += self._redirection(node) if node.type in REDIRECTS else [node]
+        return below
+
+    def _redirection(self, node: "Node") -> "list[Node]":
+        self._check_gaps(node, node.children, node.type)
+        return self._heredoc(node) if node.type == "heredoc_redirect" else node.children
+
+    def _heredoc(self, node: "Node") -> "list[Node]":
+        quoted = False
+        try:
+            quoted = heredoc_body(node)[1]
+        except ValueError:
+            self._doubt("shells disagree about the end of a heredoc")
+        below = self._below(node.children)
+        return [child for child in below if not (quoted and child.type == "heredoc_body")]
+
+    def _bracketed(self, node: "Node", children: "list[Node]") -> None:
+        first = children[0].type
+        if first in ("[", "[["):
+            self.commands.append(Command((first, None), (first, ""), text=text_of(node)))
+        if first in ("[[", "(("):
+            self._compute(node)
+            inner = text_of(node)[2:-2]
+            if any(mark in inner for mark in "&|;<>()\n") or first == "((":
+                # A shell without these brackets runs what stands within them.
+                self.scripts.append(inner)
+
+    def _expansion(self, node: "Node", kind: str) -> None:
+        if kind != "expansion":
+            self._compute(node)
+        elif not EXPANSION.fullmatch(text_of(node)):
+            self._doubt("an expansion is too involved")
+        elif sets := SETS.fullmatch(text_of(node)):
+            self.sets.add(sets[1])
+            self._assigns(sets[1], sets[2])
+
+    def _compute(self, node: "Node") -> None:
+        text = text_of(node)
+        self.computes.update(NAMES.findall(text))
+        if CHANGES.search(text):
+            changed = CHANGED.findall(text)
+            self.sets.update(changed)
+            self._assigned.update(changed)
+        if COMPUTED.search(text, 3):
+            self._doubt("it computes with text")
+
+    def _assigns(self, name: str, value: str | None) -> None:
+        self._assigned.add(name)
+        if name in variables()["runs"]:
+            self._doubt("it sets a variable that the shell obeys")
+        if value is None or not NUMBER.fullmatch(value):
+            self.texts.add(name)
+
+    def _loop(self, node: "Node") -> None:
+        name = node.child_by_field_name("variable")
+        values = [literal(text_of(child)) for child in node.children_by_field_name("value")]
+        known = tuple(value for value in values if value is not None)
+        if name is not None:
+            self.sets.add(text_of(name))
+        if name is not None and values and len(known) == len(values):
+            key = text_of(name)
+            self.loops[key] = known + self.loops.get(key, ())
+            if not all(map(NUMBER.fullmatch, known)):
+                self.texts.add(key)
+        elif name is not None:
+            self._assigns(text_of(name), None)
+
+    def _assignment(self, node: "Node") -> None:
+        """One that no command recorded: `a=1` alone, or within `export`."""
+        parent = node.parent
+        if parent is None or parent.type != "command":
+            name, value = assignment(node)
+            self.commands.append(Command((), (), ((name, value),), (), text_of(node)))
+            self._assigns(name, value)
+
+    def _backticks(self, node: "Node") -> None:
+        inner = text_of(node).strip()[1:-1]
+        self.scripts.append(re.sub(r"\\([`$\\\"])", r"\1", inner))

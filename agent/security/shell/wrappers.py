@@ -1,0 +1,203 @@
+"""Programs that run other programs: what they would run."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.security.shell.ast import Command
+from agent.security.shell.program_table import wrappers
+
+MAX_CHAIN = 16
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
+FIND_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+STDIN = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+LONG_VALUES = frozenset({"--rcfile", "--init-file"})
+
+
+@dataclass(slots=True)
+class Nested:
+    """What a command runs in turn: commands with their arguments, and scripts as text."""
+
+    commands: list[Command] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+
+
+# What `env -S` takes apart as a shell would.
+PLAIN_STRING = re.compile(r"[\w ./,:=@%+-]*")
+
+
+class Unclear(Exception):
+    """What a wrapper runs cannot be told; the argument is the reason."""
+
+
+def unwrap(command: Command) -> tuple[Nested, str | None]:
+    """Everything that `command` runs by the table, and why not all is known."""
+    nested = Nested()
+    pending = [command]
+    try:
+        while pending:
+            current = pending.pop()
+            inner = _step(current, nested)
+            if len(nested.commands) + len(inner) > MAX_CHAIN:
+                return nested, "it is too deep"
+            nested.commands += inner
+            pending += inner
+    except Unclear as exc:
+        return nested, str(exc)
+    return nested, None
+
+
+def _step(command: Command, nested: Nested) -> list[Command]:
+    name = command.program
+    spec = wrappers().get(name) if name else None
+    if spec is None:
+        return []
+    match spec["kind"]:
+        case "shell":
+            return _shell(command, nested)
+        case "find":
+            return _find(command)
+        case "words":
+            _script(" ".join(_known(command.argv[1:])), nested)
+            return []
+        case "alias":
+            for word in _known(command.argv[1:]):
+                _script(word.partition("=")[2], nested)
+            return []
+        case _:
+            return _prefix(command, spec, nested)
+
+
+def _prefix(command: Command, spec: Mapping[str, Any], nested: Nested) -> list[Command]:
+    argv, at = command.argv, 1
+    assignments = list(command.assignments)
+    while at < len(argv):
+        word = argv[at]
+        if word is None:
+            raise Unclear("an option is computed")
+        if word == "--":
+            at += 1
+            break
+        if word in spec.get("stops", ()):
+            return []
+        if "splits" in spec and (found := _split(word, argv[at + 1 :])):
+            split, used = found
+            # The string stands for more words of the same wrapper, in front of the others.
+            inner = (argv[0], *split, *argv[at + used :])
+            words = (command.words[0], *split, *command.words[at + used :])
+            return [Command(inner, words, tuple(assignments), (), command.text)]
+        if word[:1] in ("-", "+") and len(word) > 1:
+            at += _option(word, argv[at + 1 :], spec, nested)
+        elif spec.get("assigns") and (match := ASSIGNMENT.fullmatch(word)):
+            assignments.append((match[1], match[2]))
+            at += 1
+        else:
+            break
+    at += spec.get("skip", 0)
+    if at >= len(argv):
+        return []
+    if argv[at] == "-c" and "c" in spec.get("scripts", ""):
+        _script(argv[at + 1] if at + 1 < len(argv) else "", nested)
+        return []
+    if spec.get("joins"):
+        _script(" ".join(_known(argv[at:])), nested)
+        return []
+    extra: tuple[None, ...] = (None,) if spec.get("appends") else ()
+    if argv[at] is None:
+        raise Unclear("the name of a program is computed")
+    words = command.words[at:] + ("$@",) * len(extra)
+    return [Command(argv[at:] + extra, words, tuple(assignments), (), command.text)]
+
+
+def _option(
+    word: str, following: Sequence[str | None], spec: Mapping[str, Any], nested: Nested
+) -> int:
+    """How many words the option takes, itself included."""
+    name, glued, value = word.partition("=")
+    if not word.startswith("--"):
+        letters, flags, values = word[1:], spec.get("flags", ""), spec.get("values", "")
+        for i, letter in enumerate(letters):
+            if letter in values:
+                last = i == len(letters) - 1
+                if letter in spec.get("scripts", ""):
+                    _script(following[0] if last and following else letters[i + 1 :], nested)
+                return 2 if last else 1
+            if letter not in flags and not (letter.isdigit() and (i or "numbers" in spec)):
+                break
+        else:
+            return 1
+    elif name in spec.get("long_flags", ()):
+        # Their values are optional, so that they never take the next word.
+        return 1
+    elif name in spec.get("long_values", ()):
+        if name in spec.get("long_scripts", ()):
+            _script(value if glued else following[0] if following else "", nested)
+        return 1 if glued else 2
+    raise Unclear(f"{spec['name']} has an option that is not known")
+
+
+def _split(word: str, following: Sequence[str | None]) -> tuple[list[str], int] | None:
+    """The words in the string of `env -S`, and how many words the option takes; else None."""
+    name, glued, value = word.partition("=")
+    if name != "--split-string":
+        if word[:2] == "--" or word[:1] != "-" or "S" not in word:
+            return None
+        name, _, value = word.partition("S")
+        glued = value
+        if not set(name[1:]) <= set("i0v"):
+            raise Unclear("env has an option that is not known")
+    text = value if glued else following[0] if following else None
+    if text is None or not PLAIN_STRING.fullmatch(text):
+        raise Unclear("what env runs cannot be told")
+    return text.split(), 1 if glued else 2
+
+
+def _shell(command: Command, nested: Nested) -> list[Command]:
+    argv, at, takes_script = command.argv, 1, False
+    while at < len(argv):
+        word = argv[at]
+        if word is None:
+            raise Unclear("what a shell runs is computed")
+        if word in ("--", "-"):
+            at += 1
+            break
+        if word[:1] not in ("-", "+"):
+            break
+        at += 2 if word in LONG_VALUES or (word[1:2] != "-" and word[-1] in "oO") else 1
+        takes_script = takes_script or (word[1:2] != "-" and "c" in word)
+        takes_script = takes_script or word in ("--command", "--init-command")
+    if takes_script:
+        _script(argv[at] if at < len(argv) else "", nested)
+    elif at >= len(argv) or argv[at] in STDIN or "-s" in argv:
+        fed = [r.target for r in command.redirects if r.op in ("<<", "<<<")]
+        if len(fed) != 1:
+            raise Unclear("a shell reads its commands from elsewhere")
+        _script(fed[0], nested)
+    return []
+
+
+def _find(command: Command) -> list[Command]:
+    found: list[Command] = []
+    argv = command.argv
+    for at, word in enumerate(argv):
+        if word in FIND_ACTIONS and at + 1 < len(argv):
+            end = next((i for i in range(at + 1, len(argv)) if argv[i] in (";", "+")), len(argv))
+            if argv[at + 1] is None:
+                raise Unclear("the name of a program is computed")
+            inner = argv[at + 1 : end], command.words[at + 1 : end]
+            found.append(Command(*inner, command.assignments, (), command.text))
+    return found
+
+
+def _known(words: Sequence[str | None]) -> list[str]:
+    known = [word for word in words if word is not None]
+    if len(known) != len(words):
+        raise Unclear("what a shell runs is computed")
+    return known
+
+
+def _script(text: str | None, nested: Nested) -> None:
+    if text is None:
+        raise Unclear("what a shell runs is computed")
+    nested.scripts.append(text)

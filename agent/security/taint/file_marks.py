@@ -1,0 +1,275 @@
+"""Files in the owner's own folders that were written while strangers' words were around.
+
+A mark is an extended attribute, so it stays with a file that is moved. The folders around a marked
+file are marked too, for whoever cannot tell which files a command has read. Where the file system
+knows no such attributes nothing is marked (docs/taint.md says so).
+
+What a command changes is known afterwards only. So its folder says from the start since when files
+may have changed; that is taken back once every one of them is marked, and stays when some could
+not be looked at, or when Kore was killed meanwhile. One that knows no strangers' words says so,
+too: it may be told some later, which marks the folder. The time compared is that of the last change
+of anything about a file, which no command can set back.
+"""
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from agent.security.files.write_clock import Since
+from agent.types import Taint
+
+_NAME = "user.kore.untrusted"
+# Of what a command has changed nobody saw beforehand what it would be.
+_KNOWN, _UNSEEN = b"1", b"2"
+# Unix times: since when files may have changed for good, while commands run that may know
+# strangers' words, and while any run. The last counts only once the folder is marked.
+_SINCE, _RUNNING, _STARTED = "user.kore.since", "user.kore.running", "user.kore.started"
+_ALL = (_NAME, _SINCE, _RUNNING, _STARTED)
+_DEPTH_MOST = 200
+_ENTRIES_MOST = 500_000
+
+
+class _Runs:
+    """The commands of this process that may be changing files, by folder, with the attribute that
+    says so there."""
+
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
+        self._since: dict[Path, list[float]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, folder: Path, since: float) -> None:
+        with self._lock:
+            running = self._since.setdefault(folder, [])
+            if not running and (left := _counting(folder, self._attribute)) is not None:
+                # Of a process that was killed, or of another one: nobody here takes it back.
+                _since(folder, left)
+            running.append(since)
+            _set(folder, self._attribute, _written(min(running)))
+
+    def end(self, folder: Path, since: float, *, changed: float | None = None) -> None:
+        """`changed`: since when files may have changed that are not marked."""
+        with self._lock:
+            running = self._since[folder]
+            running.remove(since)
+            if changed is not None:
+                _since(folder, changed)
+            if running:
+                _set(folder, self._attribute, _written(min(running)))
+                return
+            del self._since[folder]
+            _remove(folder, self._attribute)
+
+
+_started, _running = _Runs(_STARTED), _Runs(_RUNNING)
+
+
+def mark(path: Path, workspace: Path, *, unseen: bool = False) -> None:
+    """`path`, in `workspace`, holds strangers' words from now on."""
+    for folder in dict.fromkeys((*path.parents, workspace, *workspace.parents)):
+        if not _is_ours(folder):
+            continue
+        if _mark_of(folder) not in (_KNOWN, _UNSEEN):
+            _set(folder, _NAME, _KNOWN)
+    _set(path, _NAME, _UNSEEN if unseen else _KNOWN)
+
+
+class Changing:
+    """A command that may change any file of some folders: `start` before it runs, `begin` once it
+    may know strangers' words, `end` when it has ended. All may take a while in a large folder."""
+
+    def __init__(self, *folders: Path) -> None:
+        self._folders = [Path(os.path.realpath(folder)) for folder in folders]
+        self.since = Since()
+        self._started = self._begun = 0.0
+        self.has_begun = False
+
+    def start(self) -> None:
+        """From here on it counts when a folder is marked meanwhile, also after a `kill -9`."""
+        self._started = self.since.time_s
+        for folder in self._folders:
+            _started.begin(folder, self._started)
+
+    def begin(self) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            self._begun = self.since.time_s
+            for folder in self._folders:
+                _running.begin(folder, self._begun)
+
+    def end(self, *, is_heard: bool = True) -> None:
+        """Mark every file that it may have changed since it was started, if it may know strangers'
+        words."""
+        try:
+            if is_heard:
+                self.begin()
+                self._mark()
+        finally:
+            for folder in self._folders if self._started else ():
+                _started.end(folder, self._started)
+            self._started = 0.0
+
+    def _mark(self) -> None:
+        self.since.look()
+        for folder in self._folders:
+            is_complete = False
+            try:
+                # Where a link lies by now, nothing is anybody's own folder.
+                if os.path.realpath(folder) == os.fspath(folder):
+                    is_complete = mark_changed(folder, self.since.time_s)
+            finally:
+                changed = None if is_complete else self.since.time_s
+                _running.end(folder, self._begun, changed=changed)
+
+
+def mark_changed(workspace: Path, since: float) -> bool:
+    """Mark every file and folder of the workspace that was changed since then (Unix time).
+
+    False when some could not be looked at: they are too many, too deep or closed to us.
+    """
+    is_complete = True
+    left = _ENTRIES_MOST
+    folders = [(os.fspath(workspace), 0)]
+    while folders:
+        folder, depth = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            is_complete = False
+            continue
+        for entry in found:
+            left -= 1
+            if left < 0:
+                return False
+            with suppress(FileNotFoundError):
+                info = entry.stat(follow_symlinks=False)
+                is_folder = stat.S_ISDIR(info.st_mode)
+                if info.st_ctime >= since and not stat.S_ISLNK(info.st_mode):
+                    mark(Path(entry.path), workspace, unseen=True)
+                if is_folder and depth < _DEPTH_MOST:
+                    folders.append((entry.path, depth + 1))
+                elif is_folder:
+                    is_complete = False
+    return is_complete
+
+
+def is_marked(path: Path) -> bool:
+    """Whether the file, or any file of the folder, may hold strangers' words."""
+    return _mark_of(path) in (_KNOWN, _UNSEEN) or _is_changed(path)
+
+
+def is_unseen(path: Path) -> bool:
+    """Whether a command may have written them there: no tool could ask a person before."""
+    return _mark_of(path) == _UNSEEN or _is_changed(path)
+
+
+def is_name_marked(path: Path, *, is_folder: bool) -> bool:
+    """Whether its name may be a stranger's word; a folder is marked for what is in it, too."""
+    return is_unseen(path) if is_folder else is_marked(path)
+
+
+def unmark(folder: Path) -> int:
+    """Take the marks off the folder and all that is in it; how many there were."""
+    count = 0
+    folders = [os.fspath(folder)]
+    count += sum(_remove(folder, name) for name in _ALL)
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    path = Path(entry.path)
+                    count += sum(_remove(path, name) for name in _ALL)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError:
+            continue
+    return count
+
+
+@contextmanager
+def carried(path: Path, workspace: Path, taint: frozenset[Taint]) -> Iterator[None]:
+    """Around a write to `path`: a mark that it has stays, and strangers' words bring one."""
+    was_marked, was_unseen = is_marked(path), is_unseen(path)
+    fresh = [folder for folder in path.parents if not folder.exists()]
+    yield
+    if "untrusted" in taint or was_marked:
+        mark(path, workspace, unseen=was_unseen)
+        for folder in fresh:
+            mark(folder, workspace, unseen=True)
+
+
+def _is_changed(path: Path) -> bool:
+    """Whether the file was changed since commands in a folder around it may have done so."""
+    here = Path(os.path.abspath(path))
+    try:
+        changed = here.lstat().st_ctime
+    except OSError:
+        return False
+    for folder in (here, *here.parents):
+        for name in (_SINCE, _RUNNING, _STARTED):
+            since = _counting(folder, name)
+            # Where the clock was set back behind the beginning, nothing tells what is new.
+            if since is not None and (changed >= since or time.time() < since):
+                return True
+    return False
+
+
+def _since(folder: Path, since: float) -> None:
+    before = _time_of(folder, _SINCE)
+    if before is None or since < before:
+        _set(folder, _SINCE, _written(since))
+
+
+def _counting(folder: Path, name: str) -> float | None:
+    """The time that counts of such an attribute; None where it has none, or it counts for
+    nothing."""
+    if name == _STARTED and _mark_of(folder) not in (_KNOWN, _UNSEEN):
+        return None
+    return _time_of(folder, name)
+
+
+def _written(time_s: float) -> bytes:
+    return f"{time_s:.6f}".encode()
+
+
+def _time_of(folder: Path, name: str) -> float | None:
+    try:
+        return float(os.getxattr(folder, name, follow_symlinks=False))
+    except (OSError, AttributeError):
+        return None
+    except ValueError:
+        return 0.0
+
+
+def _mark_of(path: Path) -> bytes:
+    try:
+        return os.getxattr(path, _NAME, follow_symlinks=False)
+    except (OSError, AttributeError):
+        return b""
+
+
+def _set(path: Path, name: str, value: bytes) -> None:
+    with suppress(OSError, AttributeError):
+        os.setxattr(path, name, value, follow_symlinks=False)
+
+
+def _remove(path: Path, name: str) -> bool:
+    try:
+        os.removexattr(path, name, follow_symlinks=False)
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return folder != Path(folder.anchor) and folder.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False

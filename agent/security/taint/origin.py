@@ -1,0 +1,62 @@
+"""Where a file comes from: the owner's own places, and everywhere else."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.records import frozen
+from agent.security.files.instruction_files import steers
+from agent.security.taint.file_marks import is_marked, is_unseen
+
+
+@frozen
+class Origin:
+    """`own` are the folders whose files count as the owner's: the workspace and the trusted ones,
+    by their real paths.
+
+    Everything else is a stranger's by where it is, its name included, whatever marks it has.
+    """
+
+    own: tuple[Path, ...] = ()
+
+    def is_own(self, path: Path) -> bool:
+        """Whether a file or folder really lies in one of them."""
+        return is_in(path, self.own)
+
+    def is_untrusted(self, path: Path) -> bool:
+        """Whether what it holds may be a stranger's words."""
+        return not self.is_own(path) or is_marked(path)
+
+
+def is_unconfirmed(path: Path, workspace: Path) -> bool:
+    """Whether a file cannot be instructions: it was written while strangers' words were around, and
+    nobody was asked about it.
+
+    A command may have done that at any depth, or a file tool that asks only where `steers` says
+    so. `kore trust` confirms it.
+    """
+    if is_unseen(path):
+        return True
+    return is_marked(path) and not steers(os.path.abspath(path), os.path.realpath(workspace))
+
+
+def unconfirmed_notice(path: Path) -> str:
+    """For the person: why it is not used."""
+    return (
+        f"{path} was written by a command or tool that may have read strangers' words, so it is "
+        "not used. Look at the file; then say that it is yours: "
+        f"kore trust {shlex.quote(str(path))}"
+    )
+
+
+def is_in(path: Path, places: Sequence[Path]) -> bool:
+    """Whether the path really lies in one of the places, or is one.
+
+    Places are real paths: one where a link lies by now, which a command may have put there, is no
+    place any more.
+    """
+    if not places:
+        return False
+    real = Path(os.path.realpath(path))
+    return any(map(real.is_relative_to, places))

@@ -1,0 +1,190 @@
+"""What a session has taken in, and which texts may leave it although it has.
+
+A session that has read strangers' words (`untrusted`) and something private can be talked into
+carrying the private part out. From then on every way out asks a person, unless the text that
+leaves is one that the person wrote, or an address that stands like this in the strangers' own
+words. Whether the model is clever does not matter here (docs/security.md).
+"""
+
+import re
+from collections.abc import Iterable
+from math import log2
+from typing import Protocol
+
+from agent.prompts import fill, load
+from agent.security.files.instruction_files import plants, steers
+from agent.security.policy.base import Decision, ToolRequest
+from agent.types import Message, Taint, Text
+
+UNTRUSTED: frozenset[Taint] = frozenset({"untrusted"})
+PRIVATE: frozenset[Taint] = frozenset({"private"})
+BOTH: frozenset[Taint] = UNTRUSTED | PRIVATE
+NOTHING: frozenset[Taint] = frozenset()
+
+# What the choice among addresses that strangers offer may tell them for one message of a person,
+# in bits, however many turns and sub-agents work on it: a page with a link for every letter could
+# otherwise have a secret spelled out.
+CHOICE_BITS = 20.0
+# Each address is read in one way only: whoever could choose its ends would tell more than counted.
+_OFFER = re.compile(
+    r"(?i)[a-z][a-z0-9+.-]{1,20}://"
+    r"(?:[^\s<>\"'`()\[\]{}|]|\([^\s<>\"'`()\[\]{}|]{0,200}\))+"
+)
+_OFFER_TAIL = ".,;:!?"
+# What may stand around an address in a text.
+_BEFORE = r"(?<![^\s<>\"'`(\[{|=])"
+_BEHIND = r"(?=[.,;:!?]*(?:$|[\s<>\"'`)\]}|]))"
+
+
+class Budget(Protocol):
+    """What choices may still tell, in bits: one for a session and all whom it has sent out."""
+
+    async def spend(self, bits: float) -> bool:
+        """Whether there was as much left; it is spent before anything leaves."""
+        ...
+
+    def renew(self) -> None:
+        """A person has spoken in this process; a store that counts messages itself ignores it."""
+        ...
+
+
+class Bits:
+    """A `Budget` for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._left = CHOICE_BITS
+
+    async def spend(self, bits: float) -> bool:
+        self._left -= bits
+        return self._left >= 0
+
+    def renew(self) -> None:
+        self._left = CHOICE_BITS
+
+
+class Exposure:
+    """The taint of one session during one turn; it only ever grows.
+
+    `taint` is what the session brought along. `take` is told of every message that is added.
+    With `heard` false no person speaks here: what stands as one's words is another model's.
+    `budget` is the whole conversation's: a sub-agent shares its caller's.
+    """
+
+    def __init__(
+        self,
+        taint: frozenset[Taint] = NOTHING,
+        messages: Iterable[Message] = (),
+        *,
+        heard: bool = True,
+        budget: Budget | None = None,
+    ) -> None:
+        self.taint = taint
+        self.budget = budget or Bits()
+        self._heard = heard
+        self._said: list[str] = []
+        self._offered: list[str] = []
+        self._addresses: set[str] = set()
+        for message in messages:
+            self.take(message)
+
+    @property
+    def is_dangerous(self) -> bool:
+        return self.taint >= BOTH
+
+    def take(self, message: Message) -> None:
+        """A message is part of the conversation now."""
+        if message.role == "user" and not message.taint:
+            if not self._heard:
+                return
+            said = [part.text for part in message.content if isinstance(part, Text)]
+            self._said += said
+            if said:
+                self.budget.renew()
+        elif message.role == "tool":
+            self.taint |= message.taint
+            # What is private too is no stranger's offer: quoting from it would give it away.
+            if message.taint == UNTRUSTED:
+                self._offered.append(message.text)
+                offers = _OFFER.findall(message.text)
+                self._addresses.update(offer.rstrip(_OFFER_TAIL) for offer in offers)
+
+    def recall(self, said: str, taint: frozenset[Taint]) -> None:
+        """What is kept of messages that have left: the person's first words, and what all of it
+        brought in."""
+        self.taint |= taint
+        self._said.append(said)
+
+    async def is_quoted(self, text: str) -> bool:
+        """Whether `text` may leave as it is: the person wrote it, or it is an address that
+        strangers offered and choosing it tells them little."""
+        if self.is_said(text):
+            return True
+        if text not in self._addresses:
+            return False
+        return await self.budget.spend(log2(max(2, len(self._addresses))))
+
+    async def may_pass(self, text: str, *, leaves: bool) -> bool:
+        """Whether nobody need be asked for the sake of `text`; what stays here is the person's own
+        words, or it is not."""
+        if not leaves:
+            return self.is_said(text)
+        return self.is_dangerous and await self.is_quoted(text)
+
+    def is_said(self, text: str) -> bool:
+        """Whether the person wrote it: an address letter by letter, other words in this order."""
+        if is_address(text):
+            return _stands_in(text, self._said)
+        wanted = _words(text)
+        return bool(wanted) and any(f" {wanted} " in f" {_words(said)} " for said in self._said)
+
+    def is_shown(self, address: str) -> bool:
+        """Whether an address stands like this in the person's words or in strangers'."""
+        return _stands_in(address, self._said) or _stands_in(address, self._offered)
+
+
+def way_out(request: ToolRequest, *, silent: bool = False) -> Decision | None:
+    """What the taint says of a call; None when it has nothing against it.
+
+    `silent`: its tool does not say whether anything leaves.
+    """
+    if "untrusted" not in request.taint:
+        return None
+    root = str(request.workspace.resolve())
+    touched = request.changes + request.creates
+    if request.tool == "remember" or any(steers(str(path), root) for path in touched):
+        return Decision("ask", load("policy/taint_memory"), "taint-memory")
+    errand = any(plants(str(path), root) for path in touched)
+    if errand or (request.tool == "schedule" and _plants(request)):
+        return Decision("ask", load("policy/taint_schedule"), "taint-schedule")
+    hosts = request.hosts or (("anywhere",) if silent else ())
+    if not hosts or (request.sends is not None and request.quoted):
+        return None
+    # A command that reaches out can fetch the private part itself.
+    if request.command is None and request.taint < BOTH:
+        return None
+    reason = fill("policy/taint_way_out", hosts=", ".join(hosts))
+    return Decision("ask", reason, "taint-way-out")
+
+
+def _plants(request: ToolRequest) -> bool:
+    """Whether a job would do what nobody here has said: a reminder of the person's own words may
+    be kept, to show what there is, too."""
+    arguments = request.arguments
+    if arguments.get("action") == "list":
+        return False
+    is_reminder = arguments.get("action") == "add" and arguments.get("prompt") is not True
+    return not (is_reminder and request.quoted)
+
+
+def is_address(text: str) -> bool:
+    return re.match(r"(?i)[a-z][a-z0-9+.-]*://", text) is not None
+
+
+def _stands_in(address: str, texts: Iterable[str]) -> bool:
+    """Whether the whole address is there, not only the beginning of a longer one."""
+    pattern = re.compile(_BEFORE + re.escape(address) + _BEHIND)
+    return any(address in text and pattern.search(text) for text in texts)
+
+
+def _words(text: str) -> str:
+    return " ".join(text.casefold().split())

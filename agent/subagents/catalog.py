@@ -1,0 +1,196 @@
+"""All agents that can be used in a folder: built in, the owner's, and those of its project."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from agent.context.project_instructions import project_folders
+from agent.records import frozen
+from agent.security.taint.file_marks import is_marked, is_unseen
+from agent.security.taint.origin import is_in, unconfirmed_notice
+from agent.subagents.definition import BUILT_IN, Definition, read_definition
+from agent.text import frontmatter
+
+PROGRAMS = (".claude", ".kode", ".kore")
+_DEPTH = 3
+_FILES_MOST = 2_000
+_FOLDERS_KEPT = 32
+_ALIASES = {
+    "generalpurpose": "general",
+    "explorer": "explore",
+    "reviewer": "review",
+    "codereviewer": "review",
+    "codereview": "review",
+}
+log = logging.getLogger(__name__)
+_Mark = tuple[int, int, int]
+_Seen = dict[Path, tuple[_Mark, Definition | None]]
+
+
+@frozen
+class Source:
+    """A folder with definitions. What a project brings is not trusted: files there that are links
+    are left out, so that none shows what lies elsewhere."""
+
+    folder: Path
+    trusted: bool = True
+
+
+@frozen
+class Places:
+    """Where agents are looked for: `user` is the person's home folder, `own` Kore's. What lies in
+    `trusted` folders is the person's own as well."""
+
+    user: Path
+    own: Path
+    trusted: tuple[Path, ...] = ()
+
+    def sources(self, root: Path | None) -> list[Source]:
+        """Later ones win: the owner's folders, then the project's around `root`, the nearest
+        last."""
+        homes = [self.user / program for program in PROGRAMS[:2]]
+        found = [Source(folder / "agents") for folder in (*homes, self.own)]
+        known = {source.folder for source in found}
+        for folder in reversed(project_folders(root, self.user)) if root is not None else ():
+            trusted = is_in(folder, self.trusted)
+            own = (Source(folder / program / "agents", trusted) for program in PROGRAMS)
+            found += [source for source in own if source.folder not in known]
+        return found
+
+
+class Catalogue:
+    """Finds agents; a file is read again only when it has changed. `given` are a library's own."""
+
+    def __init__(self, places: Places | None = None, given: Sequence[Definition] = ()) -> None:
+        self._places = places
+        self._given = tuple(given)
+        self._seen: dict[Path, _Seen] = {}
+        # Files that would take a trusted agent's place, with the name that they wanted.
+        self.refused: dict[str, str] = {}
+        self._strange: set[Path] = set()
+
+    def load(self, root: Path | None = None) -> dict[str, Definition]:
+        """Agents by name, the nearest of each; `root` is the folder of the conversation."""
+        found = {one.name: one for one in built_in()}
+        seen: dict[Path, _Seen] = {}
+        for source in self._places.sources(root) if self._places else ():
+            before, files = self._seen.get(source.folder, {}), _Seen()
+            for path, mark in _files(source):
+                known = before.get(path)
+                if known is None or known[0] != mark:
+                    known = mark, _read(path, source)
+                files[path] = known
+                one = known[1]
+                if one is None or self._is_strange(path):
+                    continue
+                # Strangers' words may stand in it, although a file tool may have asked.
+                one = replace(one, trusted=False) if one.trusted and is_marked(path) else one
+                if self._may_stand(one, found):
+                    found[one.name] = one
+            if files:
+                seen[source.folder] = files
+        # Never changed in place: loads may overlap in threads. The folders used last are kept.
+        others = [one for one in self._seen.items() if one[0] not in seen]
+        self._seen = dict([*others, *seen.items()][-_FOLDERS_KEPT:])
+        found.update((one.name, one) for one in self._given)
+        return found
+
+    def _is_strange(self, path: Path) -> bool:
+        """Whether a command may have written it after strangers' words: it is not used at all."""
+        if not is_unseen(path):
+            self._strange.discard(path)
+            return False
+        if path not in self._strange:
+            self._strange.add(path)
+            log.warning("%s", unconfirmed_notice(path))
+        return True
+
+    def _may_stand(self, one: Definition, found: Mapping[str, Definition]) -> bool:
+        """Whether it takes no trusted agent's place: by its name or by one that stands for it."""
+        if one.trusted:
+            return True
+        folded = _folded(one.name)
+        trusted = {_folded(name) for name, known in found.items() if known.trusted}
+        if folded not in trusted and folded not in _ALIASES:
+            return True
+        if one.source not in self.refused:
+            self.refused[one.source] = one.name
+            log.warning(
+                "%s is not used: the folder is not trusted, and there is an agent %r already",
+                one.source,
+                one.name,
+            )
+        return False
+
+    def find(self, name: str, root: Path | None = None) -> Definition | None:
+        """The agent of this name; case, `-` and `_` do not matter. What other programs call those
+        that are built in here counts where nobody is called so."""
+        found = self.load(root)
+        if name in found:
+            return found[name]
+        folded = {_folded(known): one for known, one in found.items()}
+        return folded.get(_folded(name)) or found.get(_ALIASES.get(_folded(name), ""))
+
+
+@cache
+def built_in() -> tuple[Definition, ...]:
+    """The agents that Kore brings along."""
+    folder = Path(__file__).parent.parent / "prompts" / "agents"
+    files = sorted((one for one in folder.iterdir() if one.name.endswith(".md")), key=str)
+    return tuple(
+        read_definition(file.read_bytes(), file.name.removesuffix(".md"), BUILT_IN)
+        for file in files
+    )
+
+
+def _files(source: Source) -> Iterator[tuple[Path, _Mark]]:
+    """The markdown files of a folder and of those below it, in order of their names."""
+    folder = source.folder
+    if not source.trusted:
+        project = folder.parent.parent
+        if os.path.realpath(folder) != os.path.join(os.path.realpath(project), *folder.parts[-2:]):
+            return
+    for n, found in enumerate(_walk(folder, _DEPTH, links=source.trusted)):
+        if n == _FILES_MOST:
+            return
+        yield found
+
+
+def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mark]]:
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in listed:
+        if entry.name.startswith("."):
+            continue
+        try:
+            found = entry.stat(follow_symlinks=links)
+        except OSError:
+            continue
+        if S_ISREG(found.st_mode) and entry.name.casefold().endswith(".md"):
+            yield Path(entry.path), (found.st_mtime_ns, found.st_size, found.st_ino)
+        elif S_ISDIR(found.st_mode) and depth > 1:
+            yield from _walk(Path(entry.path), depth - 1, links=links)
+
+
+def _read(path: Path, source: Source) -> Definition | None:
+    """None for a file that cannot be read, and for the note about a folder of agents."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if source.trusted else os.O_NOFOLLOW)
+    try:
+        with open(os.open(path, flags), "rb") as file:
+            raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
+    except OSError:
+        return None
+    found = read_definition(raw, path.stem, str(path), trusted=source.trusted)
+    is_note = path.stem.casefold() == "readme" and "has no frontmatter" in found.remarks
+    return None if is_note else found
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "").replace(" ", "")

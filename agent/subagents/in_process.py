@@ -1,0 +1,190 @@
+"""Sub-agents of a library user's agent: they run in this process and live as long as it.
+
+One that is meant for the background is waited for here: nobody would be told of its end.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from agent import events
+from agent.errors import LimitReached, ToolError
+from agent.records import frozen
+from agent.security.taint.taint import Exposure
+from agent.serialization import event_to_json
+from agent.subagents import profile
+from agent.subagents.catalog import Catalogue
+from agent.subagents.definition import Definition
+from agent.tools.base import CallContext, Errand
+from agent.turn.per_loop import PerLoop
+from agent.turn.request import Equipment, Task
+from agent.turn.runner import Turn
+from agent.types import Message, Result, Taint, ToolResult, user
+from agent.usage import NANO, Charge, Meter, Receipt, Spent, dollars
+
+_KEPT = 64
+
+
+@frozen
+class _Kept:
+    """What `resume` goes on with; `caller` is the session that sent it out."""
+
+    caller: str
+    definition: Definition
+    model: str | None
+    messages: tuple[Message, ...]
+    taint: frozenset[Taint]
+
+
+class LocalErrands:
+    """One agent's. `numbers` count its errands."""
+
+    def __init__(self, agent: Equipment, catalogue: Catalogue) -> None:
+        self._agent = agent
+        self._catalogue = catalogue
+        self._limits = agent.settings.subagents
+        self._kept: dict[int, _Kept] = {}
+        self._number = 0
+        limit = self._limits.max_parallel
+        self._slots = PerLoop(lambda: asyncio.Semaphore(limit))
+
+    def sending(self, task: Task, depth: int = 0) -> Task:
+        """The turn, able to send out sub-agents, as far as there may be any."""
+        if depth >= self._limits.max_depth:
+            return task
+        return replace(task, spawn=_Spawner(self, task, depth))
+
+    async def send(self, wanted: Errand, call: CallContext, caller: Task, depth: int) -> ToolResult:
+        """The sub-agent's result. Raises `ToolError`."""
+        kept = self._earlier(wanted, caller)
+        definition = kept.definition if kept else self._find(wanted, caller)
+        model, note = profile.model_for(self._agent.models, wanted.model, definition, caller.model)
+        if kept is not None and wanted.model is None:
+            model = kept.model
+        self._number += 1
+        number = self._number
+        task = self._task(caller, definition, number, depth + 1)
+        taint = call.taint | profile.taint_of(definition) | (kept.taint if kept else frozenset())
+        earlier = kept.messages if kept else ()
+        task = replace(
+            task,
+            messages=[*earlier, user(wanted.prompt)],
+            model=model,
+            exposure=Exposure(taint, heard=False, budget=caller.exposure.budget),
+        )
+
+        async def tell(event: events.Event) -> None:
+            told = events.FromAgent(
+                definition.name, str(number), wanted.title, event_to_json(event)
+            )
+            await call.tell(told)
+
+        if depth == 0:
+            async with self._slots.get():
+                result = await self._run(task, tell)
+        else:
+            # Its caller holds a place already, and waits for it.
+            result = await self._run(task, tell)
+        messages = (*task.messages, *result.messages)
+        self._keep(number, _Kept(caller.session, definition, model, messages, task.exposure.taint))
+        said = [m.text.strip() for m in result.messages if m.role == "assistant"]
+        text = next((one for one in reversed(said) if one), result.text or "It said nothing.")
+        text = profile.result_text(definition.name, number, text)
+        failed = result.stopped is not None
+        shown = f"{text}\n{note}" if note else text
+        return ToolResult(shown, is_error=failed, taint=task.exposure.taint)
+
+    def _task(self, caller: Task, definition: Definition, number: int, depth: int) -> Task:
+        who = f"sub-agent {definition.name} ({number})"
+        may_send = depth < self._limits.max_depth
+        session = f"{caller.session}.{number}"
+        task = Task(
+            session=session,
+            messages=[],
+            permissions=profile.permissions_of(caller.permissions, definition, who),
+            memory=caller.memory,
+            root=caller.root,
+            owner=caller.owner,
+            max_iterations=definition.max_turns,
+            meter=_Share(caller.meter, self._limits.max_cost_usd),
+            character=profile.character_of(definition, self._agent.toolbox, may_send=may_send),
+            recording=replace(
+                caller.recording,
+                session=caller.recording.session or caller.session,
+                prefix=f"{caller.recording.prefix}{number}:",
+            ),
+        )
+        return self.sending(task, depth)
+
+    async def _run(self, task: Task, tell: Callable[[events.Event], Awaitable[None]]) -> Result:
+        result: Result | None = None
+        error: events.Error | None = None
+        try:
+            async with aclosing(Turn(self._agent, task).events()) as stream:
+                async for event in stream:
+                    match event:
+                        case events.Done():
+                            result = event.result
+                            await tell(events.Done(replace(result, messages=())))
+                        case events.Error():
+                            error = event
+                            await tell(event)
+                        case events.SessionStart() | events.ToolStart() | events.ToolResulted():
+                            await tell(event)
+        finally:
+            await self._agent.toolbox.end(task.session)
+        assert result is not None, "a turn ends with Done"
+        if error is not None:
+            raise ToolError(f"The sub-agent could not work: {error.message}")
+        return result
+
+    def _earlier(self, wanted: Errand, caller: Task) -> _Kept | None:
+        if wanted.resume is None:
+            return None
+        known = next((one for n, one in self._kept.items() if str(n) == wanted.resume), None)
+        if known is None or known.caller != caller.session:
+            raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
+        return known
+
+    def _find(self, wanted: Errand, caller: Task) -> Definition:
+        catalogue, root = self._catalogue, caller.root
+        found = catalogue.load(root)
+        return profile.find(found, wanted.agent, lambda name: catalogue.find(name, root))
+
+    def _keep(self, number: int, kept: _Kept) -> None:
+        self._kept[number] = kept
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+
+
+@frozen
+class _Spawner:
+    """Implements `agent.tools.base.Spawn` for one turn."""
+
+    errands: LocalErrands
+    caller: Task
+    depth: int
+
+    async def __call__(self, wanted: Errand, call: CallContext) -> ToolResult:
+        return await self.errands.send(wanted, call, self.caller, self.depth)
+
+
+class _Share:
+    """A `Meter` for a sub-agent: what it spends counts for its caller; `spent` is its own."""
+
+    def __init__(self, meter: Meter, most_usd: float | None) -> None:
+        self.spent = Spent()
+        self._meter = meter
+        self._most_usd = most_usd
+
+    async def before(self, estimate: Charge) -> tuple[str, ...]:
+        most = self._most_usd
+        if most is not None and self.spent.nano + (estimate.nano or 0) > most * NANO:
+            raise LimitReached(f"The limit of {dollars(round(most * NANO))} for it is reached.")
+        return await self._meter.before(estimate)
+
+    async def after(self, charge: Charge) -> Receipt:
+        receipt = await self._meter.after(charge)
+        self.spent = self.spent.plus(charge)
+        return replace(receipt, turn=self.spent)

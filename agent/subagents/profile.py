@@ -1,0 +1,130 @@
+"""What a sub-agent is sent out with: its text, its tools, its model and its permissions."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from agent.errors import ConfigError, ToolError
+from agent.prompts import fill, load
+from agent.providers.pool import Models
+from agent.security.policy.delegated import Named, Tightened
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.subagents.definition import Definition, family_of, model_of
+from agent.tools.registry import Toolbox
+from agent.tools.runner import Permissions
+from agent.turn.request import Character, Equipment, Task
+from agent.types import Taint
+
+RESULT_LIMIT_CHARS = 20_000
+# Nobody answers a sub-agent's questions: who sent it out could be another model.
+_FOR_PEOPLE = frozenset({"ask_user"})
+_ROSTER_CHARS = 700
+_SAID_CHARS = 70
+
+
+def character_of(definition: Definition, toolbox: Toolbox, *, may_send: bool) -> Character:
+    """A sub-agent: it reads its own text alone. `may_send`: it may send out others."""
+
+    def chosen(tool: str) -> bool:
+        if tool in _FOR_PEOPLE or (tool == "task" and not may_send):
+            return False
+        return definition.chooses(tool)
+
+    return Character(_text(definition), toolbox.only(chosen))
+
+
+def spoken_as(task: Task, definition: Definition, agent: Equipment) -> Task:
+    """A person's turn as this agent: its text stands behind the workspace's. A model that was
+    chosen for the turn counts before the agent's own."""
+    model = task.model
+    if model is None:
+        model, note = model_for(agent.models, None, definition, None)
+        if note:
+            agent.models.tell(note)
+    most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]
+    task.exposure.taint |= taint_of(definition)
+    return replace(
+        task,
+        permissions=permissions_of(task.permissions, definition, f"agent {definition.name}"),
+        character=Character(_text(definition), agent.toolbox.only(definition.chooses), alone=False),
+        model=model,
+        max_iterations=min(most, default=None),
+    )
+
+
+def permissions_of(given: Permissions, definition: Definition, who: str) -> Permissions:
+    """What the caller may do, and no more than the definition's mode. `who` is named to people
+    and in the record."""
+    policy = Tightened(given.policy, definition.mode) if definition.mode else given.policy
+    approver = given.approver and Named(given.approver, who)
+    return replace(given, policy=policy, approver=approver, agent_id=who)
+
+
+def taint_of(definition: Definition) -> frozenset[Taint]:
+    """What an agent brings along by being who it is."""
+    return NOTHING if definition.trusted else UNTRUSTED
+
+
+def find(
+    found: Mapping[str, Definition], name: str, lookup: Callable[[str], Definition | None]
+) -> Definition:
+    """The agent that a model asks for. Raises `ToolError` with those that there are."""
+    definition = lookup(name)
+    if definition is None:
+        names = ", ".join(list(found)[:60])
+        raise ToolError(f"There is no agent {name[:80]!r}; there are {names}.")
+    return definition
+
+
+def model_for(
+    models: Models, wanted: str | None, definition: Definition, caller: str | None
+) -> tuple[str | None, str | None]:
+    """The model of a sub-agent, and a sentence when it is not the wanted one. None is the default
+    model; `caller` is that of whoever sends it out."""
+    name = model_of(wanted) or definition.model
+    if name is None:
+        return caller, None
+    if name in ("default", "task", "reasoning", "quick"):
+        return name, None
+    try:
+        models.check(name)
+    except ConfigError as exc:
+        if (family := family_of(name)) is not None:
+            return family, None
+        place = caller or models.default
+        return caller, f"the model {name} cannot be used, {place} takes its place: {exc}"
+    return name, None
+
+
+def roster(agents: Mapping[str, Definition]) -> str:
+    """The trusted agents, for the description of the tool: those that ship by name alone."""
+    from agent.subagents.definition import BUILT_IN
+
+    text = ", ".join(one.name for one in agents.values() if one.source == BUILT_IN)
+    for one in agents.values():
+        if one.source == BUILT_IN or not one.trusted:
+            continue
+        said = " ".join(one.description.split())[:_SAID_CHARS]
+        entry = f", {one.name} ({said})" if said else f", {one.name}"
+        if len(text) + len(entry) > _ROSTER_CHARS:
+            return f"{text}, …"
+        text += entry
+    return text
+
+
+def cut(text: str) -> str:
+    """A result of bearable length: its beginning and its end."""
+    if len(text) <= RESULT_LIMIT_CHARS:
+        return text
+    half = RESULT_LIMIT_CHARS // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n… ({left_out:,} characters left out)\n{text[-half:]}"
+
+
+def result_text(agent: str, number: int | str, text: str) -> str:
+    return fill("subagent_result", agent=agent, number=number, text=cut(text))
+
+
+def _text(definition: Definition) -> str:
+    if definition.trusted:
+        return definition.prompt
+    return f"{load('subagent_stranger')}\n\n{definition.prompt}"

@@ -1,0 +1,204 @@
+"""Frontmatter of markdown files, as people really write it: YAML, nearly YAML, or none at all.
+
+Values are built from YAML's events and never constructed by it: no tag means anything, an alias
+is an error, and depth and size have caps. What is not YAML is read line by line. No text is lost:
+whatever is not a field is the body.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from agent.records import frozen
+
+SIZE_LIMIT_BYTES = 256_000
+_BLOCK_LIMIT_CHARS = 32_000
+_DEPTH_LIMIT = 12
+_FIELD = re.compile(r"([A-Za-z][\w-]{0,40})[ \t]*:(?:[ \t]+(.*)|)$")
+_SIMPLE = re.compile(
+    r"([A-Za-z][\w-]{0,40}): ([A-Za-z](?:[\w ,.;()/'-]{0,400}[\w.,;)])?)", re.ASCII
+)
+_MARK = re.compile(r"[|>][+-]?\d?[ \t]*$")
+_ITEM = re.compile(r"[ \t]*-[ \t]+(.*)$")
+_QUOTED = re.compile(r"""(["'])(.*)\1$""", re.DOTALL)
+# Speakers of a dialogue that people paste into a description without indenting it.
+_SPEAKERS = frozenset({"user", "assistant", "human", "context", "commentary", "example", "note"})
+_WORDS: Mapping[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_NUMBER = re.compile(r"-?\d{1,15}")
+
+
+@frozen
+class Frontmatter:
+    """`fields` in the order of the file; `remarks` say what was odd about it, for people."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    body: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+class _Unreadable(Exception):
+    """It is no YAML, or YAML that is not wanted here."""
+
+
+def decode(raw: bytes) -> tuple[str, tuple[str, ...]]:
+    """The text of a file, with plain line ends; and remarks. Nothing is too odd to be read."""
+    remarks = []
+    if len(raw) > SIZE_LIMIT_BYTES:
+        raw = raw[:SIZE_LIMIT_BYTES]
+        remarks.append(f"longer than {SIZE_LIMIT_BYTES:,} bytes: only its beginning is used")
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    text = raw.decode(encoding, errors="replace")
+    if "\ufffd" in text:
+        remarks.append("holds bytes that are no text")
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""), tuple(remarks)
+
+
+def read(text: str) -> Frontmatter:
+    """The fields between two lines `---` at the top, and the text behind them."""
+    block, body = _split(text.removeprefix("\ufeff"))
+    if block is None:
+        return Frontmatter({}, body, ("has no frontmatter",))
+    remark: tuple[str, ...] = ()
+    try:
+        found = _simple(block) or _yaml(block)
+    except _Unreadable as exc:
+        found = _lines(block)
+        remark = (f"its frontmatter is not valid YAML ({exc}); it was read line by line",)
+    return Frontmatter(found, body, remark)
+
+
+def _split(text: str) -> tuple[str | None, str]:
+    lines = text.split("\n")
+    first = next((n for n, line in enumerate(lines) if line.strip()), 0)
+    if lines[first].rstrip() != "---":
+        return None, text.strip()
+    for n in range(first + 1, len(lines)):
+        if lines[n].rstrip() in ("---", "..."):
+            return "\n".join(lines[first + 1 : n]), "\n".join(lines[n + 1 :]).strip()
+    # It is never closed: fields end at the first empty line.
+    end = next((n for n in range(first + 1, len(lines)) if not lines[n].strip()), len(lines))
+    if end > first + 1 and _FIELD.match(lines[first + 1]):
+        return "\n".join(lines[first + 1 : end]), "\n".join(lines[end:]).strip()
+    return None, text.strip()
+
+
+def _simple(block: str) -> dict[str, Any] | None:
+    """The fields, when all of them are plain words on one line, as in most files: YAML would say
+    the same, but takes 2 MB to do so."""
+    found: dict[str, Any] = {}
+    for line in block.split("\n"):
+        simple = _SIMPLE.fullmatch(line)
+        if simple is None:
+            return None
+        found.setdefault(simple[1], _plain(simple[2]))
+    return found
+
+
+def _yaml(block: str) -> dict[str, Any]:
+    """The mapping. Raises `_Unreadable`."""
+    import yaml
+
+    if len(block) > _BLOCK_LIMIT_CHARS:
+        raise _Unreadable("too long")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        events = yaml.parse(block, Loader=loader)
+        found = _built(events)
+    except yaml.YAMLError as exc:
+        mark: Any = getattr(exc, "problem_mark", None)
+        raise _Unreadable(f"line {mark.line + 2}" if mark else "no YAML") from None
+    except (RecursionError, ValueError):
+        raise _Unreadable("no YAML") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise _Unreadable("no fields")
+    return {str(key): value for key, value in found.items()}
+
+
+def _built(events: Iterator[Any]) -> Any:
+    import yaml
+
+    stack: list[tuple[Any, list[Any]]] = []
+    whole: list[Any] = []
+    parts = whole
+    for event in events:
+        match event:
+            case yaml.ScalarEvent():
+                parts.append(_scalar(event))
+            case yaml.AliasEvent():
+                raise _Unreadable("an alias")
+            case yaml.CollectionStartEvent():
+                if len(stack) == _DEPTH_LIMIT:
+                    raise _Unreadable("nested too deep")
+                stack.append((event, parts))
+                parts = []
+            case yaml.CollectionEndEvent():
+                begun, outer = stack.pop()
+                is_map = isinstance(begun, yaml.MappingStartEvent)
+                outer.append(_mapping(parts) if is_map else parts)
+                parts = outer
+    return whole[0] if whole else None
+
+
+def _mapping(parts: list[Any]) -> dict[str, Any]:
+    """Keys and values in turn; of two equal keys the first counts."""
+    found: dict[str, Any] = {}
+    for key, value in zip(parts[::2], parts[1::2], strict=True):
+        found.setdefault(str(key), value)
+    return found
+
+
+def _scalar(event: Any) -> Any:
+    text = str(event.value)
+    if event.style or (event.tag and event.tag != "!"):
+        return text
+    return _plain(text)
+
+
+def _plain(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    return int(text) if _NUMBER.fullmatch(text) else text
+
+
+def _lines(block: str) -> dict[str, Any]:
+    """Each line `name: value` at the margin begins a field; what follows it belongs to it."""
+    found: dict[str, Any] = {}
+    name, rest = "", list[str]()
+    for line in [*block.split("\n"), "end:"]:
+        begins = _FIELD.match(line)
+        if not begins or begins[1].casefold() in _SPEAKERS:
+            rest.append(line)
+            continue
+        if name or any(map(str.strip, rest)):
+            found.setdefault(name or "text", _value(rest))
+        name, rest = begins[1], [begins[2] or ""]
+    return found
+
+
+def _value(lines: list[str]) -> Any:
+    first, *more = lines
+    if _MARK.match(first.strip()):
+        return "\n".join(line.strip() for line in more).strip()
+    items = [item[1].strip() for line in more if (item := _ITEM.match(line))]
+    if not first.strip() and items and len(items) == sum(bool(line.strip()) for line in more):
+        return [_unquoted(item) for item in items]
+    text = "\n".join(line.strip() for line in lines).strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [_unquoted(item.strip()) for item in text[1:-1].split(",") if item.strip()]
+    unquoted = _unquoted(text)
+    return _plain(text) if unquoted == text else unquoted
+
+
+def _unquoted(text: str) -> str:
+    quoted = _QUOTED.match(text)
+    if quoted is None:
+        return text
+    inner = quoted[2]
+    return inner.replace("\\n", "\n").replace('\\"', '"') if quoted[1] == '"' else inner

@@ -1,0 +1,84 @@
+"""`ask_user`: puts questions to the person and ends the turn; their next message is the answer.
+
+Nothing waits meanwhile: the questions are the turn's answer, so they survive a restart like any
+other, and can be answered on every channel. An approval is something else: it allows a call.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from string import ascii_lowercase
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.taint.taint import NOTHING
+from agent.tools.base import CallContext
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+MOST_QUESTIONS = 10
+MOST_OPTIONS = len(ascii_lowercase)
+TEXT_LIMIT_CHARS = 1_000
+
+_STRING = {"type": "string"}
+_QUESTION = {
+    "type": "object",
+    "properties": {"question": _STRING, "options": {"type": "array", "items": _STRING}},
+    "required": ["question"],
+}
+
+
+class AskUser:
+    """Numbered options for one question; for several, numbered questions with lettered options."""
+
+    name: ClassVar[str] = "ask_user"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = {
+        "type": "object",
+        "properties": {"questions": {"type": "array", "items": _QUESTION}},
+        "required": ["questions"],
+    }
+
+    @property
+    def description(self) -> str:
+        return load("tools/ask_user")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        questions: list[Mapping[str, Any]] = args["questions"]
+        if not 0 < len(questions) <= MOST_QUESTIONS:
+            raise ToolError(
+                f"ask_user takes 1 to {MOST_QUESTIONS} questions, found {len(questions)}."
+            )
+        asked = [(_line(one["question"]), _options(one)) for one in questions]
+        words = _single(*asked[0]) if len(asked) == 1 else "\n".join(_several(asked))
+        return ToolResult(load("asked_person"), for_user="asked", ends_with=words)
+
+
+def _single(question: str, options: Sequence[str]) -> str:
+    numbered = "\n".join(f"{n}. {option}" for n, option in enumerate(options, 1))
+    return f"{question}\n\n{numbered}".strip()
+
+
+def _several(asked: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    for n, (question, options) in enumerate(asked, 1):
+        yield f"{n}. {question}"
+        for letter, option in zip(ascii_lowercase, options, strict=False):
+            yield f"   - {letter}) {option}"
+
+
+def _options(question: Mapping[str, Any]) -> list[str]:
+    options = [_line(option) for option in question.get("options") or ()]
+    if len(options) > MOST_OPTIONS:
+        raise ToolError(f"A question takes {MOST_OPTIONS} options at most, found {len(options)}.")
+    return options
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    if not line:
+        raise ToolError("A question or an option is empty; write what the person shall read.")
+    if len(line) > TEXT_LIMIT_CHARS:
+        raise ToolError(
+            f"A question or an option has {len(line):,} characters; "
+            f"keep each under {TEXT_LIMIT_CHARS:,}."
+        )
+    return line

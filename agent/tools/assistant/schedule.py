@@ -1,0 +1,74 @@
+"""`schedule`: reminders, and tasks that are done at a time or again and again."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from agent.errors import KoreError, ToolError
+from agent.prompts import load
+from agent.security.taint.taint import NOTHING
+from agent.tools.base import Appointment, CallContext, Plan
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+ACTIONS = ("add", "list", "remove", "pause", "resume", "run")
+TEXT_LIMIT_CHARS = 4_000
+
+
+class Appointments:
+    """A call that is made again after a crash is the same job (`call.schedule` sees to it)."""
+
+    name: ClassVar[str] = "schedule"
+    effect: ClassVar[Effect] = "idempotent"
+    # The result says what a list brings.
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = parameters(
+        action="string",
+        when="string?",
+        text="string?",
+        prompt="boolean?",
+        id="integer?",
+    )
+
+    @property
+    def description(self) -> str:
+        return load("tools/schedule")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """What will be said or asked later is shown; it leaves for nobody but this chat."""
+        wanted = _wanted(args)
+        return Plan(sends=wanted.text if wanted.action == "add" else None)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        wanted = _wanted(args)
+        if call.schedule is None:
+            raise ToolError("Nothing can be scheduled from here: nobody keeps a timetable.")
+        try:
+            return await call.schedule(wanted, call)
+        except ToolError:
+            raise
+        except KoreError as exc:
+            raise ToolError(f"{exc}. {exc.hint}" if exc.hint else f"{exc}.") from exc
+
+
+def _wanted(args: Mapping[str, Any]) -> Appointment:
+    """Raises `ToolError`."""
+    action = args["action"].strip().casefold()
+    text, when = args.get("text", "").strip(), args.get("when", "").strip()
+    if action not in ACTIONS:
+        raise ToolError(f"schedule: action must be one of {', '.join(ACTIONS)}, found {action!r}.")
+    if action == "add" and not (text and when):
+        raise ToolError("schedule: add needs when and text.")
+    if len(text) > TEXT_LIMIT_CHARS:
+        raise ToolError(
+            f"schedule: the text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
+        )
+    number = args.get("id")
+    if action not in ("add", "list") and number is None:
+        raise ToolError(f"schedule: {action} needs the id of a job; list shows them.")
+    return Appointment(
+        action=action,
+        when=when,
+        text=text,
+        prompt=args.get("prompt") is True,
+        id=number,
+    )

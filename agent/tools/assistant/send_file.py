@@ -1,0 +1,84 @@
+"""`send_file`: hands files to whoever the conversation is with."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.files import file_io
+from agent.security.policy.roles import in_paths
+from agent.security.taint.taint import NOTHING
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Parcel, Plan
+from agent.tools.files.workspace_scope import Scope
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
+
+MOST = 20
+CAPTION_CHARS = 4_000
+
+
+class SendFile:
+    """One file, or several together. Where nobody carries files, they are shown by their path.
+
+    Whoever reads along in a group reads the file, too: unless the owner is alone with Kore it
+    counts as a way out.
+    """
+
+    name: ClassVar[str] = "send_file"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = {
+        "type": "object",
+        "properties": {
+            "paths": {"type": "array", "items": {"type": "string"}},
+            "caption": {"type": "string"},
+        },
+        "required": ["paths"],
+    }
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._scope = Scope(settings)
+
+    @property
+    def description(self) -> str:
+        return load("tools/send_file")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Which files leave, and that they do."""
+        paths = self._files(args, call)
+        caption = args.get("caption") or ""
+        told = "\n".join([*map(str, paths), *([caption] if caption else [])])
+        return Plan(reads=paths, hosts=() if call.owner else ("this chat",), sends=told)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        paths = self._files(args, call)
+        caption = (args.get("caption") or "").strip()
+        shown = "📎 " + ", ".join(map(str, paths))
+        artifacts = tuple(Artifact("file", caption, str(path)) for path in paths)
+        if call.send is None:
+            return ToolResult(load("sent_nowhere"), for_user=shown, artifacts=artifacts)
+        said = await call.send(Parcel(paths, caption), call)
+        return ToolResult(said, for_user=shown, artifacts=artifacts)
+
+    def _files(self, args: Mapping[str, Any], call: CallContext) -> tuple[Path, ...]:
+        """Real paths of ordinary files that may be shown. Raises ToolError."""
+        if not 0 < len(args["paths"]) <= MOST:
+            raise ToolError(f"Give 1 to {MOST} paths; found {len(args['paths'])}.")
+        if len(args.get("caption") or "") > CAPTION_CHARS:
+            raise ToolError(f"A caption has {CAPTION_CHARS:,} characters at most; say the rest.")
+        root = call.workspace.resolve()
+        found = []
+        for given in args["paths"]:
+            path = self._scope.find(given, call)
+            if not all(in_paths(path, root, scope) for scope in call.paths):
+                raise ToolError(f"{given} is not among the files that may be shown here.")
+            kind = file_io.kind(path)
+            if kind != "file":
+                raise ToolError(
+                    f"{given} does not exist."
+                    if kind is None
+                    else f"{given} is a folder; pack it into one file first."
+                )
+            found.append(path)
+        return tuple(dict.fromkeys(found))

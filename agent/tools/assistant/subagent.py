@@ -1,0 +1,69 @@
+"""`task`: hands a piece of work to a sub-agent."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import fill
+from agent.security.taint.taint import NOTHING
+from agent.tools.base import CallContext, Errand
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+DEFAULT_AGENT = "general"
+PROMPT_LIMIT_CHARS = 50_000
+_TITLE_CHARS = 80
+
+
+class Delegate:
+    """Changes nothing by itself: what a sub-agent does is judged call by call, as if its caller
+    did it. A repeated call is the same errand. `roster` names the agents, for the description.
+    """
+
+    name: ClassVar[str] = "task"
+    effect: ClassVar[Effect] = "read"
+    # A sub-agent's turn ends as any turn does.
+    lasts: ClassVar[bool] = True
+    # The result says what the sub-agent has taken in.
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = parameters(
+        description="string",
+        prompt="string",
+        subagent_type="string?",
+        model="string?",
+        background="boolean?",
+        resume="string?",
+    )
+
+    def __init__(self, roster: Callable[[], str] | None = None) -> None:
+        self._roster = roster or (lambda: "general, explore, review")
+
+    @property
+    def description(self) -> str:
+        return fill("tools/task", agents=self._roster())
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        """Raises `Unanswered` when the result comes later and the call is to be made again."""
+        if call.spawn is None:
+            raise ToolError("Sub-agents cannot be sent out from here: do the work yourself.")
+        prompt = args["prompt"].strip()
+        if not prompt:
+            raise ToolError("The prompt is empty: say all that the sub-agent needs to know.")
+        if len(prompt) > PROMPT_LIMIT_CHARS:
+            raise ToolError(
+                f"The prompt has {len(prompt):,} characters; keep it under "
+                f"{PROMPT_LIMIT_CHARS:,}, and name files instead of quoting them."
+            )
+        title = " ".join(args["description"].split()) or " ".join(prompt.split())
+        resume = str(args.get("resume") or "").strip().removeprefix("#")
+        return await call.spawn(
+            Errand(
+                title=title[:_TITLE_CHARS],
+                prompt=prompt,
+                agent=args.get("subagent_type") or DEFAULT_AGENT,
+                model=args.get("model"),
+                background=args.get("background"),
+                resume=resume or None,
+            ),
+            call,
+        )

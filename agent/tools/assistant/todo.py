@@ -1,0 +1,92 @@
+"""`todo`: the model's list of what is to be done in this session.
+
+The list is nowhere but in the conversation: each call replaces the whole of it, so the newest call
+is the list. It survives restarts as the conversation does; `current` finds it again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import fill, load
+from agent.security.taint.taint import NOTHING
+from agent.tools.base import CallContext
+from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
+
+MOST_ITEMS = 100
+ITEM_LIMIT_CHARS = 500
+_MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
+# Names under which models have called it (see `toolbox.NAMES`), folded.
+_NAMES = frozenset({"todo", "todowrite", "updateplan", "updatetodos"})
+
+_ITEM = {
+    "type": "object",
+    "properties": {
+        "content": {"type": "string"},
+        "status": {"type": "string", "enum": list(_MARKS)},
+    },
+    "required": ["content"],
+}
+
+
+class Todo:
+    """Replaces the list; people are shown it with a sign for each state."""
+
+    name: ClassVar[str] = "todo"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = {
+        "type": "object",
+        "properties": {"items": {"type": "array", "items": _ITEM}},
+        "required": ["items"],
+    }
+
+    @property
+    def description(self) -> str:
+        return load("tools/todo")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        items: list[Mapping[str, Any]] = args["items"]
+        if len(items) > MOST_ITEMS:
+            raise ToolError(f"The list takes {MOST_ITEMS} items at most, found {len(items)}.")
+        if any(len(item["content"]) > ITEM_LIMIT_CHARS for item in items):
+            raise ToolError(f"An item is longer than {ITEM_LIMIT_CHARS} characters; shorten it.")
+        if not items:
+            return ToolResult(load("todo_empty"))
+        done = sum(_status(item) == "completed" for item in items)
+        told = fill("todo_kept", done=done, all=len(items))
+        return ToolResult(told, for_user=_shown(items))
+
+
+def current(messages: Sequence[Message]) -> str | None:
+    """The list as it stands at the end of `messages`, a line an item; None without one.
+
+    For whoever shortens a conversation: what is left out may hold the list.
+    """
+    failed = {m.tool_call_id for m in messages if m.role == "tool" and m.is_error}
+    for message in reversed(messages):
+        for call in reversed(message.tool_calls):
+            if _folded(call.name) not in _NAMES or call.id in failed or not call.arguments:
+                continue
+            items = call.arguments.get("items", call.arguments.get("todos"))
+            if isinstance(items, list) and all(map(_is_item, items)):
+                return _shown(items) or None
+    return None
+
+
+def _shown(items: Iterable[Mapping[str, Any]]) -> str:
+    return "\n".join(
+        f"{_MARKS.get(_status(item), '☐')} {' '.join(item['content'].split())}" for item in items
+    )
+
+
+def _status(item: Mapping[str, Any]) -> str:
+    return str(item.get("status", "pending"))
+
+
+def _is_item(item: object) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("content"), str)
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")

@@ -1,0 +1,138 @@
+"""Whether a call may run: the policy says, what the session has taken in, and at last a person."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent.errors import KoreError, PolicyDenied
+from agent.prompts import fill, load
+from agent.records import frozen
+from agent.security.policy.base import (
+    ASKED_IN_EVERY_MODE,
+    Answered,
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Policy,
+    ToolRequest,
+    tightest_of,
+)
+from agent.security.redaction import Redactor
+from agent.security.taint.taint import Exposure, way_out
+from agent.text.text_document import DIFF_LIMIT_CHARS, is_compared
+from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
+
+log = logging.getLogger(__name__)
+
+# What is compared has at most 400,000 characters; marks stand before its lines.
+_SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
+
+
+class Denied(PolicyDenied):
+    """The text is for the model; `reason` is what the record says."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@frozen
+class Consent:
+    """`reason = await consent.obtain(tool, args, plan, context)`; without an approver nobody can be
+    asked. `redactor` cleans what a person is shown."""
+
+    policy: Policy
+    approver: Approver | None
+    exposure: Exposure
+    redactor: Redactor
+
+    async def obtain(
+        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+    ) -> str:
+        """Why the call may run. Raises `Denied`, also when the call cannot be judged."""
+        try:
+            decision = await self._decision(tool, args, plan, context)
+        except Exception as exc:
+            log.exception("a call of %s cannot be judged", tool.name)
+            why = fill("policy/unjudged", why=f"{type(exc).__name__}: {exc}")
+            raise Denied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
+        reason = f"{decision.reason} ({decision.rule})"
+        if decision.verdict == "allow":
+            return reason
+        if decision.verdict == "deny":
+            raise Denied(f"Not allowed: {decision.reason}", reason)
+        if self.approver is None:
+            raise Denied(_nobody(decision), f"{reason}; there was nobody to ask")
+        if _is_too_large(plan, args):
+            raise Denied(load("too_large_to_ask"), f"{reason}; too large to be shown whole")
+        question = ApprovalRequest(
+            tool=tool.name,
+            arguments=args,
+            reason=decision.reason,
+            call_id=context.call.id,
+            rule=decision.rule,
+            command=plan.command,
+            folder=plan.folder,
+            sends=plan.sends,
+            diff=plan.diff and self.redactor.clean(plan.diff),
+            contents=plan.contents,
+        )
+        try:
+            given = await self.approver.ask(question)
+        except KoreError as exc:
+            raise Denied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
+        if not isinstance(given, Answered):
+            said = "no" if given == "deny" else given
+            given = Answered(given, f"asked, and the answer was {said}")
+        if given.answer == "deny":
+            raise Denied(load("person_said_no"), f"{reason}; {given.account}")
+        return f"{reason}; {given.account}"
+
+    async def _decision(
+        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+    ) -> Decision:
+        """The policy's, made stricter by what the session has taken in."""
+        request = ToolRequest(
+            tool=tool.name,
+            effect=tool.effect,
+            arguments=args,
+            workspace=context.workspace,
+            reads=plan.reads,
+            changes=plan.changes,
+            creates=plan.creates,
+            command=plan.command,
+            folder=plan.folder,
+            hosts=plan.hosts,
+            sends=plan.sends,
+            read_only=plan.read_only,
+            taint=self.exposure.taint,
+        )
+        decision = self.policy.decide(request)
+        if decision.verdict == "allow" and plan.sends is not None:
+            passes = await self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
+            request = replace(request, quoted=passes)
+        objection = way_out(request, silent=_is_silent(tool))
+        return decision if objection is None else tightest_of([decision, objection])
+
+
+def _nobody(decision: Decision) -> str:
+    """Why a question that nobody hears is a no, and what would make it a yes."""
+    if decision.rule in ASKED_IN_EVERY_MODE:
+        return fill("nobody_to_ask_ever", reason=decision.reason)
+    return fill("nobody_to_ask", reason=decision.reason)
+
+
+def _is_too_large(plan: Plan, args: Mapping[str, Any]) -> bool:
+    """Whether nobody could be shown all of what they would agree to."""
+    if plan.diff is not None and not is_compared(plan.diff):
+        return True
+    shown = [plan.diff] if plan.diff is not None else map(str, args.values())
+    return sum(map(len, [*shown, plan.command or "", plan.sends or ""])) > _SHOWN_CHARS
+
+
+def _is_silent(tool: Tool) -> bool:
+    """Whether nobody has said if a call leaves: it may ask anybody anything."""
+    if isinstance(tool, Plans):
+        return False
+    return not isinstance(tool, Brings) or "untrusted" in tool.brings

@@ -1,0 +1,113 @@
+"""`edit_file`: replaces text in a file and touches nothing else of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.context.feature_list import guard
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.files import file_io
+from agent.security.files.latch import alone
+from agent.security.taint.file_marks import carried, is_marked
+from agent.security.taint.taint import PRIVATE
+from agent.settings import ToolSettings
+from agent.text.text_document import LIMIT_BYTES, Document, decode, diff
+from agent.tools.base import CallContext, Plan
+from agent.tools.files.edit_matching import Edit, apply
+from agent.tools.files.file_views import Views
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.schema import parameters
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
+
+_SINGLE = parameters(
+    path="string", old_string="string?", new_string="string?", replace_all="boolean?"
+)
+# Vendors refuse an array whose items, or an object whose properties, are not described.
+_SEVERAL = {
+    "type": "array",
+    "items": parameters(old_string="string", new_string="string"),
+}
+_SCHEMA = {**_SINGLE, "properties": {**_SINGLE["properties"], "edits": _SEVERAL}}
+
+
+class EditFile:
+    """Makes one or several replacements, all or none; keeps encoding, mark and line ends."""
+
+    name: ClassVar[str] = "edit_file"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = _SCHEMA
+
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
+        self._scope = Scope(settings)
+        self._views = views or Views()
+
+    @property
+    def description(self) -> str:
+        return load("tools/edit_file")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The edit as a diff. Raises ToolError when it does not fit the file."""
+        path = self._scope.find(args["path"], call)
+        edits = _edits(args)
+        before, after = await file_io.in_thread(lambda: _edited(path, edits))
+        return Plan(changes=(path,), diff=diff(args["path"], before.text, after.text))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args["path"], call)
+        edits = _edits(args)
+
+        def work() -> tuple[Document, Document]:
+            with alone(path):
+                before, after = _edited(path, edits)
+                data = after.encode()
+                with call.changes.file(path, data), carried(path, call.workspace, call.taint):
+                    file_io.replace(path, data)
+            self._views.wrote(call.session, path)
+            return before, after
+
+        before, after = await file_io.in_thread(work)
+        shown = diff(args["path"], before.text, after.text)
+        count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"
+        changed = Artifact("diff", shown, str(path))
+        return ToolResult(f"Made {count} in {path}.", artifacts=(changed,))
+
+
+def _edited(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
+    before = decode(file_io.read(path, LIMIT_BYTES), path)
+    text = before.text
+    for number, edit in enumerate(edits, 1):
+        try:
+            text = apply(text, edit, str(path))
+        except ToolError as exc:
+            one = len(edits) == 1
+            words = str(exc) if one else f"Edit {number} of {len(edits)}: {exc} No edit was made."
+            failure = ToolError(words)
+            # It shows the closest lines of the file.
+            failure.untrusted = is_marked(path)
+            raise failure from exc
+    if text == before.text:
+        raise ToolError(f"The edit leaves {path} as it is; nothing was written.")
+    guard(path, before.text, text)
+    return before, replace(before, text=text)
+
+
+def _edits(args: Mapping[str, Any]) -> list[Edit]:
+    several = args.get("edits") or []
+    if "old_string" in args or "new_string" in args:
+        several = [args, *several]
+    if not several:
+        raise ToolError("edit_file needs old_string and new_string, or a list of them in edits.")
+    return [_edit(item, args) for item in several]
+
+
+def _edit(item: Any, args: Mapping[str, Any]) -> Edit:
+    if not isinstance(item, Mapping):
+        raise ToolError("Each of edits must be an object with old_string and new_string.")
+    for key in ("old_string", "new_string"):
+        if not isinstance(item.get(key), str):
+            raise ToolError(f"An edit needs the argument {key!r} as a string.")
+    every = item.get("replace_all", args.get("replace_all", False))
+    return Edit(item["old_string"], item["new_string"], every is True)

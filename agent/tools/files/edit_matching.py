@@ -1,0 +1,224 @@
+"""Finds where an edit belongs, tolerantly and in steps, and splices the file's own text.
+
+A model quotes a file from memory: line ends, blanks at line ends, indentation and typographic
+signs drift. Each step forgives one more of these; the first step that finds anything decides.
+All text outside of the matches stays as it is, character for character.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from agent.errors import ToolError
+from agent.records import frozen
+
+# One character each, so that positions stay the same.
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′", "'"),
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys("\u00a0\u2002\u2003\u2007\u2009\u200a\u202f\u3000", " "),
+    }
+)
+
+Key = Callable[[str], str]
+
+# How much of a file a refusal quotes.
+_SHOWN_LINES = 10
+_SHOWN_CHARS = 200
+_TELLING_CHARS = 4
+_MOST_PLACES = 100
+
+
+@frozen
+class Edit:
+    """One replacement; several matches are refused unless `replace_all`."""
+
+    old: str
+    new: str
+    replace_all: bool = False
+
+
+@frozen
+class _Span:
+    """A match in the text with plain line ends: [start, end) becomes `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+def apply(text: str, edit: Edit, name: str) -> str:
+    """`text` with the edit made. `name` is the file's, for the ToolError when it cannot be."""
+    old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
+    if not old:
+        raise ToolError("old_string is empty; to make a file or replace all of it use write_file.")
+    if old == new:
+        raise ToolError("old_string and new_string are the same; nothing would change.")
+    plain = text.replace("\r\n", "\n")
+    spans = _find(plain, old, new)
+    if not spans:
+        raise ToolError(f"old_string was not found in {name}.{_closest(plain, old)}")
+    if len(spans) > 1 and not edit.replace_all:
+        places = ", ".join(str(plain.count("\n", 0, span.start) + 1) for span in spans[:10])
+        more = ", …" if len(spans) > 10 else ""
+        raise ToolError(
+            f"old_string occurs {len(spans)} times in {name} (lines {places}{more}); "
+            "quote more lines around it, or set replace_all."
+        )
+    return _splice(text, _apart(spans))
+
+
+def _find(plain: str, old: str, new: str) -> list[_Span]:
+    steps: list[Callable[[], Iterator[_Span]]] = [
+        lambda: _exact(plain, old, new),
+        lambda: _by_lines(plain, old, new, _without_end),
+        lambda: _by_lines(plain, old, new, str.strip),
+        lambda: _exact(plain.translate(_PLAIN), old.translate(_PLAIN), new),
+        lambda: _by_lines(plain, old, new, lambda line: line.translate(_PLAIN).strip()),
+    ]
+    return next((found for step in steps if (found := list(step()))), [])
+
+
+def _exact(plain: str, old: str, new: str) -> Iterator[_Span]:
+    # Overlapping matches count too: which of them is meant is just as open.
+    at = plain.find(old)
+    while at >= 0:
+        yield _Span(at, at + len(old), new)
+        at = plain.find(old, at + 1)
+
+
+def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[_Span]:
+    whole = old.endswith("\n")
+    wanted = old.removesuffix("\n").split("\n")
+    keys = [key(line) for line in wanted]
+    if not any(keys):
+        return
+    lines = plain.split("\n")
+    have = [key(line) for line in lines]
+    starts = _offsets(lines)
+    for i in range(len(lines) - len(keys) + 1):
+        if have[i] != keys[0] or have[i : i + len(keys)] != keys:
+            continue
+        last = i + len(keys) - 1
+        end = starts[last] + len(lines[last])
+        closes = whole and last + 1 < len(lines)
+        text = new if closes else new.removesuffix("\n") if whole else new
+        found = lines[i : last + 1]
+        yield _Span(starts[i], end + closes, _reindented(text, wanted, found))
+
+
+def _reindented(new: str, wanted: list[str], found: list[str]) -> str:
+    """`new` moved from the indentation that the model quoted to the one that the file has."""
+    moves: dict[str, str] = {}
+    for quoted, real in zip(wanted, found, strict=True):
+        if quoted.strip():
+            moves.setdefault(_indent(quoted), _indent(real))
+    if all(quoted == real for quoted, real in moves.items()):
+        return new
+    known = sorted(moves, key=len, reverse=True)
+
+    def moved(line: str) -> str:
+        indent = _indent(line)
+        base = next((quoted for quoted in known if indent.startswith(quoted)), None)
+        if base is None or not line.strip():
+            return line
+        return moves[base] + _deeper(indent[len(base) :], moves[base]) + line[len(indent) :]
+
+    return "\n".join(moved(line) for line in new.split("\n"))
+
+
+def _deeper(rest: str, base: str) -> str:
+    """Further indentation, in tabs where the file indents by tabs."""
+    if base and not base.strip("\t") and rest and not rest.strip(" ") and len(rest) % 4 == 0:
+        return "\t" * (len(rest) // 4)
+    return rest
+
+
+def _apart(spans: list[_Span]) -> list[_Span]:
+    apart: list[_Span] = []
+    for span in spans:
+        if not apart or span.start >= apart[-1].end:
+            apart.append(span)
+    return apart
+
+
+def _splice(text: str, spans: list[_Span]) -> str:
+    # `breaks` holds the places of "\r\n" as they are numbered where each is one character.
+    breaks = [at - i for i, at in enumerate(_places(text, "\r\n"))]
+    single = text.count("\n") - len(breaks)
+    ending = "\r\n" if len(breaks) > single else "\n"
+    pieces: list[str] = []
+    done = 0
+    for span in spans:
+        start = span.start + bisect_left(breaks, span.start)
+        end = span.end + bisect_left(breaks, span.end)
+        own = text.find("\n", start, end)
+        here = ending if own < 0 else "\r\n" if text[own - 1 : own] == "\r" else "\n"
+        pieces += [text[done:start], span.new.replace("\n", here)]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def _places(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + len(part))
+
+
+def _offsets(lines: list[str]) -> list[int]:
+    offsets, at = [], 0
+    for line in lines:
+        offsets.append(at)
+        at += len(line) + 1
+    return offsets
+
+
+def _without_end(line: str) -> str:
+    return line.rstrip(" \t")
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _closest(plain: str, old: str) -> str:
+    """Where the file is most like what was looked for, quoted with line numbers."""
+    lines = plain.split("\n")
+    wanted = old.removesuffix("\n").split("\n")
+    start = _by_votes(lines, wanted)
+    if start is None:
+        start = _by_likeness(lines, wanted)
+    if start is None:
+        return " Read the file again and quote it exactly."
+    end = min(start + min(len(wanted), _SHOWN_LINES), len(lines))
+    shown = "\n".join(f"{n + 1}\t{lines[n][:_SHOWN_CHARS]}" for n in range(start, end))
+    return f" Similar text is at line {start + 1}:\n{shown}"
+
+
+def _by_votes(lines: list[str], wanted: list[str]) -> int | None:
+    """The line from which on most of the wanted lines stand at their places, blanks aside."""
+    places: dict[str, list[int]] = {}
+    for n, line in enumerate(lines):
+        places.setdefault(line.strip(), []).append(n)
+    votes: Counter[int] = Counter()
+    for offset, line in enumerate(wanted):
+        key = line.strip()
+        # A lone bracket stands anywhere and tells nothing.
+        if len(key) >= _TELLING_CHARS:
+            votes.update(max(0, n - offset) for n in places.get(key, ())[:_MOST_PLACES])
+    return max(votes, key=lambda n: (votes[n], -n), default=None)
+
+
+def _by_likeness(lines: list[str], wanted: list[str]) -> int | None:
+    """The line that is most like the longest of those that were looked for."""
+    offset, told = max(enumerate(wanted), key=lambda one: len(one[1].strip()))
+    if len(told.strip()) < _TELLING_CHARS:
+        return None
+    searched = [line.strip()[:_SHOWN_CHARS] for line in lines[:5000]]
+    import difflib
+
+    close = difflib.get_close_matches(told.strip()[:_SHOWN_CHARS], searched, 1, 0.7)
+    return max(0, searched.index(close[0]) - offset) if close else None

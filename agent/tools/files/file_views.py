@@ -1,0 +1,145 @@
+"""What each conversation has seen of files, so that it is told when that is no longer so.
+
+It is kept in memory: after a restart nothing is said of what was seen before it.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from agent.records import frozen
+
+K = TypeVar("K")
+V = TypeVar("V")
+# Changed when its content is: when it was written, its size, and which file it is.
+Stamp = tuple[int, int, int]
+
+SESSIONS = 128
+FILES = 64
+WRITES = 1024
+
+
+@frozen
+class Stale:
+    """A file that is no longer what was seen, and who has changed it."""
+
+    path: Path
+    by: Literal["user", "agent", "tool"]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One conversation's. `telling` is what a turn is about to be told, `noticed` what its
+    watchers have not heard yet."""
+
+    files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
+    telling: dict[Path, Stamp] = field(default_factory=dict)
+    noticed: list[Stale] = field(default_factory=list)
+
+
+class Views:
+    """Of all conversations of an agent. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, _Seen] = OrderedDict()
+        self._writers: OrderedDict[Path, tuple[str, Stamp]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def saw(self, session: str, path: Path, found: Stamp) -> None:
+        """The conversation was shown the file as it was when `stamp` found this."""
+        with self._lock:
+            seen = self._sessions.get(session) or _Seen()
+            _keep(self._sessions, session, seen, SESSIONS)
+            _keep(seen.files, path, found, FILES)
+
+    def wrote(self, session: str, path: Path) -> None:
+        """A tool of this conversation has written the file, and knows what it holds."""
+        found = stamp(path)
+        self.saw(session, path, found)
+        with self._lock:
+            _keep(self._writers, path, (session, found), WRITES)
+
+    def stale(self, session: str) -> list[Stale]:
+        """What has changed since it was seen; it is said once."""
+        changed = self._changed(session)
+        with self._lock:
+            if (seen := self._sessions.get(session)) is not None:
+                seen.files.update(changed)
+            return [self._named(session, path, found) for path, found in changed.items()]
+
+    def facts(self, session: str) -> Sequence[str]:
+        """The same, for the beginning of a turn: it counts as said when `told` is called."""
+        changed = self._changed(session)
+        with self._lock:
+            if (seen := self._sessions.get(session)) is not None:
+                seen.telling = changed
+        return [in_words(list(changed))] if changed else ()
+
+    def told(self, session: str) -> None:
+        """The turn has begun."""
+        with self._lock:
+            if (seen := self._sessions.get(session)) is not None:
+                seen.files.update(seen.telling)
+                telling, seen.telling = seen.telling, {}
+                seen.noticed += [self._named(session, *one) for one in telling.items()]
+                del seen.noticed[:-FILES]
+
+    def noticed(self, session: str) -> list[Stale]:
+        """What the turn that begins was told, for whoever watches it."""
+        with self._lock:
+            seen = self._sessions.get(session)
+            if seen is None:
+                return []
+            noticed, seen.noticed = seen.noticed, []
+            return noticed
+
+    def end(self, session: str) -> None:
+        """Nobody goes on with it."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def _changed(self, session: str) -> dict[Path, Stamp]:
+        """The disk is asked without the lock: one that hangs must not hold up the others."""
+        with self._lock:
+            files = seen.files if (seen := self._sessions.get(session)) else {}
+            known = dict(files)
+        now = {path: stamp(path) for path in known}
+        changed = {path: found for path, found in now.items() if found != known[path]}
+        with self._lock:
+            # What was shown anew meanwhile has not changed since.
+            return {path: now for path, now in changed.items() if files.get(path) == known[path]}
+
+    def _named(self, session: str, path: Path, found: Stamp) -> Stale:
+        writer = self._writers.get(path)
+        if writer is None or writer[1] != found:
+            return Stale(path, "user")
+        return Stale(path, "tool" if writer[0] == session else "agent")
+
+
+def stamp(path: Path) -> Stamp:
+    """What tells the file's content from another; zeros where there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def in_words(paths: Sequence[Path]) -> str:
+    """For the model."""
+    from agent.prompts import fill
+    from agent.text.visible import visible_line
+
+    return fill("stale", files=", ".join(visible_line(str(path)) for path in paths))
+
+
+def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    """As the newest; beyond `most` the oldest go."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)

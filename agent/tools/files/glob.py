@@ -1,0 +1,123 @@
+"""`glob`: finds files by a pattern of their names, the newest first."""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.files import file_io
+from agent.security.files.globs_part import Glob
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plan
+from agent.tools.files.search_backend import CUT, Seeker, ripgrep, sought
+from agent.tools.files.sight import Sight, changed_at
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+MOST = 100
+TIMEOUT_S = 20.0
+
+
+class GlobFiles:
+    """The files below a folder whose names fit; `.gitignore` counts, links are not followed.
+
+    `program` is for tests alone: ripgrep's path, None for our own stand-in.
+    """
+
+    name: ClassVar[str] = "glob"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(pattern="string", path="string?")
+
+    def __init__(self, settings: ToolSettings, program: str | None = "rg") -> None:
+        self._scope = Scope(settings)
+        self._limit_bytes = settings.output_limit_bytes
+        self._program = program
+
+    @property
+    def description(self) -> str:
+        return load("tools/glob")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The folder; which of its files are shown depends on the role too (`call.paths`)."""
+        return Plan(reads=(self._scope.find(args.get("path") or ".", call),))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        folder = self._scope.find(args.get("path") or ".", call)
+        if await file_io.in_thread(lambda: file_io.kind(folder)) != "folder":
+            raise ToolError(f"{folder} is no folder; give the folder to search as path.")
+        glob = Glob(inside(args["pattern"], folder))
+        sight = Sight(self._scope, call, folder)
+        seeker = Seeker(folder, sight.root, self._program and ripgrep(sight.root))
+
+        def work() -> tuple[list[Path], int]:
+            with closing(seeker.files()) as names:
+                return _newest(_found(names, glob, sight))
+
+        paths, count = await sought(seeker, work, TIMEOUT_S)
+        return self._told(paths, count, sight, args["pattern"], seeker)
+
+    def _told(
+        self, paths: list[Path], count: int, sight: Sight, pattern: str, seeker: Seeker
+    ) -> ToolResult:
+        shown: list[str] = []
+        room = self._limit_bytes
+        for line in map(sight.told, paths):
+            room -= len(line.encode("utf-8", "replace")) + 1
+            if room < 0:
+                break
+            shown.append(line)
+        summary = f"{count:,} files" if count != 1 else "1 file"
+        if count > len(shown):
+            shown.append(f"… ({count - len(shown):,} more; narrow the pattern or the path)")
+        if seeker.stopped:
+            shown.append(f"… (stopped after {TIMEOUT_S:g} s: there may be more)")
+        cut = CUT if seeker.is_cut or sight.is_cut else ""
+        if not shown:
+            return ToolResult(f"No file fits {pattern!r}.\n{cut}".rstrip())
+        shown += [cut] if cut else []
+        taint = UNTRUSTED if any(map(is_marked, paths)) else NOTHING
+        return ToolResult("\n".join(shown), for_user=summary, taint=taint)
+
+
+def inside(pattern: str, folder: Path) -> str:
+    """The pattern as seen from the folder, also when it names that folder in full."""
+    return pattern.removeprefix(f"{folder}/") if pattern.startswith("/") else pattern
+
+
+def _found(names: Iterator[str], glob: Glob, sight: Sight) -> Iterator[Path]:
+    for name in names:
+        if (path := sight.find(name, glob)) is not None:
+            yield path
+
+
+def _newest(paths: Iterator[Path]) -> tuple[list[Path], int]:
+    """The newest of them, by name where they are of one age, and how many there are in all.
+
+    A folder that is exchanged for a link while it is searched names what is not there: of those
+    that are shown each is looked at in the way that no link leads astray.
+    """
+    count = 0
+
+    def aged() -> Iterator[tuple[int, str]]:
+        nonlocal count
+        for path in paths:
+            count += 1
+            yield -changed_at(path), str(path)
+
+    newest = [Path(path) for _, path in heapq.nsmallest(MOST, aged())]
+    there = list(filter(_is_there, newest))
+    return there, count - (len(newest) - len(there))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return file_io.kind(path) == "file"
+    except ToolError:
+        return False

@@ -1,0 +1,188 @@
+"""`grep`: finds lines by a regular expression, in one file or below a folder."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.records import frozen
+from agent.security.files import file_io
+from agent.security.files.globs_part import Glob
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.text.visible import visible_line
+from agent.tools.base import CallContext, Plan
+from agent.tools.files.glob import inside
+from agent.tools.files.search_backend import CUT, Broken, Line, Query, Seeker, ripgrep, sought
+from agent.tools.files.sight import Sight, lines
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+LINES_SHOWN = 100
+MOST = 1_000
+MOST_CONTEXT = 20
+LINE_CHARS = 400
+PATTERN_LIMIT_CHARS = 10_000
+TIMEOUT_S = 20.0
+# A match never goes over a line end.
+_LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
+_OTHER_THAN = re.compile(r"\[\^(?:[^\]\\]|\\.)*\]")
+
+
+@frozen
+class _Wanted:
+    query: Query
+    context: int
+    glob: Glob | None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is to be shown: lines of text, of how many matches in how many files."""
+
+    shown: list[str] = field(default_factory=list)
+    matches: int = 0
+    files: int = 0
+    more: bool = False
+    marked: bool = False
+
+
+class Grep:
+    """Lines that match, with their numbers, sorted by path; `.gitignore` counts, links are not
+    followed, binary files are passed over.
+
+    `program` and `timeout_s` are for tests alone: ripgrep's path, None for our own stand-in.
+    """
+
+    name: ClassVar[str] = "grep"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(
+        pattern="string",
+        path="string?",
+        glob="string?",
+        context="integer?",
+        ignore_case="boolean?",
+        head_limit="integer?",
+    )
+
+    def __init__(
+        self, settings: ToolSettings, program: str | None = "rg", timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._scope = Scope(settings)
+        self._limit_bytes = settings.output_limit_bytes
+        self._program = program
+        self._timeout_s = timeout_s
+
+    @property
+    def description(self) -> str:
+        return load("tools/grep")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The file or folder; which files are shown depends on the role too (`call.paths`)."""
+        return Plan(reads=(self._scope.find(args.get("path") or ".", call),))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args.get("path") or ".", call)
+        kind = await file_io.in_thread(lambda: file_io.kind(path))
+        if kind is None:
+            raise ToolError(f"{path} does not exist.")
+        folder = path if kind == "folder" else path.parent
+        wanted = _wanted(args, folder, "" if kind == "folder" else path.name)
+        sight = Sight(self._scope, call, folder)
+        program = self._program and ripgrep(sight.root)
+        try:
+            found, note = await self._found(Seeker(folder, sight.root, program), wanted, sight)
+        except Broken:
+            if program is None:
+                raise
+            # ripgrep 13 breaks off where a line ends in two carriage returns.
+            found, note = await self._found(Seeker(folder, sight.root, None), wanted, sight)
+        if not found.matches:
+            return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{note}".rstrip())
+        if found.more:
+            found.shown.append("… (there are more; narrow the pattern, path or glob)")
+        files = "1 file" if found.files == 1 else f"{found.files:,} files"
+        return ToolResult(
+            "\n".join([*found.shown, note]).rstrip("\n"),
+            for_user=f"{found.matches:,} lines in {files}",
+            taint=UNTRUSTED if found.marked else NOTHING,
+        )
+
+    async def _found(self, seeker: Seeker, wanted: _Wanted, sight: Sight) -> tuple[_Found, str]:
+        """What is there, and a line about what was not looked at."""
+
+        def work() -> _Found:
+            with closing(seeker.lines(wanted.query)) as candidates:
+                return self._collect(candidates, wanted, sight)
+
+        found = await sought(seeker, work, self._timeout_s)
+        if seeker.stopped:
+            return found, f"… (stopped after {self._timeout_s:g} s)"
+        return found, CUT if seeker.is_cut or sight.is_cut else ""
+
+    def _collect(self, candidates: Iterator[Line], wanted: _Wanted, sight: Sight) -> _Found:
+        """Candidates that the files themselves confirm, until enough are found."""
+        found, room, most = _Found(), self._limit_bytes, wanted.query.most
+        for name, group in groupby(candidates, lambda candidate: candidate.path):
+            named = bool(wanted.query.name)
+            path = sight.named(name) if named else sight.find(name, wanted.glob)
+            text = lines(path) if path is not None else None
+            if path is None or text is None:
+                continue
+            hits = [n for n, said in ((one.number, one.text) for one in group)
+                    if 0 < n <= len(text) and text[n - 1] == said]  # fmt: skip
+            if not hits:
+                continue
+            if found.matches + len(hits) > most:
+                hits, found.more = hits[: most - found.matches], True
+            if not hits:
+                return found
+            found.files += 1
+            found.matches += len(hits)
+            found.marked |= is_marked(path)
+            block = [f"{visible_line(sight.told(path))}", *_excerpt(text, hits, wanted.context)]
+            for line in [*([""] if found.shown else []), *block]:
+                room -= len(line.encode("utf-8", "replace")) + 1
+                if room < 0:
+                    found.more = True
+                    return found
+                found.shown.append(line)
+            if found.more:
+                return found
+        return found
+
+
+def _wanted(args: Mapping[str, Any], folder: Path, name: str) -> _Wanted:
+    pattern: str = args["pattern"]
+    if not 0 < len(pattern) <= PATTERN_LIMIT_CHARS:
+        raise ToolError(f"A pattern has 1 to {PATTERN_LIMIT_CHARS:,} characters.")
+    if _LINE_END.search(_OTHER_THAN.sub("", pattern)):
+        raise ToolError("A pattern is looked for within a line; leave line ends out of it.")
+    most = min(max(1, int(args.get("head_limit", LINES_SHOWN))), MOST)
+    context = min(max(0, int(args.get("context", 0))), MOST_CONTEXT)
+    glob = args.get("glob")
+    # One more than is shown tells that there are more.
+    query = Query(pattern, args.get("ignore_case") is True, name, most)
+    return _Wanted(query, context, Glob(inside(glob, folder)) if glob else None)
+
+
+def _excerpt(text: list[str], hits: list[int], context: int) -> Iterator[str]:
+    """Matching lines as `12:text`, those around them as `13-text`, gaps as `--`."""
+    wanted = set(hits)
+    last = 0
+    for hit in hits:
+        for number in range(max(last + 1, hit - context), min(len(text), hit + context) + 1):
+            if context and last and number > last + 1:
+                yield "--"
+            last = number
+            line = text[number - 1]
+            cut = line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + "… (line cut)"
+            yield f"{number}{':' if number in wanted else '-'}{cut}"

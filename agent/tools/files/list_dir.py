@@ -1,0 +1,123 @@
+"""`list_dir`: what is in a folder, with sizes."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.files import file_io
+from agent.security.files.safe_open import LISTED, inner_folder, opened_folder
+from agent.security.taint.file_marks import is_name_marked
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.text.visible import visible_line
+from agent.tools.base import CallContext
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+ENTRIES_PER_FOLDER = 50
+ENTRIES_IN_ALL = 1_000
+MAX_DEPTH = 5
+
+
+Hidden = Callable[[Path, "os.DirEntry[str]"], bool]
+
+
+class ListDir:
+    """A tree of `depth` levels (1 to 5): folders first, then files with their sizes."""
+
+    name: ClassVar[str] = "list_dir"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(path="string?", depth="integer?")
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._scope = Scope(settings)
+        self._limit_bytes = settings.output_limit_bytes
+
+    @property
+    def description(self) -> str:
+        return load("tools/list_dir")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args.get("path", "."), call)
+        depth = min(max(1, int(args.get("depth", 1))), MAX_DEPTH)
+        return await file_io.in_thread(lambda: self._listing(path, depth, call))
+
+    def _listing(self, path: Path, depth: int, call: CallContext) -> ToolResult:
+        if (found := file_io.kind(path)) != "folder":
+            what = "is a file; use read_file" if found else "does not exist"
+            raise ToolError(f"{path} {what}.")
+        lines: list[str] = []
+        room = self._limit_bytes
+        walk = _Walk(self._scope.hidden(call))
+        for line in walk.lines(path, depth):
+            room -= len(line.encode("utf-8", "replace")) + 1
+            if len(lines) >= ENTRIES_IN_ALL or room < 0:
+                lines.append("… (cut; list a folder further down)")
+                break
+            lines.append(line)
+        text = "\n".join(lines) if lines else f"{path} is empty."
+        return ToolResult(text, taint=UNTRUSTED if walk.marked else NOTHING)
+
+
+class _Walk:
+    """Goes down by descriptors: a folder that became a link meanwhile is not entered. `marked`:
+    a name may be a stranger's word."""
+
+    def __init__(self, hidden: Hidden) -> None:
+        self.marked = False
+        self._hidden = hidden
+
+    def lines(self, folder: Path, depth: int) -> Iterator[str]:
+        with file_io.explained(folder), opened_folder(folder, flags=LISTED) as fd:
+            yield from self._entries(folder, fd, depth, "")
+
+    def _entries(self, folder: Path, fd: int, depth: int, indent: str) -> Iterator[str]:
+        with os.scandir(fd) as found:
+            entries = [entry for entry in found if not self._hidden(folder, entry)]
+        entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
+        for entry in entries[:ENTRIES_PER_FOLDER]:
+            name = visible_line(entry.name)
+            self.marked |= is_name_marked(folder / entry.name, is_folder=_is_folder(entry))
+            if not _is_folder(entry):
+                yield f"{indent}{name}{_size(entry, fd)}"
+                continue
+            yield f"{indent}{name}/"
+            if depth > 1:
+                yield from self._inner(folder / entry.name, fd, depth - 1, indent + "  ")
+        if (more := len(entries) - ENTRIES_PER_FOLDER) > 0:
+            yield f"{indent}... ({more} more)"
+
+    def _inner(self, folder: Path, above: int, depth: int, indent: str) -> Iterator[str]:
+        try:
+            fd = inner_folder(folder.name, above, flags=LISTED)
+        except OSError as exc:
+            yield f"{indent}… (cannot be listed: {(exc.strerror or 'gone').lower()})"
+            return
+        try:
+            yield from self._entries(folder, fd, depth, indent)
+        finally:
+            os.close(fd)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _size(entry: "os.DirEntry[str]", folder: int) -> str:
+    try:
+        if entry.is_symlink():
+            return " -> " + visible_line(os.readlink(entry.name, dir_fd=folder))
+        size = float(entry.stat(follow_symlinks=False).st_size)
+    except OSError:
+        # Removed or exchanged between the listing of its folder and this look at it.
+        return " (gone)"
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000:
+            return f" ({size:.0f} {unit})" if unit == "B" else f" ({size:.1f} {unit})"
+        size /= 1000
+    return f" ({size:.1f} TB)"

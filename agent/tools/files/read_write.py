@@ -1,0 +1,222 @@
+"""`read_file`, `write_file` and `append_file`."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.context.feature_list import guard
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.files import file_io
+from agent.security.files.latch import alone
+from agent.security.taint.file_marks import carried, is_marked
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.text.text_document import (
+    LIMIT_BYTES,
+    Document,
+    Form,
+    decode,
+    diff,
+    is_latin,
+    lines_of,
+    refuse_binary,
+)
+from agent.tools.base import CallContext, Plan
+from agent.tools.files.file_views import Views, stamp
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.schema import parameters
+from agent.tools.web.pdf import pdf_text
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
+
+LINE_LIMIT = 2_000
+
+
+class ReadFile:
+    """A text file, or the text of a PDF, as numbered lines from `line_start` to `line_end`."""
+
+    name: ClassVar[str] = "read_file"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(
+        path="string", line_start="integer?", line_end="integer?"
+    )
+
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
+        self._scope = Scope(settings)
+        self.views = views or Views()
+        self._limit_bytes = settings.output_limit_bytes
+
+    @property
+    def description(self) -> str:
+        return load("tools/read_file")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args["path"], call)
+        # Before it is read: a change in between is noticed later.
+        found = stamp(path)
+        data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
+        is_pdf = data.startswith(b"%PDF-")
+        text, torn = (await pdf_text(data), "") if is_pdf else _text(data, path)
+        self.views.saw(call.session, path, found)
+        lines = lines_of(text)
+        if not lines:
+            return ToolResult(f"{path} is empty.")
+        first = min(max(1, int(args.get("line_start", 1))), len(lines))
+        last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
+        body = self._numbered(lines, first, last) + torn
+        shown = f"{path}: lines {first} to {last} of {len(lines)}"
+        return ToolResult(body, for_user=shown, taint=UNTRUSTED if is_marked(path) else NOTHING)
+
+    def _numbered(self, lines: list[str], first: int, last: int) -> str:
+        width = len(str(last))
+        shown: list[str] = []
+        room = self._limit_bytes
+        for number in range(first, min(last, first + LINE_LIMIT - 1) + 1):
+            line = f"{number:>{width}}\t{lines[number - 1]}"
+            size = len(line.encode("utf-8", "replace")) + 1
+            if size > room and shown:
+                break
+            if size > room:
+                line = line.encode()[:room].decode("utf-8", "ignore") + "… (line cut)"
+            shown.append(line)
+            room -= size
+        end = first + len(shown) - 1
+        if end < last:
+            shown.append(
+                f"… (lines {first} to {end} of {len(lines)}; read on with line_start={end + 1})"
+            )
+        return "\n".join(shown)
+
+
+class WriteFile:
+    """Makes a file hold exactly `content`; an existing file keeps its mode and its encoding."""
+
+    name: ClassVar[str] = "write_file"
+    effect: ClassVar[Effect] = "idempotent"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
+
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
+        self._scope = Scope(settings)
+        self._views = views or Views()
+
+    @property
+    def description(self) -> str:
+        return load("tools/write_file")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Whether the file would be new, and the difference."""
+        path = self._scope.find(args["path"], call)
+        old = await file_io.in_thread(lambda: _existing(path))
+        guard(path, old.text if old else "", args["content"])
+        shown = diff(args["path"], old.text if old else "", args["content"])
+        if old is None:
+            return Plan(creates=(path,), diff=shown)
+        return Plan(changes=(path,), diff=shown)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args["path"], call)
+        content: str = args["content"]
+
+        def work() -> tuple[str, int]:
+            with alone(path):
+                old = _existing(path)
+                guard(path, old.text if old else "", content)
+                data = _encoded(content, old.form if old else Form())
+                with call.changes.file(path, data), carried(path, call.workspace, call.taint):
+                    file_io.replace(path, data)
+            self._views.wrote(call.session, path)
+            return diff(args["path"], old.text if old else "", content), len(data)
+
+        shown, size = await file_io.in_thread(work)
+        return ToolResult(f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(shown, path))
+
+
+class AppendFile:
+    """Adds `content` at the end of a file, in the file's encoding."""
+
+    name: ClassVar[str] = "append_file"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
+
+    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
+        self._scope = Scope(settings)
+        self._views = views or Views()
+
+    @property
+    def description(self) -> str:
+        return load("tools/append_file")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Which file grows, and by what."""
+        path = self._scope.find(args["path"], call)
+        old = await file_io.in_thread(lambda: _appendable(path))
+        guard(path, old.text if old else "", (old.text if old else "") + args["content"])
+        shown = diff(args["path"], old.text, old.text + args["content"]) if old else None
+        if old is None:
+            return Plan(creates=(path,), diff=diff(args["path"], "", args["content"]))
+        return Plan(changes=(path,), diff=shown)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args["path"], call)
+        content: str = args["content"]
+
+        def work() -> tuple[str, int]:
+            with alone(path):
+                old = _appendable(path)
+                guard(path, old.text if old else "", (old.text if old else "") + content)
+                data = (old.form if old else Form()).encode(content)
+                whole = old.encode() + data if old else data
+                with call.changes.file(path, whole), carried(path, call.workspace, call.taint):
+                    file_io.append(path, data)
+            self._views.wrote(call.session, path)
+            before = old.text if old else ""
+            return diff(args["path"], before, before + content), len(data)
+
+        shown, size = await file_io.in_thread(work)
+        return ToolResult(f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(shown, path))
+
+
+def _text(data: bytes, path: Path) -> tuple[str, str]:
+    """The text, and a note when not all of its bytes are text. Raises ToolError."""
+    form = Form.of(data)
+    refuse_binary(data, form, path)
+    text = data[len(form.mark) :].decode(form.encoding, "replace")
+    if "\ufffd" in text and not form.mark and is_latin(data):
+        return data.decode("latin-1"), ""
+    if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
+        return text, f"\n… (some bytes are not valid {form.encoding} and are shown as \ufffd)"
+    return text, ""
+
+
+def _existing(path: Path) -> Document | None:
+    """The text that would be overwritten; a binary or huge file counts as an unnamed one."""
+    found = file_io.kind(path)
+    if found is None:
+        return None
+    if found == "folder":
+        raise ToolError(f"{path} is a folder; give the path of a file in it.")
+    try:
+        return decode(file_io.read(path, LIMIT_BYTES), path)
+    except ToolError:
+        return Document("", Form())
+
+
+def _encoded(content: str, form: Form) -> bytes:
+    """In the file's encoding; what its old one has no characters for becomes UTF-8 as a whole."""
+    if form.encoding == "latin-1":
+        with suppress(ToolError):
+            return form.encode(content)
+        form = Form()
+    return Document(content, form).encode()
+
+
+def _appendable(path: Path) -> Document | None:
+    return decode(file_io.read(path, LIMIT_BYTES), path) if file_io.kind(path) else None
+
+
+def _artifacts(shown: str, path: Path) -> tuple[Artifact, ...]:
+    return (Artifact("diff", shown, str(path)),) if shown else ()

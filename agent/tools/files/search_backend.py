@@ -1,0 +1,210 @@
+"""Runs the program that searches files: ripgrep, or our own stand-in where it is missing.
+
+What it says is not trusted: a folder may be exchanged for a link while it walks. So it only names
+candidates; whoever shows one looks at the file itself, by the ways that are safe (see `find`).
+"""
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any, TypeVar
+
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.security.sandbox.trusted_programs import helper
+from agent.text.text_document import LIMIT_BYTES
+from agent.tools.child_process import ENVIRONMENT, program
+
+T = TypeVar("T")
+
+_RECORD_LIMIT_BYTES = 4_000_000
+_ERROR_CHARS = 300
+# Nothing of a person's settings, neither by file nor by environment; `.gitignore` files of the
+# searched folder count, those above it are looked at by `Ignores`.
+_RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=never",
+       "--no-require-git", "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude",
+       "--no-ignore-global")  # fmt: skip
+
+
+class Broken(ToolError):
+    """The program came to no end by itself: what it said until then is not all there is."""
+
+
+@frozen
+class Query:
+    """Lines to look for: a regular expression, in one file of the folder or (empty) in all."""
+
+    pattern: str
+    ignore_case: bool = False
+    name: str = ""
+    most: int = 1000
+
+
+@frozen
+class Line:
+    """A candidate: the path from the searched folder on, the line's number from 1 and its text."""
+
+    path: str
+    number: int
+    text: str
+
+
+class Seeker:
+    """One search in `folder`, a real path below the workspace `root`.
+
+    `program` is ripgrep's path, None for the stand-in.
+    """
+
+    def __init__(self, folder: Path, root: Path, program: str | None) -> None:
+        self._folder = folder
+        self._root = root
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+        self.stopped = False
+        # Something could not be looked at; known at the end.
+        self.is_cut = False
+        self._lock = Lock()
+
+    def files(self) -> Generator[str]:
+        """The files below the folder, in no order. Blocks; ends early after `stop`."""
+        own = ("files", str(self._root))
+        for record in self._records(("--files", "--null"), own, b"\0"):
+            yield os.fsdecode(record).removeprefix("./")
+
+    def lines(self, query: Query) -> Generator[Line]:
+        """Lines that match, file by file, sorted by path. Raises ToolError for a bad pattern."""
+        rg = ["--json", "--sort=path", "--crlf", f"--max-filesize={LIMIT_BYTES}"]
+        rg += [f"--max-count={query.most + 1}", f"--regexp={query.pattern}"]
+        rg += ["--ignore-case"] if query.ignore_case else ["--case-sensitive"]
+        folding = "i" if query.ignore_case else "-"
+        own = ("lines", str(self._root), query.pattern, folding, query.name)
+        where = f"./{query.name}" if query.name else "./"
+        for record in self._records((*rg, "--", where), own, b"\n"):
+            if (line := _line(record)) is not None:
+                yield line
+
+    def stop(self) -> None:
+        """End the program, from any thread, also before it was begun."""
+        with self._lock:
+            self.stopped = True
+            if self._process is not None:
+                self._process.kill()
+
+    def _records(self, rg: tuple[str, ...], own: tuple[str, ...], end: bytes) -> Generator[bytes]:
+        if self._program is not None:
+            argv = [self._program, *_RG, *rg]
+        else:
+            argv = program("agent.tools.files.search_fallback", *own)
+        with self._lock:
+            if self.stopped:
+                return
+            self._process = process = _begun(argv, self._folder)
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            found = False
+            for record in _split(process.stdout, end):
+                found = True
+                yield record
+            said = process.stderr.read(4 * _ERROR_CHARS).decode("utf-8", "replace")
+            code = process.wait()
+            if code == 2 and said and not found:
+                raise ToolError(_complaint(said))
+            self.is_cut = code == 2
+            if code not in (0, 1, 2) and not self.stopped:
+                raise Broken(f"The search ended early (code {code}); narrow the pattern or path.")
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+CUT = "… (left out: what lies too deep, or cannot be read)"
+
+
+def ripgrep(workspace: Path) -> str | None:
+    """Where `rg` is installed; not one that lies in the workspace."""
+    return helper("rg", (workspace,))
+
+
+async def sought(seeker: Seeker, work: Callable[[], T], timeout_s: float) -> T:
+    """What `work`, which reads from the seeker in a thread, comes to.
+
+    After `timeout_s` and when the caller is cancelled the program is ended (`stopped`); `work` then
+    comes to what it has found by then.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    timer = asyncio.get_running_loop().call_later(timeout_s, seeker.stop)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        seeker.stop()
+        await asyncio.wait([task])
+        raise
+    finally:
+        timer.cancel()
+
+
+def _begun(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as exc:
+        raise ToolError(f"The search could not be started: {exc}.") from exc
+
+
+def _split(stream: IO[bytes], end: bytes) -> Iterator[bytes]:
+    """Records without their ends; one that is far too long is left out."""
+    rest = b""
+    skipping = False
+    while data := os.read(stream.fileno(), 65_536):
+        *records, rest = (rest + data).split(end)
+        for record in records:
+            if not skipping:
+                yield record
+            skipping = False
+        if len(rest) > _RECORD_LIMIT_BYTES:
+            rest, skipping = b"", True
+
+
+def _line(record: bytes) -> Line | None:
+    try:
+        message: Any = json.loads(record)
+        if message["type"] != "match":
+            return None
+        data = message["data"]
+        text = _words(data["lines"]).decode("utf-8", "replace")
+        path = os.fsdecode(_words(data["path"])).removeprefix("./")
+        return Line(path, int(data["line_number"]), text.removesuffix("\n").removesuffix("\r"))
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _words(data: dict[str, str]) -> bytes:
+    """A text of ripgrep's JSON; what is not UTF-8 comes as base64."""
+    if "text" in data:
+        return data["text"].encode("utf-8", "surrogateescape")
+    return base64.b64decode(data["bytes"])
+
+
+def _complaint(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines()]
+    told = " ".join(line for line in lines if line.strip("^ ") and not line.startswith("(?:"))
+    with suppress(ValueError):
+        told = told[told.index("error:") + len("error:") :]
+    return f"The pattern is no valid regular expression: {' '.join(told.split())[:_ERROR_CHARS]}"

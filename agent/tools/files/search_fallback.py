@@ -1,0 +1,148 @@
+"""Stands in for ripgrep where it is missing: a program of its own that speaks ripgrep's JSON.
+
+`files ROOT` lists the files below this folder, each ended by NUL; `lines ROOT PATTERN i|- NAME`
+prints the lines that match, of the file NAME or, when it is empty, of all. A process of its own
+because a regular expression can run for hours: whoever started it ends it, and the kernel does when
+that one is gone.
+"""
+
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from agent.text.text_document import LIMIT_BYTES, Form, lines_of, searchable
+from agent.tools.child_process import limit
+from agent.tools.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
+from agent.tools.files.ignore_rules import NAME, Ignores
+from agent.tools.files.regex_members import BadPattern
+from agent.tools.files.regex_pattern import translated
+
+SKIPPED = ".git"
+
+
+def main() -> int:
+    """The exit code, as ripgrep's: 0 found, 1 nothing, 2 an error that stands on stderr."""
+    limit()
+    out = sys.stdout.buffer
+    words = sys.argv[1:]
+    what, root = words[0], Path(words[1])
+    if what == "files":
+        walk = _Walk(Path.cwd(), root)
+        for path in walk.files():
+            out.write(os.fsencode(path) + b"\0")
+        return 2 if walk.is_cut else 0
+    pattern, folding, name = words[2:5]
+    wanted = _Wanted(pattern, folding == "i")
+    try:
+        wanted.in_ascii  # noqa: B018 - a pattern is refused before anything is searched
+    except (BadPattern, re.error, OverflowError, RecursionError) as exc:
+        print(f"regex parse error: {exc}", file=sys.stderr)
+        return 2
+    found = False
+    walk = _Walk(Path.cwd(), root)
+    for path in [name] if name else walk.files():
+        for number, line in _lines(path, wanted):
+            # With a line end, as ripgrep's: nothing of the line itself is taken for one.
+            said = {"text": f"{line}\r\n"}
+            data = {"path": {"text": path}, "lines": said, "line_number": number}
+            out.write(json.dumps({"type": "match", "data": data}).encode() + b"\n")
+            found = True
+        out.flush()
+    if walk.is_cut:
+        return 2
+    return 0 if found else 1
+
+
+class _Walk:
+    """Through all files below `start`; `is_cut`: a folder could not be read, or lies too deep."""
+
+    def __init__(self, start: Path, root: Path) -> None:
+        self.is_cut = False
+        self._ignores = Ignores(root, start, _read_ignores)
+
+    def files(self) -> Iterator[str]:
+        """In the order of their paths; however deep they are, one folder is open at a time."""
+        pending: list[tuple[str, tuple[str, ...], bool]] = [("", (), True)]
+        while pending:
+            path, parts, is_folder = pending.pop()
+            if is_folder:
+                pending += reversed(self._entries(path, parts))
+            else:
+                yield path
+
+    def _entries(
+        self, folder: str, parts: tuple[str, ...]
+    ) -> Sequence[tuple[str, tuple[str, ...], bool]]:
+        found: list[tuple[str, tuple[str, ...], bool]] = []
+        try:
+            with os.scandir(folder or ".") as listed:
+                entries = sorted(listed, key=lambda entry: os.fsencode(entry.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return found
+        except OSError:
+            self.is_cut = True
+            return found
+        for entry in entries:
+            inner = (*parts, entry.name)
+            path = f"{folder}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != SKIPPED and not self._ignores.hides(inner, is_folder=True):
+                    found.append((f"{path}/", inner, True))
+            elif entry.is_file(follow_symlinks=False) and not self._ignores.hides(inner):
+                found.append((path, inner, False))
+        return found
+
+
+class _Wanted:
+    """What is looked for; for lines that need all of Unicode it is made when there is one."""
+
+    def __init__(self, pattern: str, folding: bool) -> None:
+        self._pattern = pattern
+        self._folding = folding
+
+    @cached_property
+    def in_ascii(self) -> re.Pattern[str]:
+        return re.compile(translated(self._pattern, ignore_case=self._folding, narrow=True))
+
+    @cached_property
+    def in_any(self) -> re.Pattern[str]:
+        return re.compile(translated(self._pattern, ignore_case=self._folding, narrow=False))
+
+    def is_in(self, line: str) -> bool:
+        return bool((self.in_ascii if line.isascii() else self.in_any).search(line))
+
+
+def _lines(path: str, wanted: _Wanted) -> Iterator[tuple[int, str]]:
+    data = _read(path, LIMIT_BYTES)
+    lines = searchable(data) if data is not None else None
+    if data is None or lines is None:
+        return
+    exact = lines
+    if Form.of(data) == Form() and any("\ufffd" in line for line in lines):
+        # What is no text must match nothing, but be shown.
+        exact = lines_of(data.decode("utf-8", "surrogateescape"))
+    for number, (line, searched) in enumerate(zip(lines, exact, strict=True), 1):
+        if wanted.is_in(searched):
+            yield number, line
+
+
+def _read(path: str | Path, limit_bytes: int) -> bytes | None:
+    """The bytes of an ordinary file that is not too large, else None."""
+    with suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            info = os.fstat(fd)
+            if stat.S_ISREG(info.st_mode) and info.st_size <= limit_bytes:
+                return file.read(limit_bytes)
+    return None
+
+
+def _read_ignores(path: Path) -> bytes | None:
+    assert path.name == NAME
+    return _read(path, IGNORES_LIMIT_BYTES)

@@ -1,0 +1,115 @@
+"""`undo`: takes back what tools did to files in this conversation."""
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.files import file_io
+from agent.security.taint.taint import PRIVATE
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plan
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.schema import parameters
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
+
+if TYPE_CHECKING:
+    from agent.undo.ledger import Move
+    from agent.undo.reversal import Reversal, Wish
+
+DIFF_CHARS = 20_000
+
+
+class Undo:
+    """Brings files back to what they were before the last steps that changed something."""
+
+    name: ClassVar[str] = "undo"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(steps="integer?", path="string?")
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._scope = Scope(settings)
+
+    @property
+    def description(self) -> str:
+        return load("tools/undo")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Which files would change, and the difference. Raises ToolError when none would."""
+        return await file_io.in_thread(lambda: self._plan(self._wish(args, call), call))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return await file_io.in_thread(lambda: self._run(self._wish(args, call), call))
+
+    def _plan(self, wish: "Wish", call: CallContext) -> Plan:
+        from agent.undo import report
+
+        reversal, blobs = _reversal(self._scope, call)
+        moves = _some(reversal.plan(wish))
+        pairs = report.net(moves, "undo")
+        changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
+        creates = tuple(path for path, (now, _) in pairs.items() if now is None)
+        shown = report.differences(pairs, blobs, call.workspace.resolve(), DIFF_CHARS)
+        return Plan(changes=changes, creates=creates, diff=shown or None)
+
+    def _run(self, wish: "Wish", call: CallContext) -> ToolResult:
+        from agent.undo import report
+
+        reversal, blobs = _reversal(self._scope, call)
+        moves = _some(reversal.plan(wish))
+        root = call.workspace.resolve()
+        # Taken before: what is there now may not be kept anywhere afterwards.
+        diffs = {
+            path: report.differences({path: pair}, blobs, root, DIFF_CHARS)
+            for path, pair in report.net(moves, "undo").items()
+        }
+        done = reversal.carry_out(secrets.token_hex(16), "undo", moves)
+        undone = done.paths("undone")
+        artifacts = tuple(
+            Artifact("diff", diffs[path], str(path)) for path in undone if diffs.get(path)
+        )
+        text = report.told(done, "undo", root) or "Nothing had to be changed back."
+        return ToolResult(text, is_error=not undone, artifacts=artifacts)
+
+    def _wish(self, args: Mapping[str, Any], call: CallContext) -> "Wish":
+        from agent.undo.reversal import Wish
+
+        steps = int(args.get("steps", 1))
+        if steps < 1:
+            raise ToolError(f"steps must be 1 or more, found {steps}.")
+        path = args.get("path")
+        return Wish(steps=steps, path=self._scope.find(path, call) if path else None)
+
+
+def _reversal(scope: Scope, call: CallContext) -> "tuple[Reversal, Any]":
+    from agent.undo.reversal import Reversal
+
+    changes = call.changes.changes
+    if changes is None:
+        raise ToolError("Changes of files are not recorded here, so nothing can be undone.")
+    return Reversal(changes, call.session, checked(scope, call)), changes.blobs
+
+
+def checked(scope: Scope, call: CallContext) -> Any:
+    """A test that raises ToolError for a path that the call may not change.
+
+    A link is itself what is changed, wherever it leads: its folder counts.
+    """
+    is_closed = scope.closed(call)
+
+    def check(path: Path) -> None:
+        if path.is_symlink() and not is_closed(path):
+            path = path.parent
+        if scope.find(str(path), call) != path:
+            raise ToolError(f"{path} leads through a link.")
+
+    return check
+
+
+def _some(moves: "tuple[Move, ...]") -> "tuple[Move, ...]":
+    if all(move.verdict == "already" for move in moves):
+        raise ToolError("There is nothing to undo in this conversation.")
+    return moves

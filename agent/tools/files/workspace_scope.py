@@ -1,0 +1,166 @@
+"""Which of the workspace's files a call may touch."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from agent.context.feature_list import LIST, PROGRESS
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.security.files.filenames import folded_path
+from agent.security.files.inbox import INBOX_FOLDER, MEMORY_FOLDER, inbox_of
+from agent.security.files.paths import blocked_entry, resolve, shown
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.output_spill import spill_folder
+
+OWNER_PROFILE = "USER.md"
+# What turns of the owner are told to do, the heartbeat without anybody having asked.
+OWNER_ERRANDS = ("HEARTBEAT.md", LIST, PROGRESS)
+# Nobody else's, at the top of the workspace.
+PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_ERRANDS)
+OWN_FOLDER = ".kore"
+
+
+@frozen
+class Scope:
+    """Resolves paths for tools, and keeps what one person told Kore from the others.
+
+    The owner may see everything. Anybody else sees their own memory file and the files that they
+    sent, neither the others' nor the owner's profile and errands, and of Kore's own folder only
+    kept outputs whose name they know.
+    """
+
+    settings: ToolSettings
+
+    def find(self, path: str, call: CallContext) -> Path:
+        """The real path behind `path`. Raises ToolError when the call may not go there."""
+        real = resolve(
+            path,
+            call.workspace,
+            restrict=self.settings.restrict_to_workspace,
+            blocked=self.settings.blocked_paths,
+        )
+        if self._kores_own()(real):
+            raise ToolError(f"{shown(path)} is off limits: it is part of Kore itself.")
+        if _others(call)(real):
+            raise ToolError(f"{shown(path)} belongs to somebody else and cannot be used here.")
+        if not call.owner and _is_own(real, call.workspace.resolve()):
+            raise ToolError(f"{shown(path)} is off limits: only the owner uses this folder.")
+        return real
+
+    def memory(self, call: CallContext) -> Path:
+        """The real memory file of whoever is speaking. Raises ToolError where links lead away."""
+        home = _home(call.memory)
+        real = resolve(
+            str(call.memory.absolute()), home, restrict=self.settings.restrict_to_workspace
+        )
+        linked = real != home.resolve() / call.memory.absolute().relative_to(home)
+        if self._kores_own()(real) or (linked and not call.owner):
+            raise ToolError("The memory file is a link to something else and cannot be used.")
+        return real
+
+    def hidden(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:
+        """A test for the entries of a real folder: whether the call may not know of them."""
+        is_closed = self.closed(call)
+        root = call.workspace.resolve()
+
+        def is_hidden(folder: Path, entry: "os.DirEntry[str]") -> bool:
+            path = folder / entry.name
+            if not (entry.is_symlink() or entry.is_file() or entry.is_dir()):
+                return True
+            if not entry.is_symlink():
+                return is_closed(path)
+            if not call.owner and _is_inside(path, root / OWN_FOLDER):
+                return True
+            try:
+                self.find(str(path), call)
+            except ToolError:
+                return True
+            return False
+
+        return is_hidden
+
+    def closed(self, call: CallContext) -> Callable[[Path], bool]:
+        """A test for real paths that are no links: whether the call may not know of them."""
+        root = call.workspace.resolve()
+        others, kores_own = _others(call), self._kores_own()
+
+        def is_closed(path: Path) -> bool:
+            if not call.owner and _is_inside(path, root / OWN_FOLDER):
+                return True
+            blocked = blocked_entry(path, root, self.settings.blocked_paths)
+            return bool(blocked) or others(path) or kores_own(path)
+
+        return is_closed
+
+    def _kores_own(self) -> Callable[[Path], bool]:
+        """A test for real paths: whether they are part of Kore itself, as its files lie now."""
+        closed = [_folded_parts(path) for path in _real(self.settings.off_limits)]
+
+        def is_own(real: Path) -> bool:
+            parts = folded_path(real).parts
+            return any(parts[: len(own)] == own for own in closed)
+
+        return is_own
+
+
+def _real(paths: Iterable[Path]) -> Iterator[str]:
+    """Each path with its links resolved; the folder that most of them share only once."""
+    folders: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(os.path.abspath(path))
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        found = os.path.join(folders[folder], name)
+        yield os.path.realpath(found) if os.path.islink(found) else found
+
+
+@lru_cache(maxsize=64)
+def _folded_parts(path: str) -> tuple[str, ...]:
+    return folded_path(Path(path)).parts
+
+
+def _is_own(real: Path, root: Path) -> bool:
+    """Whether it is in Kore's own folder; whoever was told the random name of a kept output may
+    read that."""
+    if real.parent == spill_folder(root) and real.is_file():
+        return False
+    return _is_inside(real, root / OWN_FOLDER)
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return folded_path(path).is_relative_to(folded_path(folder))
+
+
+def _others(call: CallContext) -> Callable[[Path], bool]:
+    """A test for real paths: whether they hold what another person told Kore."""
+    if call.owner:
+        return lambda real: False
+    home = _home(call.memory)
+    own = home.resolve() / call.memory.absolute().relative_to(home)
+    root = folded_path(call.workspace.resolve())
+    try:
+        sent = inbox_of(home.resolve(), own)
+    except ValueError:
+        sent = own
+    private = [folded_path(root / name) for name in PRIVATE_NAMES]
+
+    def is_private(real: Path) -> bool:
+        if real in (own, own.parent) or real.is_relative_to(sent):
+            return False
+        # git keeps older versions of what is closed.
+        if ".git" in folded_path(real).parts:
+            return True
+        # Some file systems find USER.md under the name user.md.
+        return any(folded_path(real).is_relative_to(path) for path in private)
+
+    return is_private
+
+
+def _home(memory: Path) -> Path:
+    """The folder that holds the memory folder which `memory` is in."""
+    memory = memory.absolute()
+    above = [path for path in memory.parents if path.name == MEMORY_FOLDER]
+    return above[0].parent if above else memory.parent

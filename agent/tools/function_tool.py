@@ -1,0 +1,145 @@
+"""`@kore.tool`: a function with type hints and a docstring as a tool."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.taint.taint import BOTH
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.docstring import Docstring
+from agent.tools.output_spill import Output, spill_folder
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+if TYPE_CHECKING:
+    from agent.tools.signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class FunctionTool(Generic[P, R]):
+    """A tool made of a function; it can still be called like one.
+
+    A plain function runs in a thread: it cannot be interrupted, so after a stop it comes to its
+    end unheard.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        effect: Effect = "unsafe",
+        name: str | None = None,
+        brings: Iterable[Taint] | None = None,
+    ) -> None:
+        self.name = str(name or getattr(function, "__name__", ""))
+        if not _NAME.fullmatch(self.name):
+            raise TypeError(
+                f"a tool cannot be named {self.name!r}: a name has 1 to 64 letters, digits, _ and -"
+            )
+        self.effect: Effect = effect
+        self.brings = BOTH if brings is None else frozenset(brings)
+        self.__wrapped__ = function
+        self.__doc__ = function.__doc__
+        self._told = Docstring.of(function.__doc__ or "")
+        if not self._told.text:
+            raise TypeError(f"{self.name} needs a docstring: it tells the model what the tool does")
+        _refuse_unusable(self.name, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.__wrapped__(*args, **kwargs)
+
+    @property
+    def description(self) -> str:
+        return self._told.text
+
+    @cached_property
+    def _signature(self) -> "Signature":
+        # Here and not above: it loads pydantic.
+        from agent.tools.signature import Signature
+
+        return Signature.of(self.name, self.__wrapped__, self._told.arguments)
+
+    @property
+    def parameters(self) -> JsonSchema:
+        """The schema, made when it is first needed. Raises TypeError for a hint without one."""
+        return self._signature.schema
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        given = self._signature.arguments(args, call)
+        function: Callable[..., Any] = self.__wrapped__
+        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+            value = await function(**given)
+        else:
+            value = await asyncio.to_thread(_called, function, given)
+            if inspect.isawaitable(value):
+                value = await value
+        return value if isinstance(value, ToolResult) else self._result(value, call)
+
+    def _result(self, value: Any, call: CallContext) -> ToolResult:
+        text = self._signature.text(value)
+        marks = call.workspace if "untrusted" in self.brings | call.taint else None
+        limit = ToolSettings().output_limit_bytes
+        with Output(spill_folder(call.workspace), limit, marks) as output:
+            output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
+        return output.noted(ToolResult(output.text() or load("no_result")))
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *, effect: Effect = "unsafe", name: str | None = None, brings: Iterable[Taint] | None = None
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: Effect = "unsafe",
+    name: str | None = None,
+    brings: Iterable[Taint] | None = None,
+) -> Any:
+    """Make a tool of a function: `@kore.tool`, or `@kore.tool(effect="read")`.
+
+    Its schema comes from the type hints, what the model is told from the docstring, arguments
+    included. An argument of the type `CallContext` is given the call. The function may be async,
+    and returns a text, a `ToolResult` or anything that JSON can hold; what it raises is told to
+    the model. `effect` says what a crash makes of a call (`read`, `idempotent`, `unsafe`),
+    `brings` what its results hold: strangers' words, something private, or both when nothing is
+    said.
+
+    Raises TypeError for a function without docstring or hints.
+    """
+
+    def made(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        return FunctionTool(function, effect=effect, name=name, brings=brings)
+
+    return made if function is None else made(function)
+
+
+def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    try:
+        return function(**given)
+    except StopIteration as exc:
+        # No future can hold it: whoever waits for the thread would wait for ever.
+        raise ToolError("The function ended early: nothing was left to go through.") from exc
+
+
+def _refuse_unusable(name: str, function: Callable[..., Any]) -> None:
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"{name}: {parameter} cannot be given by name")
+        if parameter.annotation is parameter.empty:
+            raise TypeError(f"{name}: the argument {parameter.name!r} needs a type hint")

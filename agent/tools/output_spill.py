@@ -1,0 +1,199 @@
+"""Output of any length in bounded memory: its head and tail for the model, the whole in a file."""
+
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from agent.security.files.safe_open import LISTED, opened_folder
+from agent.security.taint.file_marks import mark
+from agent.security.taint.quarantine import made
+from agent.types import ToolResult
+
+LINE_LIMIT = 2_000
+SPILL_LIMIT_BYTES = 64_000_000
+SPILL_FOLDER_LIMIT_BYTES = 256_000_000
+SPILL_KEPT_S = 7 * 24 * 3600
+# What a tool that keeps to the limit may say around its output.
+_AROUND_BYTES, _AROUND_LINES = 1_000, 10
+_IGNORED = b"/spill/\n"
+
+
+class Output:
+    """Takes bytes, keeps at most about `limit_bytes` of them, and writes all to a spill file.
+
+    The file is made in `folder` once the limit is passed; before that nothing touches the disk.
+    With `marks` it is marked, as is that workspace: it holds strangers' words.
+    `close` is idempotent; `text` may be asked for after it.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int, marks: Path | None = None) -> None:
+        self.total_bytes = 0
+        self.file: Path | None = None
+        self._folder = folder
+        self._marks = marks
+        self._limit = max(2, limit_bytes)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._sink: BinaryIO | None = None
+        self._tried = False
+
+    def __enter__(self) -> "Output":
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self.total_bytes += len(data)
+        if self._sink is not None:
+            self._store(data)
+        elif not self._tried and (self.total_bytes > self._limit or not self._few_lines(data)):
+            self._tried = True
+            self._spill(bytes(self._head) + data)
+        room = self._limit - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        del self._tail[: -self._limit]
+
+    def close(self) -> None:
+        """Close the spill file."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+    def text(self) -> str:
+        """What the model reads: everything, or head and tail and where the whole text is."""
+        head, tail = self._ends()
+        left_out = self.total_bytes - len(head) - len(tail)
+        if not left_out:
+            return head.decode("utf-8", "replace")
+        where = f"whole text in {self.file}" if self.file else "the whole text could not be kept"
+        if self.total_bytes > SPILL_LIMIT_BYTES and self.file:
+            where = f"the first {SPILL_LIMIT_BYTES:,} bytes in {self.file}"
+        middle = f"\n… ({left_out:,} bytes left out; {where})\n"
+        return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
+
+    def noted(self, result: ToolResult) -> ToolResult:
+        """The result that holds `text`, with what of it was left out and where the whole is."""
+        head, tail = self._ends()
+        cut_bytes = self.total_bytes - len(head) - len(tail)
+        file = str(self.file) if cut_bytes and self.file else None
+        return replace(result, cut_bytes=cut_bytes, file=file)
+
+    def _ends(self) -> tuple[bytes, bytes]:
+        """The beginning and the end that are shown; everything and nothing where it all fits."""
+        kept = bytes(self._head + self._tail)
+        if self.total_bytes <= self._limit and kept.count(b"\n") <= LINE_LIMIT:
+            return kept, b""
+        half = self._limit // 2
+        return _first_lines(kept[:half], LINE_LIMIT // 2), _last_lines(
+            kept[-half:], LINE_LIMIT // 2
+        )
+
+    def _few_lines(self, data: bytes) -> bool:
+        return self._head.count(b"\n") + data.count(b"\n") <= LINE_LIMIT
+
+    def _spill(self, data: bytes) -> None:
+        # Output that cannot be kept (a full disk, a folder in the way) is still worth showing.
+        with suppress(OSError):
+            prune(self._folder)
+            made(self._folder)
+            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}.txt"
+            with opened_folder(self._folder, create=True, flags=LISTED) as folder:
+                os.fchmod(folder, 0o700)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._sink = open(os.open(name, flags, 0o600, dir_fd=folder), "wb", 0)  # noqa: SIM115
+            self.file = self._folder / name
+            if self._marks is not None:
+                mark(self.file, self._marks)
+            _hide_from_git(self._folder.parent)
+            self._sink.write(data[:SPILL_LIMIT_BYTES])
+
+    def _store(self, data: bytes) -> None:
+        assert self._sink is not None
+        before = self.total_bytes - len(data)
+        with suppress(OSError):
+            self._sink.write(data[: max(0, SPILL_LIMIT_BYTES - before)])
+
+
+def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult:
+    """A result of any length as `Output` gives it; one that hardly passes the limit stays whole."""
+    data = result.for_model.encode("utf-8", "replace")
+    few_lines = data.count(b"\n") <= LINE_LIMIT + _AROUND_LINES
+    if few_lines and len(data) <= limit_bytes + _AROUND_BYTES:
+        return result
+    marks = workspace if "untrusted" in result.taint else None
+    with Output(spill_folder(workspace), limit_bytes, marks) as output:
+        output.feed(data)
+    return output.noted(replace(result, for_model=output.text()))
+
+
+def _hide_from_git(own: Path) -> None:
+    """Kept outputs belong to no repository; a file that somebody has written stays."""
+    with suppress(FileExistsError), opened_folder(own, flags=LISTED) as folder:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(".gitignore", flags, 0o644, dir_fd=folder), "wb") as file:
+            file.write(_IGNORED)
+
+
+def spill_folder(workspace: Path) -> Path:
+    """Where a workspace's spilled outputs are kept."""
+    return workspace.resolve() / ".kore" / "spill"
+
+
+def prune(folder: Path) -> None:
+    """Delete spill files that are older than 7 days, and the oldest beyond the folder's limit."""
+    room = SPILL_FOLDER_LIMIT_BYTES
+    with suppress(FileNotFoundError), opened_folder(folder, flags=LISTED) as fd:
+        for name, info in sorted(_spilled(fd), key=lambda found: -found[1].st_mtime):
+            room -= info.st_size
+            if room < 0 or time.time() - info.st_mtime > SPILL_KEPT_S:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=fd)
+
+
+def _spilled(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+    for name in os.listdir(folder):
+        with suppress(FileNotFoundError):
+            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if name.endswith(".txt") and stat.S_ISREG(info.st_mode):
+                yield name, info
+
+
+def _first_lines(data: bytes, limit: int) -> bytes:
+    lines = data.splitlines(keepends=True)
+    if len(lines) > limit:
+        return b"".join(lines[:limit]).rstrip(b"\n")
+    # A character cut in two at the end of the head is left out whole.
+    end = len(data)
+    for back in range(1, min(4, end) + 1):
+        byte = data[end - back]
+        if byte >= 0xC0:
+            width = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[: end - back] if width > back else data
+        if byte < 0x80:
+            break
+    return data
+
+
+def _last_lines(data: bytes, limit: int) -> bytes:
+    lines = data.splitlines(keepends=True)
+    if len(lines) > limit:
+        return b"".join(lines[-limit:])
+    start = 0
+    while start < min(3, len(data)) and 0x80 <= data[start] < 0xC0:
+        start += 1
+    return data[start:]

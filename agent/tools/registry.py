@@ -1,0 +1,205 @@
+"""The tools of an agent: their fixed order, how each is found by its name, their checks."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ToolError
+from agent.providers.base import ToolSpec, is_plain_name, plain_name
+from agent.security.taint.taint import NOTHING
+from agent.settings import ToolSettings
+from agent.tools.aliases import NAMES, canonical, folded
+from agent.tools.base import Closes, Ends, Lingers, Running, Sees, Tool
+from agent.tools.files.file_views import Views
+from agent.tools.schema import Arguments
+from agent.types import Taint
+
+if TYPE_CHECKING:
+    from agent.tools.shell.process_registry import Processes
+
+
+class Toolbox:
+    """Tools by name, in the order they were given. A later tool replaces one of the same name."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._folded = {folded(name): name for name in self._tools}
+        self._sent = _sent_names(self._tools)
+        self._called = {sent: name for name, sent in self._sent.items()}
+        self._checks: dict[str, Arguments] = {}
+        self._specs: tuple[ToolSpec, ...] = ()
+        # Looked for once: asking each tool for what it can costs more than most calls.
+        self._lingering = [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
+        self._seeing = next((tool for tool in self._tools.values() if isinstance(tool, Sees)), None)
+        self._nothing_seen = Views()
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them: the same objects at every call, so that a provider
+        encodes them once, until a description changes: that of `task` names the agents there are.
+        """
+        told = [tool.description for tool in self._tools.values()]
+        if told != [spec.description for spec in self._specs]:
+            self._specs = tuple(
+                ToolSpec(self._sent[tool.name], description, tool.parameters)
+                for tool, description in zip(self._tools.values(), told, strict=True)
+            )
+        return self._specs
+
+    @property
+    def views(self) -> Views:
+        """What conversations have seen of files."""
+        return self._seeing.views if self._seeing is not None else self._nothing_seen
+
+    def tasks(self, session: str) -> list[Running]:
+        """What goes on in the background of a session."""
+        return [task for tool in self._lingering for task in tool.tasks(session)]
+
+    def kill(self, session: str, id: str) -> bool:
+        """End one of it; False when none is called so."""
+        return any(tool.kill(session, id) for tool in self._lingering)
+
+    async def facts(self, session: str) -> list[str]:
+        """What the model should know of work that goes on, and of files that have changed, as a
+        turn of this session begins; the disk may take its time."""
+        lingering = [fact for tool in self._lingering for fact in tool.facts(session)]
+        return [*lingering, *await asyncio.to_thread(self.views.facts, session)]
+
+    def told(self, session: str) -> None:
+        """A turn has begun, and knows the facts."""
+        self.views.told(session)
+        for tool in self._lingering:
+            tool.told(session)
+
+    def lingering(self, workspace: Path) -> frozenset[Taint]:
+        """What work that goes on may bring into any file of a workspace."""
+        return NOTHING.union(*(tool.lingering(workspace) for tool in self._lingering))
+
+    async def end(self, session: str) -> None:
+        """Let go of what belongs to a session."""
+        self.views.end(session)
+        for tool in self._tools.values():
+            if isinstance(tool, Ends):
+                await tool.end(session)
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        for tool in self._tools.values():
+            if isinstance(tool, Closes):
+                await tool.aclose()
+
+    def only(self, chosen: Callable[[str], bool]) -> "Toolbox":
+        """The same tools, as far as they are chosen by their names."""
+        return Toolbox([tool for tool in self._tools.values() if chosen(tool.name)])
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of this name or alias, or None."""
+        if name in self._tools:
+            return self._tools[name]
+        if name in self._called:
+            return self._tools[self._called[name]]
+        spelled = folded(name)
+        return self._tools.get(self._folded.get(spelled) or NAMES.get(spelled, ""))
+
+    def name(self, called: str) -> str:
+        """The name of the tool that is called so; what no tool answers to stays as it is."""
+        tool = self.find(called)
+        return tool.name if tool else called
+
+    def get(self, name: str) -> Tool:
+        """`find`. Raises ToolError with the closest name, or all of them."""
+        if (tool := self.find(name)) is not None:
+            return tool
+        import difflib
+
+        close = difflib.get_close_matches(name.casefold(), self._tools, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(self._tools)}."
+        raise ToolError(f"There is no tool {name[:80]!r}; {hint}")
+
+    def validate(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments under their canonical names. Raises ToolError for a wrong one."""
+        check = self._checks.get(tool.name)
+        if check is None:
+            check = self._checks[tool.name] = Arguments(tool.name, tool.parameters)
+        return check.validate(canonical(tool, args))
+
+
+def _sent_names(names: Iterable[str]) -> dict[str, str]:
+    """Each tool's name as vendors take it; where two come to the same one, a digest tells them
+    apart, the same in every run."""
+    sent = {name: name for name in names if is_plain_name(name)}
+    for name in names:
+        if name in sent:
+            continue
+        plain = plain_name(name)
+        if plain in sent.values():
+            digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            plain = f"{plain[:55]}_{digest}"
+        sent[name] = plain
+    return sent
+
+
+@dataclass(slots=True)
+class Held:
+    """What the built-in tools hold between calls: it goes on when they are made anew."""
+
+    processes: "Processes | None" = None
+    views: Views = field(default_factory=Views)
+
+    @property
+    def begun(self) -> bool:
+        """Whether tools were made with it."""
+        return self.processes is not None
+
+
+def default_tools(
+    settings: ToolSettings,
+    roster: Callable[[], str] | None = None,
+    held: Held | None = None,
+) -> list[Tool]:
+    """The built-in tools; `roster` names the agents that can be sent out."""
+    from agent.tools.assistant.ask_user import AskUser
+    from agent.tools.assistant.memory_search import MemorySearch
+    from agent.tools.assistant.remember import Remember
+    from agent.tools.assistant.schedule import Appointments
+    from agent.tools.assistant.send_file import SendFile
+    from agent.tools.assistant.subagent import Delegate
+    from agent.tools.assistant.todo import Todo
+    from agent.tools.files.edit import EditFile
+    from agent.tools.files.glob import GlobFiles
+    from agent.tools.files.grep import Grep
+    from agent.tools.files.list_dir import ListDir
+    from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
+    from agent.tools.files.undo import Undo
+    from agent.tools.shell.exec import Exec
+    from agent.tools.shell.process_registry import Processes
+    from agent.tools.shell.process_tool import Process
+    from agent.tools.web.fetch import WebFetch
+    from agent.tools.web.search import WebSearch
+
+    held = held or Held()
+    processes = held.processes = held.processes or Processes()
+    views = held.views
+    return [
+        ReadFile(settings, views),
+        WriteFile(settings, views),
+        EditFile(settings, views),
+        AppendFile(settings, views),
+        ListDir(settings),
+        GlobFiles(settings),
+        Grep(settings),
+        Exec(settings, processes=processes),
+        Process(settings, processes),
+        WebSearch(settings),
+        WebFetch(settings),
+        Remember(settings),
+        MemorySearch(settings),
+        Todo(),
+        Undo(settings),
+        AskUser(),
+        SendFile(settings),
+        Appointments(),
+        Delegate(roster),
+    ]

@@ -1,0 +1,224 @@
+"""`exec`: runs a shell command in the workspace."""
+
+import asyncio
+import codecs
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import fill, load
+from agent.security.taint.taint import PRIVATE, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plan, Running
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.output_spill import Output, spill_folder
+from agent.tools.schema import parameters
+from agent.tools.shell.background_process import Origin, report
+from agent.tools.shell.process_group import Exit
+from agent.tools.shell.process_registry import Processes
+from agent.tools.shell.sandboxed_command import Commands, Line
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+MAX_TIMEOUT_S = 600
+# What programs say where there is no network.
+_UNREACHED = re.compile(
+    "resolve host|name resolution|Name or service not known|Network is unreachable", re.IGNORECASE
+)
+
+
+# And where the workspace is read-only.
+_UNWRITTEN = re.compile("Read-only file system|Permission denied", re.IGNORECASE)
+
+
+class Exec:
+    """Runs `sh -c` with a deadline; the result ends with the exit code.
+
+    In a sandbox it reaches the hosts that the settings and the policy name, and no others. What
+    it leaves running in the background is one of `processes`.
+    `reach` is for tests alone: it says more of how hosts are reached (`Grant`).
+    """
+
+    name: ClassVar[str] = "exec"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(
+        command="string", timeout_s="number?", workdir="string?", background="boolean?"
+    )
+
+    def __init__(
+        self,
+        settings: ToolSettings,
+        reach: Mapping[str, Any] | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        self._settings = settings
+        self._scope = Scope(settings)
+        self.processes = processes or Processes()
+        self._commands = Commands(settings, reach, self.processes.meters)
+
+    @property
+    def description(self) -> str:
+        told = load("tools/exec")
+        hosts = self._settings.exec_hosts if self._commands.confines else ()
+        return f"{told} {fill('tools/exec_hosts', hosts=', '.join(hosts))}" if hosts else told
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The exact command; what confines it decides whom it can reach."""
+        line = self._line(args, call)
+        line = replace(line, read_only=self._commands.is_read_only(line))
+        return Plan(
+            command=line.command,
+            folder=line.folder,
+            hosts=self._commands.hosts(line),
+            read_only=line.read_only,
+            contents=await asyncio.to_thread(line.contents),
+        )
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        line, timeout_s = self._line(args, call), _timeout(args)
+        if line.background:
+            return await self._begin(line, timeout_s)
+        longest_s = max(MAX_TIMEOUT_S, self._settings.exec_timeout_s)
+        timeout_s = min(timeout_s or self._settings.exec_timeout_s, longest_s)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        limit, marks = self._settings.output_limit_bytes, call.workspace if line.heard() else None
+        with Output(spill_folder(call.workspace), limit, marks) as output:
+
+            def on_output(data: bytes) -> None:
+                output.feed(cleaner.feed(data))
+                if text := decoder.decode(data):
+                    call.output(text, "stdout")
+
+            cleaner = call.redactor.stream()
+            async with self._recorded(line):
+                ended = await self._commands.run(line, timeout_s, on_output)
+            output.feed(cleaner.end().encode("latin-1"))
+        text = output.text().rstrip("\n")
+        remark = ended.moved + (ended.refused or self._remark(line, ended.exit, text))
+        shown = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
+        taint = UNTRUSTED if ended.reached else self._commands.taint(line)
+        return output.noted(
+            ToolResult(shown, ended.exit.code != 0 or bool(ended.exit.why), taint=taint)
+        )
+
+    async def aclose(self) -> None:
+        await self.processes.aclose()
+
+    async def end(self, session: str) -> None:
+        await self.processes.end(session)
+
+    def tasks(self, session: str) -> Sequence[Running]:
+        return [
+            Running(str(each.number), each.title, each.state, each.ended is None)
+            for each in self.processes.of(session)
+        ]
+
+    def kill(self, session: str, id: str) -> bool:
+        return self.processes.request_kill(session, id)
+
+    def facts(self, session: str) -> Sequence[str]:
+        return self.processes.facts(session)
+
+    def told(self, session: str) -> None:
+        self.processes.told(session)
+
+    def lingering(self, workspace: Path) -> frozenset[Taint]:
+        return self.processes.lingering(workspace)
+
+    def _remark(self, line: Line, end: Exit, text: str) -> str:
+        """Why a host was not found, or a file not written, when that is the sandbox's doing."""
+        if end.code == 0:
+            return ""
+        if line.read_only and _UNWRITTEN.search(text):
+            return load("sandbox/read_only") + "\n"
+        if self._commands.hosts(line) or not _UNREACHED.search(text):
+            return ""
+        return load("sandbox/offline") + "\n"
+
+    def _recorded(self, line: Line) -> AbstractAsyncContextManager[None]:
+        """What cannot write need not be looked after."""
+        if line.read_only:
+            return nullcontext()
+        closed = [Path(os.path.realpath(path)) for path in self._settings.off_limits]
+        blocked = [line.call.workspace.resolve() / name for name in self._settings.blocked_paths]
+        return line.call.changes.command([*closed, *blocked])
+
+    async def _begin(self, line: Line, timeout_s: float | None) -> ToolResult:
+        """Leave it running; what it says at once is told at once."""
+        call = line.call
+
+        async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
+            cleaner = call.redactor.stream()
+            try:
+                with call.changes.beside():
+                    ended = await self._commands.run(
+                        replace(line, stdin=stdin), timeout_s, lambda data: say(cleaner.feed(data))
+                    )
+                    say(f"\n{ended.moved}".encode() if ended.moved else b"")
+            finally:
+                say(cleaner.end().encode("latin-1"))
+            return ended.exit
+
+        origin = Origin(
+            line.command,
+            line.folder,
+            call.workspace,
+            self._commands.hosts(line),
+            self._commands.taint(line),
+            line.heard(),
+            line.read_only,
+        )
+        if not line.read_only:
+            call.changes.notes.append("what this changes in the background cannot be undone")
+        process = await self.processes.start(call.session, origin, work)
+        if process.failure is not None:
+            raise ToolError(process.failure)
+        told = await report(process, call, self._settings.output_limit_bytes)
+        if process.ended is None and self._commands.confines:
+            told = replace(told, for_model=f"{told.for_model}\n{load('tools/exec_alone')}")
+        return told
+
+    def _line(self, args: Mapping[str, Any], call: CallContext) -> Line:
+        asked = args.get("workdir") or "."
+        command, folder = _command(args), self._scope.find(asked, call)
+        if not folder.is_dir():
+            raise ToolError(f"workdir {asked!r} is not a folder.")
+        background = args.get("background") is True
+        return Line(command, folder, call, background, read_only=call.read_only)
+
+
+def _timeout(args: Mapping[str, Any]) -> float | None:
+    asked = args.get("timeout_s")
+    timeout_s = None if asked is None else float(asked)
+    if timeout_s is not None and (not timeout_s > 0 or math.isinf(timeout_s)):
+        raise ToolError(f"timeout_s must be a number of seconds above 0, found {asked}.")
+    return timeout_s
+
+
+def _command(args: Mapping[str, Any]) -> str:
+    command: str = args["command"]
+    if not command.strip():
+        raise ToolError("The command is empty.")
+    if "\0" in command:
+        raise ToolError("The command holds a NUL character; give it without.")
+    try:
+        command.encode()
+    except UnicodeEncodeError as exc:
+        raise ToolError("The command is not valid text.") from exc
+    return command
+
+
+def _ending(end: Exit, timeout_s: float) -> str:
+    if end.why:
+        return end.why
+    if end.code is None:
+        return f"[stopped: it took longer than {timeout_s:g} s. {load('tools/exec_longer')}]"
+    if end.code < 0:
+        return f"[killed by signal {-end.code}]"
+    return f"[exit code {end.code}]"

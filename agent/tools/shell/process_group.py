@@ -1,0 +1,162 @@
+"""One shell command as a process group that ends with its call, and with Kore."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from io import FileIO
+
+from agent.prompts import load
+from agent.records import frozen
+from agent.security.sandbox.base import Spawn
+from agent.security.sandbox.cgroup import has_run_out
+from agent.security.sandbox.orphan_processes import mark
+from agent.tools.shell.resource_limits import Meter
+
+DRAIN_S = 0.3
+CHUNK_BYTES = 65_536
+# What a supervisor has to end what it started, before it is killed itself.
+SUPERVISED_S = 5.0
+
+
+@frozen
+class Exit:
+    """How a command ended; `code` is negative for a signal, None when its time was over. `why` is
+    a sentence when it was ended for what it used up."""
+
+    code: int | None
+    why: str = ""
+
+
+async def run(
+    spawn: Spawn,
+    timeout_s: float | None,
+    on_output: Callable[[bytes], None],
+    meter: Meter | None = None,
+) -> Exit:
+    """Run what a sandbox prepared; both output streams reach `on_output` in order.
+
+    Returns when the command itself has ended: what it left in the background is killed, and a
+    process that escaped but holds the pipe is not waited for. The same happens at the time-out
+    and when the caller is cancelled. Raises OSError when the command cannot be started.
+    """
+    alive_r, alive_w = os.pipe()
+    out_r, out_w = os.pipe()
+    with ExitStack() as kept:
+        kept.callback(os.close, out_r)
+        if spawn.user is not None:
+            # Or a command could not open its /dev/stdout.
+            os.fchown(out_w, spawn.user, -1)
+        alive = kept.enter_context(os.fdopen(alive_w, "wb", buffering=0))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *spawn.argv,
+                stdin=alive_r, stdout=out_w, stderr=out_w,
+                cwd=spawn.cwd, env={**spawn.env, **mark()}, pass_fds=spawn.pass_fds,
+                start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(alive_r)
+            os.close(out_w)
+            if spawn.lent is not None:
+                spawn.lent.close()
+        child = _Child(process, alive, spawn.supervised)
+        try:
+            if meter is not None:
+                meter.began(process.pid, child.end)
+            end = await _attend(child, out_r, timeout_s, on_output)
+            why = "" if meter is None else meter.why
+            if not why and has_run_out(spawn.groups):
+                why = load("tools/exec_killed")
+            return replace(end, why=why)
+        finally:
+            child.end()
+            await child.reaped()
+
+
+async def _attend(
+    child: "_Child", fd: int, timeout_s: float | None, on_output: Callable[[bytes], None]
+) -> Exit:
+    reader = _Reader(fd, on_output)
+    try:
+        code: int | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                code = await child.process.wait()
+        if code is None:
+            child.end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await reader.wait()
+        return Exit(code)
+    finally:
+        reader.stop()
+
+
+@frozen
+class _Child:
+    """What was started, and the pipe that tells it that Kore lives."""
+
+    process: asyncio.subprocess.Process
+    alive: FileIO
+    supervised: bool
+
+    def end(self) -> None:
+        """Let it die with all that it started."""
+        self.alive.close()
+        if not self.supervised:
+            self._kill()
+
+    async def reaped(self) -> None:
+        """Wait for its end, also while the caller is being cancelled."""
+        ended = asyncio.ensure_future(self._wait())
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            await ended
+            raise
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SUPERVISED_S):
+                await self.process.wait()
+        self._kill()
+        await self.process.wait()
+
+    def _kill(self) -> None:
+        # The group exists as long as its watcher does, so that its number is not somebody else's.
+        if self.supervised and self.process.returncode is not None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+class _Reader:
+    """Hands over what a pipe brings, as it comes; `wait` returns at its end."""
+
+    def __init__(self, fd: int, on_output: Callable[[bytes], None]) -> None:
+        self._fd = fd
+        self._on_output = on_output
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    async def wait(self) -> None:
+        await self._end.wait()
+
+    def stop(self) -> None:
+        self._loop.remove_reader(self._fd)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self._on_output(data)
+        else:
+            self.stop()
+            self._end.set()

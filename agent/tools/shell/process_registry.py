@@ -1,0 +1,148 @@
+"""The commands that run in the background, by conversation."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.tools.shell.background_process import Background, Origin, Work
+from agent.tools.shell.resource_limits import Meters
+from agent.types import Taint
+
+AT_ONCE = 64
+PER_SESSION = 8
+# So long a start waits to see whether the command ends at once.
+GLIMPSE_S = 0.5
+
+
+class Processes:
+    """Each belongs to a session and has a number there; none outlives `end` or `aclose`.
+
+    `meters` count what all commands use up, also those that are waited for.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[int, Background]] = {}
+        self._last: dict[str, int] = {}
+        self.meters = Meters()
+        self._tasks: dict[Background, asyncio.Task[None]] = {}
+
+    @property
+    def running(self) -> int:
+        return sum(each.ended is None for each in self._all())
+
+    def of(self, session: str) -> Sequence[Background]:
+        """Oldest first; those that have ended stay as long as there is room."""
+        return list(self._found.get(session, {}).values())
+
+    def get(self, session: str, number: int) -> Background:
+        """Raises `ToolError`."""
+        found = self._found.get(session, {})
+        if number in found:
+            return found[number]
+        known = f"there are {', '.join(map(str, found))}" if found else "there are none"
+        raise ToolError(f"There is no process {number} here; {known}. A restart ends them all.")
+
+    async def start(self, session: str, origin: Origin, work: Work) -> Background:
+        """Begin; returns when it has ended or has been seen to run. Raises `ToolError`."""
+        self._make_room(session)
+        number = self._last[session] = self._last.get(session, 0) + 1
+        process = Background(number, origin)
+        self._found.setdefault(session, {})[number] = process
+        task = asyncio.create_task(process.run(work), name=f"process {number} of {session}")
+        self._tasks[process] = task
+        task.add_done_callback(lambda _: self._tasks.pop(process, None))
+        try:
+            await asyncio.wait({task}, timeout=GLIMPSE_S)
+        except asyncio.CancelledError:
+            # Nobody will know of it.
+            await self.kill(process)
+            raise
+        return process
+
+    async def kill(self, process: Background) -> None:
+        """End it with all that it started; returns when it is gone."""
+        await self._stop([process])
+
+    def request_kill(self, session: str, number: str) -> bool:
+        """`kill` from any thread; False when none of this number runs."""
+        for process, task in list(self._tasks.items()):
+            if str(process.number) == number and process in self.of(session):
+                process.ending = True
+                task.get_loop().call_soon_threadsafe(task.cancel)
+                return True
+        return False
+
+    async def end(self, session: str) -> None:
+        """End and forget those of a session."""
+        self._last.pop(session, None)
+        await self._stop(list(self._found.pop(session, {}).values()))
+
+    async def aclose(self) -> None:
+        """End all."""
+        await self._stop(list(self._tasks))
+
+    def facts(self, session: str) -> Sequence[str]:
+        """Those that run, and those that have ended since somebody was told."""
+        return [_told(each) for each in self.of(session) if each.ended is None or each.news]
+
+    def told(self, session: str) -> None:
+        """A turn has begun: what has ended is no news any more."""
+        for process in self.of(session):
+            process.touch()
+            if process.reported:
+                process.news = process.reported = False
+
+    def lingering(self, workspace: Path) -> frozenset[Taint]:
+        """What any file of a workspace may hold while processes work there."""
+        for each in self._all():
+            if each.ended is None and _meet(each.origin.workspace, workspace) and each.heard:
+                return UNTRUSTED
+        return NOTHING
+
+    async def _stop(self, processes: Sequence[Background]) -> None:
+        tasks = [self._tasks[each] for each in processes if each in self._tasks]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _all(self) -> list[Background]:
+        return [each for found in self._found.values() for each in found.values()]
+
+    def _make_room(self, session: str) -> None:
+        """Forget what ended first. Raises `ToolError` when too many run."""
+        own = self._found.get(session, {})
+        if sum(each.ended is None for each in own.values()) >= PER_SESSION:
+            raise ToolError(f"{PER_SESSION} processes run here, which is the limit; kill one.")
+        if self.running >= AT_ONCE:
+            raise ToolError(f"{AT_ONCE} processes run in the background, which is the limit.")
+        while len(own) >= PER_SESSION:
+            del own[next(number for number, each in own.items() if each.ended is not None)]
+        while len(self._all()) >= AT_ONCE:
+            found, number = self._oldest_ended()
+            del found[number]
+
+    def _oldest_ended(self) -> tuple[dict[int, Background], int]:
+        _, found, number = min(
+            ((each.began, found, number)
+             for found in self._found.values()
+             for number, each in found.items()
+             if each.ended is not None),
+            key=lambda one: one[0],
+        )  # fmt: skip
+        return found, number
+
+
+def _meet(one: Path, other: Path) -> bool:
+    """Whether one of two folders holds the other."""
+    one, other = one.resolve(), other.resolve()
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
+def _told(process: Background) -> str:
+    """It will be known with the turn that begins."""
+    process.reported = process.ended is not None
+    unread = f", {process.unread_bytes:,} new bytes" if process.unread_bytes else ""
+    return f"background process {process.number} ({process.title}): {process.state}{unread}"

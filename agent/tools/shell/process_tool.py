@@ -1,0 +1,115 @@
+"""`process`: looks after what `exec` runs in the background."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load
+from agent.security.taint.taint import PRIVATE
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plan
+from agent.tools.schema import parameters
+from agent.tools.shell.background_process import Background, report
+from agent.tools.shell.process_registry import Processes
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+MAX_WAIT_S = 300.0
+# Long enough for most programs to answer what they have read.
+_ANSWER_S = 1.0
+_LAST = "\x04"
+_ACTIONS = ("list", "output", "input", "kill")
+
+
+class Process:
+    """Lists, reads, writes to and kills the background processes of a conversation.
+
+    Nothing of it happens twice: a crash that could repeat a call has ended the processes.
+    """
+
+    name: ClassVar[str] = "process"
+    effect: ClassVar[Effect] = "idempotent"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(
+        action="string", id="integer?", text="string?", wait_s="number?"
+    )
+
+    def __init__(self, settings: ToolSettings, processes: Processes) -> None:
+        self._limit_bytes = settings.output_limit_bytes
+        self._processes = processes
+
+    @property
+    def description(self) -> str:
+        return load("tools/process")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """Input is judged as the whole command that reads it: a shell would run it."""
+        if args["action"] not in _ACTIONS:
+            found = args["action"]
+            raise ToolError(f"process: action is one of {', '.join(_ACTIONS)}, found {found!r}.")
+        if args["action"] != "input":
+            return Plan()
+        process, text = self._one(args, call), _text(args)
+        origin = process.origin
+        command = _feeding(origin.command, text)
+        return Plan(
+            command=command,
+            folder=origin.folder,
+            hosts=origin.hosts,
+            read_only=origin.read_only,
+        )
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        action = args["action"]
+        if action == "list":
+            return self._list(call)
+        process = self._one(args, call)
+        wait_s = _wait(args)
+        if action == "input":
+            text = _text(args)
+            data = text.removesuffix(_LAST).encode("utf-8", "replace")
+            heard = "untrusted" in call.taint
+            await process.write(data, heard=heard, last=text.endswith(_LAST))
+            wait_s = max(wait_s, _ANSWER_S)
+        elif action == "kill":
+            await self._processes.kill(process)
+        return await report(process, call, self._limit_bytes, wait_s)
+
+    def _list(self, call: CallContext) -> ToolResult:
+        found = self._processes.of(call.session)
+        lines = [
+            f"{each.number}: {each.title} [{each.state}, {each.unread_bytes:,} new bytes]"
+            for each in found
+        ]
+        return ToolResult("\n".join(lines) or "There are no background processes here.")
+
+    def _one(self, args: Mapping[str, Any], call: CallContext) -> Background:
+        found = self._processes.of(call.session)
+        number = args.get("id")
+        if number is None and len(found) == 1:
+            return found[0]
+        if number is None:
+            raise ToolError(f"process {args['action']} needs the argument 'id'.")
+        return self._processes.get(call.session, number)
+
+
+def _text(args: Mapping[str, Any]) -> str:
+    text = args.get("text")
+    if not isinstance(text, str) or not text:
+        raise ToolError("process input needs the argument 'text'.")
+    return text
+
+
+def _wait(args: Mapping[str, Any]) -> float:
+    wait_s = float(args.get("wait_s") or 0)
+    if math.isnan(wait_s) or wait_s < 0:
+        raise ToolError(f"wait_s must be a number of seconds, found {wait_s}.")
+    return min(wait_s, MAX_WAIT_S)
+
+
+def _feeding(command: str, text: str) -> str:
+    """A shell line that gives a command this text to read."""
+    end = "INPUT"
+    while end in text:
+        end += "_"
+    return f"{{ {command}\n}} <<'{end}'\n{text.removesuffix(_LAST)}\n{end}"

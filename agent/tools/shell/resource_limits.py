@@ -1,0 +1,182 @@
+"""What commands use up together: the memory of a session's, and the disk. Too much ends them.
+
+The kernel bounds each process, and in a control group each command; no bound of its own adds up a
+conversation's commands without one, nor the files that they write. So this looks now and then.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.prompts import fill
+from agent.records import frozen
+from agent.security.files.folder_tree import Walk
+from agent.security.files.safe_open import LISTED, opened_folder
+from agent.security.files.write_clock import Since
+from agent.security.sandbox.base import Limits
+
+LOOK_S = 0.5
+# Of the machine's memory, whatever the limit says.
+MEMORY_SHARE = 0.75
+# So much a command may write where the disk was full before.
+SPARE_BYTES = 16_000_000
+_MOST_ENTRIES = 200_000
+_MB = 1_000_000
+
+
+@dataclass(slots=True, eq=False)
+class Meter:
+    """One command: `began` once it has started, `why` it was ended, for the model."""
+
+    session: str
+    workspace: Path
+    limits: Limits
+    writes: bool
+    pid: int | None = None
+    why: str = ""
+    since: Since = field(default_factory=Since)
+    _end: Callable[[], None] | None = None
+
+    def began(self, pid: int, end: Callable[[], None]) -> None:
+        self.pid, self._end = pid, end
+
+    def end(self, why: str) -> None:
+        if self._end is not None and not self.why:
+            self.why = why
+            self._end()
+
+
+@frozen
+class _Process:
+    parent: int
+    resident: int
+
+
+class Meters:
+    """The commands that run, and one look at the processes for all of them."""
+
+    def __init__(self) -> None:
+        self._meters: set[Meter] = set()
+        self._seen: Mapping[int, _Process] = {}
+        self._seen_at = 0.0
+
+    @asynccontextmanager
+    async def metered(self, meter: Meter) -> AsyncIterator[Meter]:
+        """Look after a command as long as the block lasts."""
+        self._meters.add(meter)
+        task = asyncio.create_task(self._look_after(meter), name="a command's meter")
+        try:
+            yield meter
+        finally:
+            self._meters.discard(meter)
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled() and (failure := task.exception()) is not None:
+                raise failure
+
+    async def _look_after(self, meter: Meter) -> None:
+        free = _free(meter.workspace)
+        while not meter.why:
+            await asyncio.sleep(LOOK_S)
+            # Somebody may have set the clock since the last look.
+            meter.since.look()
+            if meter.pid is None:
+                continue
+            await self._weigh(meter)
+            if meter.writes:
+                await _gauge(meter, free)
+
+    async def _weigh(self, meter: Meter) -> None:
+        """End it when it uses the most of what its session uses too much of."""
+        limit = min(meter.limits.session_bytes, int(_machine_bytes() * MEMORY_SHARE))
+        now = time.monotonic()
+        if now - self._seen_at > LOOK_S / 2:
+            self._seen_at = now
+            self._seen = await asyncio.to_thread(_processes)
+        ours = [each for each in self._meters if each.session == meter.session and not each.why]
+        trees = {each: _below(self._seen, each.pid) for each in ours}
+        if sum(self._seen[pid].resident for tree in trees.values() for pid in tree) <= limit:
+            return
+        # Pages that several share are counted once; that takes longer to find out.
+        used = {each: await asyncio.to_thread(_shares, tree) for each, tree in trees.items()}
+        if sum(used.values()) > limit and used.get(meter, 0) == max(used.values()):
+            meter.end(fill("tools/exec_memory", mb=limit // _MB))
+
+
+async def _gauge(meter: Meter, free: int) -> None:
+    """End it when the disk is nearly full, or when it has written too much of it."""
+    left, limits = _free(meter.workspace), meter.limits
+    taken = free - left
+    if left < limits.free_bytes and taken > SPARE_BYTES:
+        meter.end(fill("tools/exec_disk_full", mb=limits.free_bytes // _MB))
+    elif taken > limits.disk_bytes:
+        # Others write to this disk, too.
+        written = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.since.time_s)
+        if written > limits.disk_bytes:
+            meter.end(fill("tools/exec_disk", mb=limits.disk_bytes // _MB))
+
+
+def _free(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _processes() -> Mapping[int, _Process]:
+    """Every process of this machine, with its parent and its memory."""
+    page, found = os.sysconf("SC_PAGE_SIZE"), dict[int, _Process]()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+                found[int(name)] = _Process(int(fields[1]), int(fields[21]) * page)
+    return found
+
+
+def _below(processes: Mapping[int, _Process], top: int | None) -> Collection[int]:
+    """This process and all that come from it."""
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    found: list[int] = [] if top is None or top not in processes else [top]
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+def _shares(pids: Collection[int]) -> int:
+    """The memory of these, what several share in equal shares; of one that nobody may look into,
+    all of it."""
+    return sum(map(_share, pids))
+
+
+def _share(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith(b"Pss:")) * 1024
+    except FileNotFoundError:
+        return 0
+    except OSError:
+        found = _processes().get(pid)
+        return 0 if found is None else found.resident
+
+
+def _changed_bytes(folder: Path, since: float) -> int:
+    """What the files below take on the disk that have changed since; those of many entries only
+    as far as they were looked at."""
+    total = seen = 0
+    with suppress(OSError), opened_folder(folder.resolve(), flags=LISTED) as root:
+        for member in Walk(root):
+            seen += 1
+            if seen > _MOST_ENTRIES:
+                break
+            if not member.is_folder and member.info.st_ctime >= since:
+                total += member.info.st_blocks * 512
+    return total

@@ -1,0 +1,220 @@
+"""A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ToolError
+from agent.prompts import fill
+from agent.records import frozen
+from agent.security.files.write_clock import Since
+from agent.security.sandbox.base import Job
+from agent.security.sandbox.unconfined import Unconfined
+from agent.security.taint.file_marks import Changing, mark
+from agent.security.taint.quarantine import Newcomers
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell.cover import ERRANDS, Cover, cover
+from agent.tools.shell.process_group import Exit, run
+from agent.tools.shell.resource_limits import Meter, Meters
+from agent.types import Taint
+
+if TYPE_CHECKING:
+    from agent.security.network.egress_proxy import Proxy
+
+_REFUSALS_SHOWN = 3
+
+
+@frozen
+class Line:
+    """A shell command, the real folder where it runs, and the call that wants it.
+
+    One in the background reaches no host, and reads what is written to `stdin`. One that is
+    `read_only` was judged to look, and gets a workspace that it cannot change.
+    """
+
+    command: str
+    folder: Path
+    call: CallContext
+    background: bool = False
+    stdin: int | None = None
+    read_only: bool = False
+
+    def heard(self) -> bool:
+        """Whether it may know strangers' words: from the model, or from a file."""
+        return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
+
+    def marked(self) -> tuple[Path, ...]:
+        """Where what it changes has to be marked: all of an own workspace, and of a stranger's the
+        own folders in it; elsewhere all is untrusted by where it is."""
+        origin, workspace = self.call.origin, self.call.workspace.resolve()
+        if self.read_only:
+            return ()
+        if origin.is_own(workspace):
+            return (workspace,)
+        return tuple(place for place in origin.own if place.is_relative_to(workspace))
+
+    def contents(self) -> str | None:
+        """A hash of the scripts that it runs. May block."""
+        from agent.security.shell.script_contents import contents_digest
+
+        return contents_digest(self.command, self.folder, self.call.workspace.resolve())
+
+    def only_looks(self) -> bool:
+        """Whether it counts as looking: a judgement, which may be wrong."""
+        from agent.security.shell.classifier import only_reads
+
+        return only_reads(self.command, self.folder, self.call.workspace.resolve())
+
+
+@frozen
+class Ended:
+    """How a command ended; `reached` says that it got through to a host, `refused` to which it did
+    not, one line for each, a few at most; `moved` what was set aside of what it made."""
+
+    exit: Exit
+    reached: bool
+    refused: str
+    moved: str = ""
+
+
+class Commands:
+    """Runs commands as the settings want it."""
+
+    def __init__(
+        self,
+        settings: ToolSettings,
+        reach: Mapping[str, Any] | None = None,
+        meters: Meters | None = None,
+    ) -> None:
+        self._settings = settings
+        self._meters = meters or Meters()
+        self._reach = reach or {}
+        self._sandbox = settings.sandbox or Unconfined()
+
+    @property
+    def confines(self) -> bool:
+        return self._sandbox.confines
+
+    def is_read_only(self, line: Line) -> bool:
+        """Whether it looks, and can be held to it: without a sandbox nothing can be."""
+        return self.confines and line.only_looks()
+
+    async def run(
+        self, line: Line, timeout_s: float | None, on_output: Callable[[bytes], None]
+    ) -> Ended:
+        """Run it to its end. Raises `ToolError` when it cannot be started."""
+        marked = line.marked()
+        changing = Changing(*marked) if marked else None
+        if changing is not None:
+            changing.start()
+            if line.heard():
+                changing.begin()
+        newcomers = Newcomers(line.call.workspace, ERRANDS)
+        newcomers.begin()
+        try:
+            async with self._proxy(line, changing) as proxy:
+                job = await asyncio.to_thread(self._job, line, proxy)
+                with self._sandbox.prepare(job) as spawn:
+                    async with self._metered(line, changing) as meter:
+                        end = await run(spawn, timeout_s, on_output, meter)
+        except OSError as exc:
+            reason = (exc.strerror or type(exc).__name__).lower()
+            raise ToolError(f"The command could not be started: {reason}.") from exc
+        finally:
+            # By now it may have written down what was heard, or copied a file that holds it.
+            is_heard = line.heard() or (changing is not None and changing.has_begun)
+            try:
+                if changing is not None:
+                    await asyncio.to_thread(changing.end, is_heard=is_heard)
+            finally:
+                is_heard = is_heard and not line.read_only
+                moved = await asyncio.to_thread(newcomers.end, is_heard=is_heard)
+        return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy), _moved(moved))
+
+    def _metered(
+        self, line: Line, changing: Changing | None
+    ) -> AbstractAsyncContextManager[Meter | None]:
+        if (limits := self._settings.limits) is None:
+            return nullcontext()
+        call = line.call
+        return self._meters.metered(
+            Meter(
+                call.session,
+                call.workspace,
+                limits,
+                writes=not line.read_only,
+                since=changing.since if changing is not None else Since(),
+            )
+        )
+
+    def hosts(self, line: Line) -> tuple[str, ...]:
+        """Whom it may reach: anybody without a sandbox; in one nobody from the background, and
+        nobody when it only looks at the workspace."""
+        if not self.confines:
+            return ("anywhere",)
+        hosts = self._settings.exec_hosts
+        if not hosts or line.background or line.read_only:
+            return ()
+        from agent.security.network.hosts import shared_hosts
+
+        return shared_hosts(hosts, ("*",) if line.call.hosts is None else line.call.hosts)
+
+    def taint(self, line: Line) -> frozenset[Taint]:
+        """Which files a command has read nobody can tell, nor whom it has asked when it could."""
+        if line.call.origin.is_untrusted(line.call.workspace):
+            return UNTRUSTED
+        return NOTHING if self.confines or line.only_looks() else UNTRUSTED
+
+    @asynccontextmanager
+    async def _proxy(self, line: Line, changing: Changing | None) -> AsyncIterator["Proxy | None"]:
+        """The way out of a command in a sandbox, or None when there is to be none."""
+        hosts = self.hosts(line) if self.confines else ()
+        if not hosts:
+            yield None
+            return
+        from agent.security.network.egress_proxy import Proxy
+        from agent.security.network.proxy_connection import Grant
+
+        call = line.call
+
+        async def record(where: str, allowed: bool, reason: str) -> None:
+            if allowed and changing is not None:
+                # Which of its files a later command reads nobody can tell.
+                mark(call.workspace, call.workspace)
+                changing.begin()
+            await call.record(allowed, reason, {"host": where})
+
+        async with Proxy.open(Grant(hosts, **self._reach), record) as proxy:
+            yield proxy
+
+    def _job(self, line: Line, proxy: "Proxy | None") -> Job:
+        workspace = line.call.workspace.resolve()
+        if self.confines and not line.folder.is_relative_to(workspace):
+            raise ToolError(f"Commands run inside the workspace only: {workspace}.")
+        covered = cover(self._settings, line.call) if self.confines else Cover()
+        return Job(
+            line.command,
+            line.folder,
+            workspace,
+            covered.closed,
+            covered.masked,
+            covered.frozen,
+            proxy,
+            line.stdin,
+            line.read_only,
+        )
+
+
+def _refused(proxy: "Proxy | None") -> str:
+    found = list(proxy.usage.refused.items())[:_REFUSALS_SHOWN] if proxy else []
+    return "".join(
+        fill("sandbox/host_refused", where=where, reason=reason) + "\n" for where, reason in found
+    )
+
+
+def _moved(names: Sequence[tuple[str, str]]) -> str:
+    return "".join(fill("sandbox/set_aside", old=old, new=new) + "\n" for old, new in names)

@@ -1,0 +1,199 @@
+"""`web_fetch`: one public page, as text the model can read."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import fill, load
+from agent.records import frozen
+from agent.security.network.urls import Allow, Target, is_public, read_url, resolve_public
+from agent.security.taint.taint import UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plan
+from agent.tools.output_spill import Output, spill_folder
+from agent.tools.schema import parameters
+from agent.tools.web.html import decoded, to_markdown
+from agent.tools.web.pdf import LIMIT_BYTES as PDF_LIMIT_BYTES
+from agent.tools.web.pdf import pdf_text
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+from agent.version import VERSION
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+MAX_REDIRECTS = 5
+MAX_ADDRESSES = 4
+BODY_LIMIT_BYTES = 5_000_000
+DEADLINE_S = 20.0
+CONNECT_TIMEOUT_S = 6
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+TEXTUAL = frozenset(
+    {"application/json", "application/xml", "application/javascript", "application/x-ndjson"}
+    | {"application/csv", "application/yaml", "application/x-yaml", "application/toml"}
+)
+PDF = "application/pdf"
+# What servers call a file that they do not know.
+UNKNOWN = frozenset({"application/octet-stream", "binary/octet-stream", "application/x-pdf"})
+PDF_BEGINS = b"%PDF-"
+
+
+@frozen
+class _Page:
+    url: str
+    kind: str
+    charset: str | None
+    data: bytes
+    cut: bool
+
+
+class WebFetch:
+    """Gets a URL; HTML becomes markdown, a PDF its text, other text stays as it is, the rest is
+    refused.
+
+    Only public addresses are reached (`agent.security.network.urls`). `allow` is for tests alone.
+    """
+
+    name: ClassVar[str] = "web_fetch"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = UNTRUSTED
+    parameters: ClassVar[JsonSchema] = parameters(url="string")
+
+    def __init__(
+        self, settings: ToolSettings, allow: Allow = is_public, deadline_s: float = DEADLINE_S
+    ) -> None:
+        self._limit_bytes = settings.output_limit_bytes
+        self._allow = allow
+        self._deadline_s = deadline_s
+
+    @property
+    def description(self) -> str:
+        return load("tools/web_fetch")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The address, all of which its host gets to see."""
+        url: str = args["url"].strip()
+        return Plan(hosts=(read_url(url).raw_host or url,), sends=url)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        from aiohttp import ClientError
+
+        url: str = args["url"].strip()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                page = await self._page(url)
+            text = await _text(page)
+        except TimeoutError as exc:
+            raise ToolError(f"{url} did not answer within {self._deadline_s:g} s.") from exc
+        except (ClientError, OSError, ValueError) as exc:
+            raise ToolError(f"{url} could not be fetched: {_reason(exc)}.") from exc
+        with Output(spill_folder(call.workspace), self._limit_bytes, call.workspace) as output:
+            output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
+        body = output.text() or "(no text)"
+        if page.cut:
+            body += f"\n… (only the first {BODY_LIMIT_BYTES:,} bytes were read)"
+        head = fill("untrusted", source=page.url)
+        return output.noted(ToolResult(f"{head}\n\n{body}", for_user=f"Fetched {page.url}"))
+
+    async def _page(self, url: str) -> _Page:
+        from aiohttp import ClientSession, ClientTimeout, DummyCookieJar
+
+        timeout = ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
+        async with ClientSession(cookie_jar=DummyCookieJar(), timeout=timeout) as session:
+            target = await resolve_public(url, self._allow)
+            for _ in range(MAX_REDIRECTS + 1):
+                response = await _get(session, target)
+                async with response:
+                    where = response.headers.get("Location")
+                    if response.status not in REDIRECTS or not where:
+                        return await _received(response, target)
+                    following = target.url.join(_location(where))
+                target = await resolve_public(following, self._allow)
+        raise ToolError(f"{url} leads on more than {MAX_REDIRECTS} times.")
+
+
+async def _get(session: "ClientSession", target: Target) -> "ClientResponse":
+    """Ask the checked addresses, one after the other; the host's name stays in Host and TLS."""
+    from aiohttp import ClientConnectorError
+
+    url = target.url
+    headers = {
+        "Host": url.host_port_subcomponent or "",
+        "User-Agent": f"Kore/{VERSION}",
+        "Accept": "text/html, text/*;q=0.9, application/json;q=0.9, */*;q=0.1",
+    }
+    addresses = target.addresses[:MAX_ADDRESSES]
+    for number, address in enumerate(addresses, 1):
+        try:
+            return await session.get(
+                url.with_host(address).with_fragment(None),
+                headers=headers,
+                allow_redirects=False,
+                server_hostname=url.raw_host if url.scheme == "https" else None,
+            )
+        except ClientConnectorError:
+            if number == len(addresses):
+                raise
+    raise AssertionError("a target has at least one address")
+
+
+async def _received(response: "ClientResponse", target: Target) -> _Page:
+    url = str(target.url)
+    if response.status >= 400:
+        raise ToolError(f"{url} answered {response.status} {response.reason or ''}".rstrip() + ".")
+    kind = response.content_type
+    if not (
+        kind.startswith("text/")
+        or kind in MARKUP | TEXTUAL | UNKNOWN | {PDF}
+        or kind.endswith(("+json", "+xml"))
+    ):
+        raise ToolError(_unreadable(url, kind))
+    limit = PDF_LIMIT_BYTES if kind in UNKNOWN | {PDF} else BODY_LIMIT_BYTES
+    data = bytearray()
+    async for chunk in response.content.iter_any():
+        data += chunk
+        if kind in UNKNOWN and len(data) >= len(PDF_BEGINS):
+            if not data.startswith(PDF_BEGINS):
+                raise ToolError(_unreadable(url, kind))
+            kind = PDF
+        if len(data) > limit:
+            break
+    cut = len(data) > limit
+    if cut and kind == PDF:
+        raise ToolError(f"{url} is a PDF of more than {limit:,} bytes, which is not read.")
+    return _Page(url, kind, response.charset, bytes(data[:limit]), cut)
+
+
+def _unreadable(url: str, kind: str) -> str:
+    return f"{url} is {kind}; only web pages, text, JSON and PDF can be read."
+
+
+async def _text(page: _Page) -> str:
+    if page.kind in UNKNOWN | {PDF}:
+        return await pdf_text(page.data)
+    markup = page.kind in MARKUP
+
+    def work() -> str:
+        text = decoded(page.data, page.charset, markup=markup)
+        return to_markdown(text) if markup else text
+
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            return await asyncio.to_thread(work)
+    except TimeoutError as exc:
+        raise ToolError(f"{page.url} takes too long to read.") from exc
+
+
+def _location(where: str) -> Any:
+    from yarl import URL
+
+    try:
+        return URL(where)
+    except (ValueError, LookupError) as exc:
+        raise ToolError("The page leads on to something that is no address.") from exc
+
+
+def _reason(exc: Exception) -> str:
+    text = " ".join(str(exc).split()) or type(exc).__name__
+    return text[:200].rstrip(".")

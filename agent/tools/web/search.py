@@ -1,0 +1,167 @@
+"""`web_search`: asks one search engine after the other until one answers."""
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from agent.errors import ToolError
+from agent.prompts import fill, load
+from agent.records import frozen
+from agent.security.taint.taint import UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plan
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+T = TypeVar("T")
+
+ENGINE_TIMEOUT_S = 10
+DEADLINE_S = 15.0
+MAX_RESULTS = 20
+SNIPPET_CHARS = 300
+
+
+@frozen
+class Hit:
+    """One result of a search."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class SearchEngine(Protocol):
+    """A search engine; `search` blocks and is called in a thread. Raises ToolError."""
+
+    @property
+    def name(self) -> str: ...
+
+    def search(self, query: str, count: int) -> Sequence[Hit]: ...
+
+
+class Ddgs:
+    """The library ddgs, asking DuckDuckGo."""
+
+    name: ClassVar[str] = "ddgs"
+
+    def search(self, query: str, count: int) -> Sequence[Hit]:
+        from ddgs import DDGS
+        from ddgs.exceptions import DDGSException
+
+        try:
+            found = DDGS(timeout=ENGINE_TIMEOUT_S).text(
+                query, backend="duckduckgo", max_results=count
+            )
+        except (DDGSException, OSError, ValueError, LookupError, RuntimeError) as exc:
+            raise ToolError(_brief(exc)) from exc
+        return _hits(found)
+
+
+class DuckDuckGoSearch:
+    """The library duckduckgo-search, whose `text()` asks Bing.
+
+    It shows every warning of the whole process from its first use on; the lock keeps that in:
+    two overlapping guards would restore each other's filters.
+    """
+
+    name: ClassVar[str] = "duckduckgo-search"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def search(self, query: str, count: int) -> Sequence[Hit]:
+        with self._lock, warnings.catch_warnings(record=True):
+            from duckduckgo_search import DDGS
+            from duckduckgo_search.exceptions import DuckDuckGoSearchException
+
+            client = DDGS(timeout=ENGINE_TIMEOUT_S)
+        try:
+            found = client.text(query, max_results=count)
+        except (DuckDuckGoSearchException, OSError, ValueError, LookupError, RuntimeError) as exc:
+            raise ToolError(_brief(exc)) from exc
+        return _hits(found)
+
+
+class WebSearch:
+    """Titles, addresses and snippets of what the first engine that answers has found."""
+
+    name: ClassVar[str] = "web_search"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = UNTRUSTED
+    parameters: ClassVar[JsonSchema] = parameters(query="string", count="integer?")
+
+    def __init__(
+        self,
+        settings: ToolSettings,
+        engines: Sequence[SearchEngine] | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self._count = settings.web_search_results
+        self._engines: Sequence[SearchEngine] = (
+            (Ddgs(), DuckDuckGoSearch()) if engines is None else tuple(engines)
+        )
+        self._deadline_s = deadline_s
+
+    @property
+    def description(self) -> str:
+        return load("tools/web_search")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+        """The query leaves for a search engine."""
+        return Plan(hosts=("duckduckgo.com",), sends=args["query"])
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        query = " ".join(args["query"].split())
+        if not query:
+            raise ToolError("The query is empty; say what to search for.")
+        count = min(max(1, int(args.get("count", self._count))), MAX_RESULTS)
+        failures: list[str] = []
+        for engine in self._engines:
+            try:
+                hits = await self._ask(engine, query, count)
+            except ToolError as exc:
+                failures.append(f"{engine.name}: {exc}")
+                continue
+            if hits:
+                text = "\n".join(_shown(i, hit) for i, hit in enumerate(hits[:count], 1))
+                head = fill("untrusted", source=f"web search for {query!r}")
+                return ToolResult(f"{head}\n\n{text}", for_user=f"{len(hits)} results for {query}")
+        if len(failures) < len(self._engines):
+            return ToolResult(f"Nothing was found for {query!r}.")
+        raise ToolError(f"The web search did not work ({'; '.join(failures)}).")
+
+    async def _ask(self, engine: SearchEngine, query: str, count: int) -> Sequence[Hit]:
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await _in_own_thread(lambda: engine.search(query, count), engine.name)
+        except TimeoutError as exc:
+            raise ToolError(f"no answer within {self._deadline_s:g} s") from exc
+
+
+async def _in_own_thread(work: Callable[[], T], name: str) -> T:
+    """Blocking work that may be left behind: a hung engine must not fill the shared thread pool."""
+    pool = ThreadPoolExecutor(1, f"search-{name}")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _hits(found: Sequence[Mapping[str, Any]] | None) -> list[Hit]:
+    return [
+        Hit(str(item.get("title", "")), str(item.get("href", "")), str(item.get("body", "")))
+        for item in found or ()
+    ]
+
+
+def _shown(number: int, hit: Hit) -> str:
+    lines = (hit.title, hit.url, hit.snippet[:SNIPPET_CHARS])
+    title, url, snippet = (" ".join(line.split()) for line in lines)
+    return f"{number}. {title}\n   {url}\n   {snippet}"
+
+
+def _brief(exc: Exception) -> str:
+    return (" ".join(str(exc).split()) or type(exc).__name__)[:200]

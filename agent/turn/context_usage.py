@@ -1,0 +1,34 @@
+"""How an agent's window would be filled for somebody, without asking the model."""
+
+from pathlib import Path
+
+from agent.context.room import Room, room_of
+from agent.context.token_calibration import counted_as
+from agent.records import frozen
+from agent.turn.request import Equipment
+
+
+@frozen
+class Speaking:
+    """Who speaks where, as a `Task` has it; `model` is None for the default one."""
+
+    memory: Path
+    root: Path
+    owner: bool
+    model: str | None = None
+    persona: str | None = None
+
+
+def room(agent: Equipment, speaking: Speaking) -> Room:
+    """Raises `ConfigError` when the model cannot be used."""
+    opened = agent.models.open(speaking.model)
+    prompt = agent.workspace.system_prompt(
+        speaking.memory, speaking.root, owner=speaking.owner, persona=speaking.persona
+    )
+    return room_of(
+        opened.context_tokens,
+        prompt.text,
+        agent.toolbox.specs(),
+        opened.max_tokens or agent.settings.max_tokens,
+        agent.gauge.factor(counted_as(opened)),
+    )

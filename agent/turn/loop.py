@@ -1,0 +1,246 @@
+"""One turn: plan (call the model), execute (tools), observe (results), reflect (done?), again."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import field
+from itertools import takewhile
+from typing import cast
+
+from agent import events
+from agent.call_meter import Till
+from agent.context.compaction import Conversation
+from agent.context.request_window import View
+from agent.errors import BadReply, ContextTooLong
+from agent.history import answer_open_calls, distinct, open_calls
+from agent.i18n import later, t
+from agent.prompts import fill, load
+from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.records import frozen
+from agent.said import FILTERED
+from agent.security.redaction import Redactor
+from agent.turn.completion_signal import find_signal
+from agent.turn.event_stream import Outlet
+from agent.turn.journal import Hears, Interrupts, Progress
+from agent.turn.output_redactor import Spoken
+from agent.turn.tool_executor import Executor, Stopped
+from agent.types import Message, assistant
+from agent.usage import Meter, Spent, Tariff
+
+_SHRINKS = 5
+_FILTERED = later(
+    "⚠️ The model's content filter ended this answer, so it is not complete. Ask in other words, or "
+    "try another model."
+)
+
+
+class _Interrupted(Exception):
+    """Somebody has said more before the model had answered."""
+
+
+@frozen
+class ModelCall:
+    """All of a model request that stays the same during a turn. `redactor` cleans what the model
+    says.
+    """
+
+    provider: Provider
+    model: str
+    system: str
+    tools: Sequence[ToolSpec]
+    temperature: float | None = None
+    max_tokens: int | None = None
+    thinking: bool | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    tariff: Tariff | None = None
+    fallback_tariffs: Sequence[Tariff] = ()
+
+
+class Loop:
+    """The state of one turn. `settled` is valid at any moment, also after a cancellation."""
+
+    def __init__(
+        self,
+        call: ModelCall,
+        view: View,
+        executor: Executor,
+        progress: Progress,
+        outlet: Outlet,
+        meter: Meter | None = None,
+    ) -> None:
+        self._call = call
+        self._view = view
+        self._conversation = conversation = view.conversation
+        self._executor = executor
+        self._progress = progress
+        self._outlet = outlet
+        tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
+        self._till = Till(tariff, call.fallback_tariffs, meter)
+        self.said_before = _said_before(conversation)
+        self._new: list[Message] = []
+        self._partial: list[str] = []
+        # Whether a tool has ended the turn with a question.
+        self.asks = False
+
+    async def run(self, max_iterations: int) -> None:
+        """Go on until the model is done. Raises `ProviderError` and `Stopped`.
+
+        A turn that goes on counts on: neither waiting nor a restart gives it more iterations.
+        """
+        begun = sum(message.role == "assistant" for message in self.said_before)
+        await self._execute()
+        if self.asks:
+            return
+        for n in range(begun + 1, max_iterations + 1):
+            await self._hear()
+            await self._outlet.emit(events.IterationStart(n, max_iterations))
+            reply = await self._plan()
+            await self._execute()
+            await self._outlet.emit(events.State("reflecting"))
+            if not reply.tool_calls or find_signal(reply.text)[0] or self.asks:
+                await self._outlet.emit(events.State("done"))
+                return
+        raise Stopped("max_iterations", fill("max_iterations", n=max_iterations))
+
+    @property
+    def spent(self) -> Spent:
+        return self._till.spent
+
+    def settled(self) -> list[Message]:
+        """The turn's new messages, made valid: what had been said of an unfinished reply, and a
+        result for every call."""
+        messages = list(self._new)
+        open_ended = answer_open_calls(self._conversation.messages, self._executor.results)
+        messages += open_ended
+        if self._partial:
+            messages.append(assistant("".join(self._partial)))
+        return messages
+
+    async def _hear(self) -> None:
+        """Take in what people said meanwhile: the next model call knows it."""
+        if isinstance(self._progress, Hears):
+            await self._take_in(await self._progress.heard())
+
+    async def _take_in(self, heard: Sequence[Message]) -> None:
+        for message in heard:
+            self._add([message])
+            self._executor.take(message)
+            await self._outlet.emit(events.Steered(message.text))
+
+    async def _plan(self) -> Message:
+        """One model call; its reply is journaled before anything of it runs."""
+        await self._outlet.emit(events.State("planning"))
+        try:
+            reply = await self._ask_uninterrupted()
+            if not reply.rank:
+                self._view.learn(reply.usage)
+            told = await self._till.after(reply)
+        finally:
+            await self._till.broke_off()
+        for event in told:
+            await self._outlet.emit(event)
+        await self._outlet.emit(events.StreamEnd(reply.finish_reason))
+        if reply.finish_reason == "length":
+            await self._outlet.emit(events.Notice("warning", load("reply_cut")))
+        # Said is said: a stop while it is being stored must find it in the conversation.
+        self._partial = []
+        message = distinct(reply.message)
+        self._add([message])
+        await self._progress.reply(message)
+        if reply.finish_reason == FILTERED:
+            # Its calls may be cut off as well: none of them runs.
+            raise Stopped("filtered", t(_FILTERED))
+        return message
+
+    async def _ask_uninterrupted(self) -> events.Reply:
+        while True:
+            try:
+                return await self._ask_within_window()
+            except _Interrupted:
+                self._partial = []
+                await self._till.broke_off()
+                why = t("another message came")
+                await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
+
+    async def _ask_within_window(self) -> events.Reply:
+        for _ in range(_SHRINKS):
+            try:
+                return await self._ask()
+            except ContextTooLong:
+                if not self._view.shrink():
+                    raise
+        return await self._ask()
+
+    async def _ask(self) -> events.Reply:
+        self._partial = []
+        request = await self._request()
+        least = (self._view.request_tokens, request.max_tokens or 0)
+        for notice in await self._till.before(*least):
+            await self._outlet.emit(notice)
+        stream = self._call.provider.stream(request)
+        progress = self._progress
+        spoken = Spoken(self._call.redactor)
+        # Providers are async generators; closing one ends its connection at once.
+        async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
+            async for said in stream:
+                self._till.hear(said)
+                if isinstance(progress, Interrupts) and (heard := await progress.interrupted()):
+                    await self._take_in(heard)
+                    raise _Interrupted
+                for event in spoken.clean(said):
+                    match event:
+                        case events.Reply():
+                            return event
+                        case events.TextDelta(text):
+                            self._partial.append(text)
+                        case events.Retry(rank=rank):
+                            self._partial = []
+                            await self._till.broke_off()
+                            # The stream rests until it is asked for more: nothing is sent yet.
+                            for notice in await self._till.before_retry(rank):
+                                await self._outlet.emit(notice)
+                    await self._outlet.emit(event)
+        raise BadReply(t("the model's stream ended without a reply"))
+
+    async def _request(self) -> ModelRequest:
+        call = self._call
+        window, told = await self._view.window()
+        for event in told:
+            await self._outlet.emit(event)
+        return ModelRequest(
+            call.model,
+            call.system,
+            window.messages,
+            call.tools,
+            call.temperature,
+            call.max_tokens,
+            {} if call.thinking is None else {"thinking": call.thinking},
+        )
+
+    async def _execute(self) -> None:
+        calls = open_calls(self._conversation.messages)
+        if not calls:
+            return
+        self._add(await self._executor.execute(calls))
+        closing = self._executor.closing
+        if words := "\n\n".join(closing[call.id] for call in calls if call.id in closing):
+            await self._close(words)
+
+    async def _close(self, words: str) -> None:
+        """A tool ends the turn: its words are the last that the person is told."""
+        self.asks = True
+        said = assistant(words)
+        self._add([said])
+        await self._progress.reply(said)
+        # The reply that called the tool may have said something in front of it.
+        await self._outlet.emit(events.TextDelta(f"\n\n{words}"))
+
+    def _add(self, messages: Sequence[Message]) -> None:
+        self._new.extend(messages)
+        self._conversation.messages.extend(messages)
+
+
+def _said_before(conversation: Conversation) -> list[Message]:
+    messages, begun = conversation.messages, conversation.begun
+    if begun is not None:
+        return list(messages[max(len(messages) - begun, 0) :])
+    return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]

@@ -1,0 +1,94 @@
+"""What a model says, without the secrets that it repeats."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from agent import events
+from agent.events import ModelEvent
+from agent.security.redaction import Redactor, Stream
+from agent.serialization import dumps
+from agent.types import (
+    Called,
+    Image,
+    ImageFile,
+    Message,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+)
+
+
+class Spoken:
+    """Cleans the events of one model stream; a value cut over two of them is found too."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._streams: dict[str, Stream] = {}
+
+    def clean(self, event: ModelEvent) -> Iterator[ModelEvent]:
+        """The event, or what is certain of it by now; the last one brings what was held back."""
+        if not self._redactor:
+            yield event
+            return
+        match event:
+            case events.TextDelta(text):
+                if text := self._stream("text").feed(text):
+                    yield events.TextDelta(text)
+            case events.ThinkingDelta(text):
+                yield replace(event, text=self._stream("thinking").feed(text))
+            case events.ThinkingEnd(thinking):
+                self._streams.pop("thinking", None)
+                yield events.ThinkingEnd(self._redactor.clean(thinking))
+            case events.ToolCallDelta(id_, _, piece):
+                yield replace(event, partial_json=self._stream(f"call {id_}").feed(piece))
+            case events.Retry(reason):
+                self._streams.clear()
+                yield replace(event, reason=self._redactor.clean(reason))
+            case events.Notice(_, text):
+                yield replace(event, text=self._redactor.clean(text))
+            case events.Reply():
+                if rest := self._stream("text").end():
+                    yield events.TextDelta(rest)
+                yield replace(event, message=clean_message(event.message, self._redactor))
+
+    def _stream(self, name: str) -> Stream:
+        if name not in self._streams:
+            self._streams[name] = self._redactor.stream()
+        return self._streams[name]
+
+
+def clean_message(message: Message, redactor: Redactor) -> Message:
+    """The same message when there is nothing to clean: what vendors made of it stays with it."""
+    content = tuple(_clean_part(part, redactor) for part in message.content)
+    calls = tuple(_clean_call(call, redactor) for call in message.tool_calls)
+    if content == message.content and calls == message.tool_calls:
+        return message
+    return replace(message, content=content, tool_calls=calls)
+
+
+def _clean_part(part: Part, redactor: Redactor) -> Part:
+    if isinstance(part, RedactedThinking | Image | ImageFile | Called):
+        # Nobody but the vendor can read the first, and the others are no text.
+        return part
+    text = redactor.clean(part.text)
+    # Some vendors' signatures hold the words as well.
+    vouches = not isinstance(part, Thinking) or _is_clean(part.signature or "", redactor)
+    if text == part.text and vouches:
+        return part
+    # A signature vouches for the words that it was made for.
+    return Thinking(text) if isinstance(part, Thinking) else Text(text)
+
+
+def _is_clean(text: str, redactor: Redactor) -> bool:
+    return redactor.clean(text) == text
+
+
+def _clean_call(call: ToolCall, redactor: Redactor) -> ToolCall:
+    if call.arguments is None:
+        return replace(call, raw=redactor.clean(call.raw))
+    arguments = redactor.clean_data(call.arguments)
+    if arguments == call.arguments and redactor.clean(call.raw) == call.raw:
+        return call
+    return replace(call, arguments=arguments, raw=dumps(arguments))

@@ -1,0 +1,97 @@
+"""One turn to run, as it is handed over, and what all turns of an agent share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from agent.context.system_prompt import Workspace
+from agent.context.token_calibration import Gauge
+from agent.prompts import fill
+from agent.providers.pool import Models
+from agent.records import frozen
+from agent.security.redaction import Redactor
+from agent.security.taint.taint import Exposure
+from agent.settings import AgentSettings
+from agent.tools.base import Recall, Schedule, Send, Spawn
+from agent.tools.registry import Toolbox
+from agent.tools.runner import Permissions
+from agent.turn.journal import NoProgress, Progress, Stop
+from agent.types import Message, ToolResult
+from agent.undo.recorder import Recording
+from agent.usage import Meter, Tally
+
+if TYPE_CHECKING:
+    # An idle gateway holds no more than it needs.
+    from agent.context.compaction import Keeper
+    from agent.context.summary import Summary
+
+
+class Equipment(Protocol):
+    """What all turns of an agent share; the `Agent` itself."""
+
+    gauge: Gauge
+    models: Models
+    redactor: Redactor
+    settings: AgentSettings
+    workspace: Workspace
+
+    @property
+    def toolbox(self) -> Toolbox: ...
+
+
+@frozen
+class Character:
+    """An agent's own text and tools; `alone`, it reads nothing of the workspace's files."""
+
+    prompt: str
+    toolbox: Toolbox
+    alone: bool = True
+
+    def system(self, workspace: str, root: Path) -> str:
+        if self.alone:
+            return fill("system", files=self.prompt, root=root).strip()
+        return f"{workspace}\n\n{self.prompt}".strip()
+
+
+@frozen
+class Task:
+    """One turn to run.
+
+    `messages` end with a user message, or with calls that a restart cut off; `known` are the
+    results from before the restart, by call id. `memory` is the memory file of whoever speaks;
+    `owner` says that it is the owner in private, who may see everything of everybody; `root` is
+    where relative paths start. `trimmed` says that older messages exist, `summary` tells of those
+    before them, `begun` is how many at the end are this turn's own from before a restart. `keeper`
+    stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
+    is what the session has taken in; it grows with the turn. `recording` is the journal of what
+    happens to files, `character` who speaks, when it is not the main agent, and `persona` how it
+    speaks here (see `Workspace.system_prompt`); `spawn` sends out sub-agents, `recall` searches
+    what whoever speaks said before, `schedule` keeps their jobs.
+    """
+
+    session: str
+    messages: Sequence[Message]
+    permissions: Permissions
+    memory: Path
+    root: Path
+    owner: bool = False
+    model: str | None = None
+    thinking: bool | None = None
+    max_iterations: int | None = None
+    known: Mapping[str, ToolResult] = field(default_factory=dict)
+    trimmed: bool = False
+    begun: int | None = None
+    summary: "Summary | None" = None
+    keeper: "Keeper | None" = None
+    exposure: Exposure = field(default_factory=Exposure)
+    progress: Progress = field(default_factory=NoProgress)
+    meter: Meter = field(default_factory=Tally)
+    stop: Stop = field(default_factory=Stop)
+    recording: Recording = field(default_factory=Recording)
+    character: Character | None = None
+    persona: str | None = None
+    spawn: Spawn | None = None
+    recall: Recall | None = None
+    send: Send | None = None
+    schedule: Schedule | None = None

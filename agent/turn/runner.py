@@ -1,0 +1,196 @@
+"""One turn: the loop that its task runs in, and the events and result it comes to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeVar
+
+from agent import events
+from agent.context.compaction import Compactor, Conversation
+from agent.context.images import Pictures
+from agent.context.request_window import View
+from agent.context.room import room_of
+from agent.context.summarizer import Summariser
+from agent.context.token_calibration import counted_as
+from agent.errors import ConfigError, LimitReached, ProviderError
+from agent.events import Event
+from agent.history import answer_open_calls, result_message
+from agent.i18n import later, t
+from agent.prompts import load
+from agent.providers.pool import OpenModel
+from agent.tools.runner import Runner
+from agent.turn.completion_signal import find_signal
+from agent.turn.event_stream import Outlet
+from agent.turn.loop import Loop, ModelCall
+from agent.turn.request import Equipment, Task
+from agent.turn.tool_executor import Executor, Place, Stopped
+from agent.types import Message, Result, Stopping, assistant
+from agent.usage import Spent
+
+T = TypeVar("T")
+_SILENCE = later("The model gave no answer. Ask again, or try another model.")
+
+
+class Turn:
+    """One turn: the loop runs in a task of its own and fills the outlet that `events` drains."""
+
+    def __init__(self, agent: Equipment, task: Task) -> None:
+        self._agent = agent
+        self._task = task
+        self._outlet = Outlet()
+        self._loop: Loop | None = None
+        self._closing: tuple[Message, ...] = ()
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """The events, `Done` last, whether the turn came to its end or was stopped."""
+        writer = asyncio.create_task(self._write(), name=f"turn {self._task.session}")
+        self._task.stop.bind(writer)
+        try:
+            async with aclosing(self._outlet.drain(writer)) as stream:
+                async for event in stream:
+                    yield event
+            if writer.cancelled():
+                # Through `Stop`: the turn comes to a result instead of vanishing.
+                yield events.Done(self._result("cancelled"))
+            else:
+                for event in writer.result():
+                    yield event
+        finally:
+            writer.cancel()
+            await asyncio.wait({writer})
+
+    def settled(self) -> list[Message]:
+        """The new messages, valid whenever one looks."""
+        if self._loop is not None:
+            return [*self._loop.settled(), *self._closing]
+        known = {
+            call_id: result_message(call_id, result) for call_id, result in self._task.known.items()
+        }
+        return answer_open_calls(self._task.messages, known)
+
+    async def _write(self) -> list[Event]:
+        """Run the loop; returns the last events, which nothing may keep from the reader."""
+        try:
+            self._loop = await self._prepare()
+            await self._loop.run(self._task.max_iterations or self._agent.settings.max_iterations)
+            result = self._result(None)
+        except Stopped as exc:
+            self._closing = (assistant(str(exc)),)
+            result = self._result(exc.why)
+        except LimitReached as exc:
+            self._closing = (assistant(str(exc)),)
+            result = replace(self._result("limit"), error_code=exc.code)
+        except (ProviderError, ConfigError) as exc:
+            result = replace(self._result("error"), error_code=exc.code)
+            clean = self._agent.redactor.clean
+            hint = exc.hint and clean(exc.hint)
+            return [events.Error(exc.code, clean(str(exc)), hint), events.Done(result)]
+        if result.signal is None:
+            return [events.Done(result)]
+        return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
+
+    async def _prepare(self) -> Loop:
+        agent, task = self._agent, self._task
+        opened = agent.models.open(task.model)
+        prompt = agent.workspace.system_prompt(
+            task.memory, task.root, owner=task.owner, persona=task.persona
+        )
+        toolbox, text = agent.toolbox, prompt.text
+        if (character := task.character) is not None:
+            toolbox, text = character.toolbox, character.system(text, task.root)
+        await self._outlet.emit(
+            events.SessionStart(task.session, opened.provider.name, opened.model)
+        )
+        for notice in (*agent.models.take_notices(), *prompt.notices):
+            await self._outlet.emit(events.Notice("warning", notice))
+        call = ModelCall(
+            provider=opened.provider,
+            model=opened.model,
+            system=agent.redactor.clean(text),
+            tools=toolbox.specs(),
+            temperature=_first(opened.temperature, agent.settings.temperature),
+            max_tokens=opened.max_tokens or agent.settings.max_tokens,
+            thinking=_first(task.thinking, agent.settings.thinking),
+            redactor=agent.redactor,
+            tariff=opened.tariff,
+            fallback_tariffs=opened.fallback_tariffs,
+        )
+        if task.summary is not None:
+            task.exposure.recall(task.summary.first, task.summary.taint)
+        for message in task.messages:
+            task.exposure.take(message)
+        runner = Runner(
+            toolbox,
+            task.permissions,
+            timeout_s=agent.settings.call_timeout_s,
+            exposure=task.exposure,
+            redactor=agent.redactor,
+            limit_bytes=agent.settings.tools.output_limit_bytes,
+        )
+        place = Place(
+            task.session,
+            task.root,
+            task.memory,
+            task.owner,
+            task.recording,
+            task.spawn,
+            task.recall,
+            task.send,
+            task.schedule,
+            agent.workspace.origin,
+        )
+        executor = Executor(runner, place, task.progress, self._outlet, task.known)
+        await executor.tell_changes((), runner.views.noticed(task.session))
+        return Loop(
+            call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
+        )
+
+    def _view(self, call: ModelCall, opened: OpenModel) -> View:
+        agent, task = self._agent, self._task
+        compactor = None
+        if task.keeper is not None:
+            summariser = Summariser(agent.models, agent.redactor)
+            compactor = Compactor(summariser, task.exposure, task.meter, task.keeper)
+        return View(
+            Conversation(list(task.messages), task.trimmed, task.summary, task.begun),
+            room_of(opened.context_tokens, call.system, call.tools, call.max_tokens),
+            counted_as(opened),
+            agent.gauge,
+            compactor,
+            Pictures(agent.workspace.folder),
+        )
+
+    def _result(self, stopped: Stopping | None) -> Result:
+        """What the turn came to; `stopped` names what ended it when it was not the model."""
+        messages = self.settled()
+        said_before = self._loop.said_before if self._loop else []
+        texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
+        text = "\n\n".join(filter(None, texts))
+        if not text and stopped is None and _has_handed_over(messages):
+            text = t("Done.")
+        signal, reason = find_signal(text)
+        if signal is None and stopped is None and self._loop is not None and self._loop.asks:
+            signal, reason = "DECIDE", load("asked")
+        spent = self._loop.spent if self._loop else Spent()
+        return Result(
+            success=bool(text) and stopped is None and signal != "BLOCKED",
+            text=text or ("" if stopped else t(_SILENCE)),
+            session_id=self._task.session,
+            messages=tuple(messages),
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
+            signal=signal,
+            signal_reason=reason,
+            stopped=stopped,
+        )
+
+
+def _has_handed_over(messages: Sequence[Message]) -> bool:
+    """Whether the person has got a file: then a model that adds no word has answered."""
+    sent = {call.id for one in messages for call in one.tool_calls if call.name == "send_file"}
+    return any(one.tool_call_id in sent and not one.is_error for one in messages)
+
+
+def _first(chosen: T | None, general: T | None) -> T | None:
+    return general if chosen is None else chosen

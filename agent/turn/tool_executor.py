@@ -1,0 +1,241 @@
+"""Runs the tool calls of one reply, journaling each: reads side by side, the rest in order."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Literal
+
+from agent import events
+from agent.errors import KoreError
+from agent.history import result_message
+from agent.prompts import fill, load
+from agent.records import frozen
+from agent.security.policy.base import Unanswered
+from agent.security.redaction import Stream
+from agent.security.taint.origin import Origin
+from agent.tools.base import CallContext, Recall, Schedule, Send, Spawn
+from agent.tools.files.file_views import Stale, in_words
+from agent.tools.runner import Runner
+from agent.turn.event_stream import Outlet
+from agent.turn.journal import Progress
+from agent.turn.loop_guard import LoopGuard
+from agent.types import Message, ToolCall, ToolResult
+from agent.undo.recorder import Recording
+
+PARALLEL_READS = 8
+
+
+@frozen
+class Place:
+    """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
+
+    `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
+    out sub-agents, `recall` searches what was said before, `send` hands files to the person,
+    `schedule` keeps jobs. `places` are the owner's own folders.
+    """
+
+    session: str
+    workspace: Path
+    memory: Path
+    owner: bool = False
+    recording: Recording = field(default_factory=Recording)
+    spawn: Spawn | None = None
+    recall: Recall | None = None
+    send: Send | None = None
+    schedule: Schedule | None = None
+    places: Origin | None = None
+
+
+class Stopped(KoreError):
+    """The turn ended before the model was done."""
+
+    def __init__(self, why: Literal["max_iterations", "loop", "filtered"], message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class Executor:
+    """Runs calls; `results` holds the tool message of every call of the newest reply that ended,
+    `closing` the words that the turn is to end with, by call id.
+
+    `known` are results from before a restart, by call id: those calls of the first reply are not
+    run again. Ids are a reply's own: some vendors use them again in the next one.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        place: Place,
+        progress: Progress,
+        outlet: Outlet,
+        known: Mapping[str, ToolResult],
+    ) -> None:
+        self.results: dict[str, Message] = {}
+        self.closing: dict[str, str] = {}
+        self._runner = runner
+        self._place = place
+        self._progress = progress
+        self._outlet = outlet
+        self._known = known
+        self._guard = LoopGuard()
+
+    async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """The tool messages, in call order.
+
+        Raises `Stopped` for a model that runs in circles, `Unanswered` when a person has to answer
+        first and will do so later.
+        """
+        self.results, self.closing = {}, {}
+        await self._outlet.emit(events.State("executing"))
+        for batch in _batches(calls, self._runner):
+            if len(batch) == 1:
+                await self._run(batch[0])
+            else:
+                await self._run_together(batch)
+        await self._outlet.emit(events.State("observing"))
+        self._known = {}
+        return [self.results[call.id] for call in calls]
+
+    def take(self, message: Message) -> None:
+        """Somebody has spoken in the middle of the turn: what they wrote may be quoted."""
+        self._runner.exposure.take(message)
+
+    async def _run_together(self, batch: Sequence[ToolCall]) -> None:
+        unanswered: list[Unanswered] = []
+
+        async def run(call: ToolCall) -> None:
+            try:
+                await self._run(call)
+            except Unanswered as exc:
+                # What runs beside it comes to its result, and need not run again.
+                unanswered.append(exc)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in batch:
+                    group.create_task(run(call))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from several
+        if unanswered:
+            raise unanswered[0]
+
+    async def _run(self, call: ToolCall) -> None:
+        known = self._known.get(call.id)
+        if known is not None:
+            self._guard.judge(call, known)
+            self._keep(call, known)
+            return
+        began = time.monotonic()
+        live = {"stdout": self._runner.redactor.stream(), "stderr": self._runner.redactor.stream()}
+        started = False
+
+        async def start() -> None:
+            nonlocal started
+            await self._progress.start(call, self._runner.effect(call))
+            started = True
+            await self._outlet.emit(started_event)
+
+        # Shown when it really starts: a call that waits for an answer may start much later.
+        started_event = events.ToolStart(
+            call.id, self._runner.toolbox.name(call.name), call.arguments or {}
+        )
+        context = self._context(call, live)
+        result = context.changes.told(await self._runner.run(context, start))
+        if not started:
+            await self._outlet.emit(started_event)
+        verdict = self._guard.judge(call, result)
+        if verdict != "fine":
+            result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
+        diffs = [one.path for one in result.artifacts if one.kind == "diff"]
+        touched = [*diffs, *context.changes.touched]
+        # What has happened is known before it is stored: a stop in between does not forget it.
+        self._keep(call, result)
+        # A disk that hangs holds up this call, and nobody else's.
+        if stale := await asyncio.to_thread(self._runner.views.stale, context.session):
+            result = _with_news(result, stale)
+            self._keep(call, result)
+        await self._progress.finish(call, result)
+        await self.tell_changes(touched, stale)
+        await self._report(call, result, time.monotonic() - began)
+        if verdict == "stop":
+            raise Stopped("loop", fill("stopped_loop", tool=call.name))
+
+    def _keep(self, call: ToolCall, result: ToolResult) -> None:
+        message = self.results[call.id] = result_message(call.id, result)
+        if result.ends_with is not None:
+            self.closing[call.id] = result.ends_with
+        self._runner.exposure.take(message)
+
+    def _context(self, call: ToolCall, live: Mapping[str, Stream]) -> CallContext:
+        def output(text: str, stream: Literal["stdout", "stderr"]) -> None:
+            # What is held back to the last is in the result.
+            if text := live[stream].feed(text):
+                self._outlet.offer(events.ToolOutput(call.id, text, stream))
+
+        place = self._place
+        return CallContext(
+            call=call,
+            session=place.session,
+            workspace=place.workspace,
+            memory=place.memory,
+            output=output,
+            taint=self._runner.exposure.taint,
+            owner=place.owner,
+            redactor=self._runner.redactor,
+            changes=place.recording.recorder(place.session, call.id, call.name, place.workspace),
+            spawn=place.spawn,
+            tell=self._outlet.emit,
+            recall=place.recall,
+            send=place.send,
+            schedule=place.schedule,
+            places=place.places,
+        )
+
+    async def tell_changes(self, touched: Sequence[str], stale: Sequence[Stale]) -> None:
+        """Which files a call has changed, and which are no longer what was seen of them."""
+        for path in dict.fromkeys(touched):
+            await self._outlet.emit(events.FileChanged(path, "tool"))
+        for one in stale:
+            if (path := str(one.path)) not in touched:
+                await self._outlet.emit(events.FileChanged(path, one.by))
+            await self._outlet.emit(events.ContextInvalidated(path, (self._runner.agent,)))
+
+    async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
+        diffs = [one.content for one in result.artifacts if one.kind == "diff"]
+        await self._outlet.emit(
+            events.ToolResulted(
+                call.id,
+                self._runner.toolbox.name(call.name),
+                result.for_user if result.for_user is not None else result.for_model,
+                result.is_error,
+                round(elapsed_s, 3),
+                "\n".join(diffs) or None,
+                result.cut_bytes,
+                result.file,
+            )
+        )
+
+
+def _with_news(result: ToolResult, stale: Sequence[Stale]) -> ToolResult:
+    """The result, at whose end the model reads which files are no longer what it has seen."""
+    shown = result.for_model if result.for_user is None else result.for_user
+    told = f"{result.for_model}\n\n[{in_words([one.path for one in stale])}]"
+    return replace(result, for_model=told, for_user=shown)
+
+
+def _batches(calls: Sequence[ToolCall], runner: Runner) -> Iterator[list[ToolCall]]:
+    """Neighbouring reads together, everything else alone."""
+    reads: list[ToolCall] = []
+    for call in calls:
+        is_read = runner.effect(call) == "read"
+        if reads and (not is_read or len(reads) == PARALLEL_READS):
+            yield reads
+            reads = []
+        if is_read:
+            reads.append(call)
+        else:
+            yield [call]
+    if reads:
+        yield reads

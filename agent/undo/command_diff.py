@@ -1,0 +1,184 @@
+"""What a command changes in its folder: looked at before it runs and after it."""
+
+import json
+import os
+from collections.abc import Collection, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.undo.change_log import Changes, Window
+from agent.undo.recorder import Recorder
+from agent.undo.records import Change, State, same
+from agent.undo.report import listed
+from agent.undo.snapshot import Entry, Limits, Tree, Walk
+
+# More than a watcher wants to hear of one command.
+_TOUCHED = 100
+
+
+class Command:
+    """`begin` before it runs, `end` after it, both in a thread. What cannot be undone is noted in
+    its recorder, for the person."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        changes: Changes,
+        closed: Collection[Path] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        assert recorder.origin is not None, "who records has an origin"
+        self._recorder = recorder
+        self._origin = recorder.origin
+        self._changes = changes
+        self._walk = Walk(self._origin.root, changes.blobs, closed, limits)
+        self._window: Window | None = None
+        self.before: Tree | None = None
+
+    def begin(self) -> None:
+        self._window = self._changes.open(self._origin)
+        try:
+            self.before = self._walk.tree(self._known())
+        except OSError as exc:
+            self._recorder.notes.append(
+                f"files could not be kept ({exc.strerror}): what this changed cannot be undone"
+            )
+
+    def end(self) -> None:
+        """Put what has changed on record, whatever became of the command."""
+        window, before = self._window, self.before
+        if window is None:
+            return
+        try:
+            if before is not None:
+                self._record(before, self._walk.tree(before.entries), window)
+        except (OSError, ToolError) as exc:
+            self._recorder.notes.append(f"what this changed cannot be undone: {exc}")
+        finally:
+            self._changes.close(window)
+
+    def _record(self, before: Tree, after: Tree, window: Window) -> None:
+        found = _Difference(self._origin.root, before, after, window.others)
+        if found.changes:
+            self._changes.add(self._origin, found.changes, shared=window.overlaps)
+        paths = [change.path for change in found.changes if not _is_folder(change)]
+        self._recorder.touched += map(str, [*paths, *found.lost][:_TOUCHED])
+        if found.lost:
+            names = listed(found.lost, self._origin.root)
+            self._recorder.notes.append(f"cannot be undone, too large or not readable: {names}")
+        if found.others:
+            names = listed(found.others, self._origin.root)
+            self._recorder.notes.append(f"changed by others at the same time: {names}")
+        if before.is_cut or after.is_cut:
+            self._recorder.notes.append(
+                f"the folder has more than {self._walk.limits.entries:,} entries: files that this "
+                "made, and what it changed in the rest, cannot be undone"
+            )
+        if before.fresh or after.fresh or found.changes:
+            self._remember(after)
+
+    @property
+    def _memo(self) -> str:
+        return sha256(str(self._origin.root).encode("utf-8", "surrogateescape")).hexdigest()[:40]
+
+    def _known(self) -> dict[str, Entry]:
+        """What the folder looked like when somebody last looked."""
+        data = self._changes.blobs.memo(self._memo)
+        if data is None:
+            return {}
+        return {
+            path: Entry(State("file", value, mode, marked), tuple(stamp), read_at)
+            for path, value, mode, marked, stamp, read_at in json.loads(data)
+        }
+
+    def _remember(self, tree: Tree) -> None:
+        rows = [
+            (path, entry.state.value, entry.state.mode, entry.state.marked, *_age(entry))
+            for path, entry in tree.entries.items()
+            if entry.state.kind == "file" and entry.state.is_known
+        ]
+        self._changes.blobs.note(self._memo, json.dumps(rows).encode())
+
+
+def _age(entry: Entry) -> tuple[tuple[int, ...], int]:
+    return entry.stamp, entry.read_at_ns
+
+
+class _Difference:
+    """`changes` in the order in which they are redone; `lost` are paths whose change cannot be
+    undone, `others` those that somebody else has changed meanwhile."""
+
+    def __init__(self, root: Path, before: Tree, after: Tree, others: Collection[Path]) -> None:
+        self._root = root
+        self._before = before
+        self._after = after
+        self.changes: list[Change] = []
+        self.lost: list[Path] = []
+        self.others: list[Path] = []
+        removed, made = list(self._removed()), list(self._made())
+        files, folders = _split(removed)
+        new_files, new_folders = _split(made)
+        # A folder goes after what was in it, and comes before it.
+        for change in [*files, *folders[::-1], *new_folders, *new_files, *self._changed()]:
+            if change.path in others:
+                self.others.append(change.path)
+            elif not _is_told(change):
+                self.lost.append(change.path)
+            else:
+                self.changes.append(change)
+
+    def _removed(self) -> Iterator[Change]:
+        for path, entry in self._before.entries.items():
+            now = self._after.entries.get(path)
+            if now is not None and now.state.kind == entry.state.kind:
+                continue
+            full = self._root / path
+            # What was only not looked at any more is still there.
+            if now is not None or not (os.path.lexists(full) or _is_behind(path, self._after)):
+                yield Change(full, entry.state, None)
+
+    def _made(self) -> Iterator[Change]:
+        if self._before.is_cut:
+            return
+        for path, entry in self._after.entries.items():
+            was = self._before.entries.get(path)
+            if was is not None and was.state.kind == entry.state.kind:
+                continue
+            if not _is_behind(path, self._before):
+                yield Change(self._root / path, None, entry.state)
+
+    def _changed(self) -> Iterator[Change]:
+        for path, entry in self._after.entries.items():
+            was = self._before.entries.get(path)
+            if was is None or was is entry or was.state.kind != entry.state.kind:
+                continue
+            full = self._root / path
+            if not was.state.is_known or not entry.state.is_known:
+                if was.stamp[:1] + was.stamp[2:] != entry.stamp[:1] + entry.stamp[2:]:
+                    yield Change(full, was.state, entry.state)
+            elif not same(was.state, entry.state, modes=True):
+                yield Change(full, was.state, entry.state)
+
+
+def _is_behind(path: str, tree: Tree) -> bool:
+    """Whether nobody could look there."""
+    return any(path.startswith(f"{folder}/") for folder in tree.closed)
+
+
+def _split(changes: list[Change]) -> tuple[list[Change], list[Change]]:
+    files: list[Change] = []
+    folders: list[Change] = []
+    for change in changes:
+        (folders if _is_folder(change) else files).append(change)
+    return files, folders
+
+
+def _is_folder(change: Change) -> bool:
+    state = change.before or change.after
+    return state is not None and state.kind == "folder"
+
+
+def _is_told(change: Change) -> bool:
+    """Whether what stood there before and after is known."""
+    return all(state is None or state.is_known for state in (change.before, change.after))

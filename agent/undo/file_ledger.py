@@ -1,0 +1,126 @@
+"""The record of changes as a folder: one file of JSON lines a session, for library users."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agent.errors import KoreError
+from agent.undo.blob_store import make_private
+from agent.undo.ledger import KEEP_S, Act, Ending
+from agent.undo.records import Change, Step
+
+
+class FolderLedger:
+    """Implements `Ledger`. A line that a crash cut short is dropped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+
+    def add(self, step: Step) -> None:
+        told = {
+            "turn": step.turn,
+            "call": step.call,
+            "tool": step.tool,
+            "root": str(step.root),
+            "made_at": step.made_at,
+            "shared": step.shared,
+            "changes": [change.to_json() for change in step.changes],
+        }
+        self._append(step.session, {"step": told})
+
+    def steps(self, session: str) -> list[Step]:
+        steps: dict[int, Step] = {}
+        for number, record in enumerate(self._records(session), 1):
+            if "step" in record:
+                steps = {id_: _without_redo(step) for id_, step in steps.items()}
+                steps[number] = _step(record["step"], session, number)
+            for step_id, n, told, standing in record.get("end", ()):
+                if (step := steps.get(step_id)) is not None:
+                    change = Change.from_json(told, n, standing)
+                    changed = [change if one.n == n else one for one in step.changes]
+                    steps[step_id] = step.with_changes(changed)
+        oldest = time.time() - KEEP_S
+        return [step for step in reversed(steps.values()) if step.made_at >= oldest]
+
+    def begin(self, act: Act) -> Act:
+        known: Act | None = None
+        for record in self._records(act.session):
+            if record.get("act") == act.key:
+                known = Act.from_json(act.key, act.session, record["plan"], None)
+            elif record.get("ended") == act.key and known is not None:
+                known = replace(known, report=record["report"])
+        if known is None:
+            self._append(act.session, {"act": act.key, "plan": act.to_json()})
+        return known or act
+
+    def end(self, ending: Ending) -> None:
+        told = [
+            [step, change.n, change.to_json(), change.standing] for step, change in ending.changes
+        ]
+        self._append(ending.session, {"ended": ending.key, "report": ending.report, "end": told})
+
+    def _append(self, session: str, record: dict[str, Any]) -> None:
+        path = self._path(session)
+        try:
+            make_private(path.parent)
+            with self._lock, open(path, "a+b", opener=_private) as file:
+                # Behind a line that was cut short a new one begins.
+                if file.tell() and _last_byte(file) != b"\n":
+                    file.write(b"\n")
+                file.write(json.dumps(record).encode() + b"\n")
+        except OSError as exc:
+            raise KoreError(f"{path} cannot be written: {exc.strerror}") from exc
+
+    def _records(self, session: str) -> Iterator[dict[str, Any]]:
+        try:
+            lines = self._path(session).read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return
+        for line in lines:
+            try:
+                record = json.loads(line or b"{}")
+            except ValueError:
+                continue
+            yield record
+
+    def _path(self, session: str) -> Path:
+        return self._folder / "sessions" / f"{sha256(session.encode()).hexdigest()[:40]}.jsonl"
+
+
+def _step(told: dict[str, Any], session: str, number: int) -> Step:
+    return Step(
+        session=session,
+        turn=told["turn"],
+        call=told["call"],
+        tool=told["tool"],
+        root=Path(told["root"]),
+        changes=tuple(
+            Change.from_json(change, n, "done") for n, change in enumerate(told["changes"])
+        ),
+        made_at=told["made_at"],
+        shared=told["shared"],
+        id=number,
+    )
+
+
+def _without_redo(step: Step) -> Step:
+    if all(change.standing != "undone" for change in step.changes):
+        return step
+    gone = [replace(c, standing="gone") if c.standing == "undone" else c for c in step.changes]
+    return step.with_changes(gone)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _last_byte(file: BinaryIO) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1)

@@ -1,0 +1,94 @@
+"""The port to the record of changes: which steps there were, and which undoing is under way."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from agent.records import frozen
+from agent.undo.records import Change, Step
+
+# Older steps are forgotten.
+KEEP_S = 7 * 86_400
+Direction = Literal["undo", "redo"]
+Verdict = Literal["go", "already", "changed", "shared", "closed", "lost"]
+
+
+@frozen
+class Move:
+    """One path on its way back (or forth again), as it was planned.
+
+    `verdict` says why it goes or stays: it is there "already", it was "changed" by somebody else
+    since, perhaps by a command that ran at the same time ("shared"), whoever asks may not change it
+    ("closed"), or what it held is no longer kept ("lost").
+    """
+
+    step: int
+    root: Path
+    change: Change
+    verdict: Verdict
+
+    def to_json(self) -> list[Any]:
+        change = self.change
+        root, told = str(self.root), change.to_json()
+        return [self.step, root, told, change.n, change.standing, self.verdict]
+
+    @staticmethod
+    def from_json(data: Sequence[Any]) -> "Move":
+        step, root, told, n, standing, verdict = data
+        return Move(step, Path(root), Change.from_json(told, n, standing), verdict)
+
+
+@frozen
+class Act:
+    """An undoing that has begun: whoever repeats it under the same key does the same.
+
+    `report` is what it came to, None as long as it has not ended.
+    """
+
+    key: str
+    session: str
+    direction: Direction
+    moves: tuple[Move, ...]
+    report: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"direction": self.direction, "moves": [move.to_json() for move in self.moves]}
+
+    @staticmethod
+    def from_json(key: str, session: str, data: Mapping[str, Any], report: str | None) -> "Act":
+        moves = tuple(map(Move.from_json, data["moves"]))
+        return Act(key, session, data["direction"], moves, report)
+
+
+@frozen
+class Ending:
+    """How an act ended: where its changes stand now, by step, and what was said of it."""
+
+    key: str
+    session: str
+    changes: Sequence[tuple[int, Change]]
+    report: str
+
+
+class Ledger(Protocol):
+    """Keeps the steps of sessions. It is called in threads and may block.
+
+    Each method is one transaction, on disk when it returns. Raises `KoreError` when it cannot be
+    kept.
+    """
+
+    def add(self, step: Step) -> None:
+        """A step is about to happen. What was undone in its session cannot be redone any more."""
+        ...
+
+    def steps(self, session: str) -> list[Step]:
+        """All that is kept of a session, newest first."""
+        ...
+
+    def begin(self, act: Act) -> Act:
+        """Keep an act before anything of it happens; the one that has this key already, if any."""
+        ...
+
+    def end(self, ending: Ending) -> None:
+        """The act is over."""
+        ...

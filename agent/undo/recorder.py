@@ -1,0 +1,119 @@
+"""What a tool is given to record its changes with; without a journal it records nothing."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.records import frozen
+from agent.types import ToolResult
+
+if TYPE_CHECKING:
+    from agent.undo.change_log import Changes
+
+# Opens the journal that all sessions share; always the same one.
+OpenChanges = Callable[[], "Changes"]
+
+
+@frozen
+class Origin:
+    """Whose change it is: the call of a tool in a turn of a session, at work in `root`."""
+
+    session: str
+    turn: int
+    call: str
+    tool: str
+    root: Path
+
+
+@dataclass(slots=True)
+class Recorder:
+    """For one call. `notes` are what a person has to be told of its changes, `touched` the files
+    that its command has changed, as far as they are known."""
+
+    opens: OpenChanges | None = None
+    origin: Origin | None = None
+    notes: list[str] = field(default_factory=list)
+    touched: list[str] = field(default_factory=list)
+
+    @property
+    def changes(self) -> "Changes | None":
+        return self.opens() if self.opens is not None else None
+
+    @contextmanager
+    def file(self, path: Path, data: bytes) -> Iterator[None]:
+        """Around a write in a thread, after which `path` holds `data`.
+
+        Raises ToolError when it cannot be recorded, before anything is written.
+        """
+        if self.opens is not None and self.origin is not None:
+            note = self.opens().file(self.origin, path, data)
+            self.notes += [note] if note else []
+        yield
+
+    @asynccontextmanager
+    async def command(self, closed: Collection[Path]) -> AsyncIterator[None]:
+        """Around a command that works in the folder: what it changes there can be undone.
+
+        `closed` are paths that are not looked at.
+        """
+        if self.opens is None or self.origin is None:
+            yield
+            return
+        from agent.security.files.file_io import in_thread
+        from agent.undo.command_diff import Command
+
+        changes = self.opens()
+        # The journal may lie in the folder; what it writes is nobody's work.
+        own = changes.blobs.folder.resolve()
+        command = Command(self, changes, [*closed, own])
+        try:
+            await in_thread(command.begin)
+            yield
+        finally:
+            await in_thread(command.end)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Around a command that runs beside the conversation: it is not recorded, and what others
+        change meanwhile may be its work."""
+        if self.opens is None or self.origin is None:
+            yield
+            return
+        changes = self.opens()
+        window = changes.open(self.origin)
+        try:
+            yield
+        finally:
+            changes.close(window)
+
+    def told(self, result: ToolResult) -> ToolResult:
+        """The result, with what a person has to be told."""
+        if not self.notes:
+            return result
+        shown = result.for_model if result.for_user is None else result.for_user
+        return replace(result, for_user="\n".join([shown, *(f"({note})" for note in self.notes)]))
+
+
+@frozen
+class Recording:
+    """The journal, if there is one, as the calls of one turn see it. `turn` grows from turn to
+    turn of a session.
+
+    What a sub-agent does is a part of the turn that it works for: then `session` is that turn's,
+    and `prefix` tells its calls from those of others.
+    """
+
+    opens: OpenChanges | None = None
+    turn: int = 0
+    session: str = ""
+    prefix: str = ""
+
+    def recorder(self, session: str, call_id: str, tool: str, root: Path) -> Recorder:
+        if self.opens is None:
+            return Recorder()
+        origin = Origin(
+            self.session or session, self.turn, self.prefix + call_id, tool, root.resolve()
+        )
+        return Recorder(self.opens, origin)

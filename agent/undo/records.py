@@ -1,0 +1,98 @@
+"""What stood at a path before a change and after it, and whether it still stands there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.records import frozen
+
+Kind = Literal["file", "folder", "link"]
+# "done" can be undone, "undone" redone. "kept" was left alone because somebody else had changed
+# the file since: only whoever forces it undoes it. "gone" can be neither.
+Standing = Literal["done", "undone", "kept", "gone"]
+
+
+@frozen
+class State:
+    """A file, folder or link; nothing at all is None.
+
+    `value` is the fingerprint of a file's bytes ("" when nobody knows it) or a link's target,
+    `mode` its permission bits (None when they were not known yet). `marked` says that a file held
+    strangers' words (`agent.security.taint.file_marks`).
+    """
+
+    kind: Kind
+    value: str = ""
+    mode: int | None = None
+    marked: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return self.kind == "folder" or self.value != ""
+
+    def to_json(self) -> list[Any]:
+        return [self.kind, self.value, self.mode, self.marked]
+
+    @staticmethod
+    def from_json(data: Sequence[Any] | None) -> "State | None":
+        return None if data is None else State(*data)
+
+
+def same(one: State | None, other: State | None, *, modes: bool = False) -> bool:
+    """Whether both are the same thing; what nobody knows equals nothing.
+
+    The permission bits count with `modes`, where both are known.
+    """
+    if one is None or other is None:
+        return one is other
+    if (one.kind, one.value) != (other.kind, other.value) or not one.is_known:
+        return False
+    return not modes or None in (one.mode, other.mode) or one.mode == other.mode
+
+
+@frozen
+class Change:
+    """One path that a step changed; `n` is its number in the step."""
+
+    path: Path
+    before: State | None
+    after: State | None
+    n: int = 0
+    standing: Standing = "done"
+
+    @property
+    def is_of_mode(self) -> bool:
+        """Whether nothing but the permission bits changed."""
+        return same(self.before, self.after)
+
+    def to_json(self) -> dict[str, Any]:
+        before, after = (s and s.to_json() for s in (self.before, self.after))
+        return {"path": str(self.path), "before": before, "after": after}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], n: int, standing: Standing) -> "Change":
+        before, after = map(State.from_json, (data["before"], data["after"]))
+        return Change(Path(data["path"]), before, after, n, standing)
+
+
+@frozen
+class Step:
+    """What one tool call changed, in the order in which it is redone.
+
+    `shared` says that another command ran in the same folder meanwhile, so that nobody can tell
+    which of the two did it. `id` is given by the ledger, `made_at` is in Unix seconds.
+    """
+
+    session: str
+    turn: int
+    call: str
+    tool: str
+    root: Path
+    changes: tuple[Change, ...]
+    made_at: float
+    shared: bool = False
+    id: int = 0
+
+    def with_changes(self, changes: Sequence[Change]) -> "Step":
+        return replace(self, changes=tuple(changes))

@@ -1,0 +1,154 @@
+"""What was, or would be, undone: in words and as differences."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.i18n import later, plural, t
+from agent.text.text_document import decode, diff
+from agent.text.visible import visible_line
+from agent.undo.blob_store import Blobs
+from agent.undo.ledger import Direction, Move
+from agent.undo.records import State, Step, same
+from agent.undo.restore import look, read
+from agent.undo.reversal import Done
+
+_SHOWN = 10
+_DONE = {"restored": later("Restored {files}."), "removed": later("Removed {files}.")}
+_AHEAD = {
+    "restored": later("Would restore {files}."),
+    "removed": later("Would remove {files}."),
+}
+Pairs = Mapping[Path, tuple[State | None, State | None]]
+_WHY = {
+    "changed": later("somebody else has changed it since"),
+    "shared": later("another command ran at the same time and may have changed it"),
+    "closed": later("it is off limits"),
+    "lost": later("what it held is no longer kept"),
+    "go": later("it could not be changed back"),
+}
+
+
+def net(moves: Iterable[Move], direction: Direction) -> Pairs:
+    """What each path is now and what it would be in the end, of all that would really happen."""
+    found: dict[Path, tuple[State | None, State | None]] = {}
+    for move in moves:
+        if move.verdict != "go":
+            continue
+        change = move.change
+        before, after = change.before, change.after
+        now, wanted = (after, before) if direction == "undo" else (before, after)
+        found[change.path] = (found[change.path][0] if change.path in found else now, wanted)
+    return found
+
+
+def since(steps: Sequence[Step], blobs: Blobs) -> Pairs:
+    """What each path was before the oldest of these steps, and what it is now."""
+    found: dict[Path, State | None] = {}
+    for step in steps:
+        for change in step.changes[::-1]:
+            if change.standing in ("done", "kept"):
+                found[change.path] = change.before
+    pairs = {}
+    for path, before in found.items():
+        try:
+            now = look(path, blobs)[0]
+        except ToolError:
+            continue
+        if not same(before, now, modes=True):
+            pairs[path] = (before, now)
+    return pairs
+
+
+def differences(pairs: Pairs, blobs: Blobs, root: Path, limit_chars: int) -> str:
+    """Unified diffs with 3 lines of context, cut at a line once they are too long."""
+    parts: list[str] = []
+    room = limit_chars
+    for number, (path, (before, after)) in enumerate(pairs.items()):
+        text = _difference(path, shown(path, root), (before, after), blobs)
+        if not text:
+            continue
+        if len(text) > room:
+            cut = text[:room].rpartition("\n")[0]
+            left = text[len(cut) :].count("\n") + 1
+            more = len(pairs) - number - 1
+            rest = plural(left, "{n:,} more line", "{n:,} more lines")
+            if more:
+                files = plural(more, "{n:,} more file", "{n:,} more files")
+                rest = t("{lines} and {files}", lines=rest, files=files)
+            rest = f"… ({rest})"
+            return "\n".join([*parts, cut, rest]).lstrip("\n")
+        parts.append(text)
+        room -= len(text) + 1
+    return "\n".join(parts)
+
+
+def _difference(
+    path: Path, name: str, states: tuple[State | None, State | None], blobs: Blobs
+) -> str:
+    before, after = states
+    if "folder" in (before and before.kind, after and after.kind):
+        return ""
+    if same(before, after):
+        modes = [f"{state.mode or 0:o}" for state in (before, after) if state]
+        return f"--- {name}\n+++ {name}\n@@ mode {' -> '.join(modes)} @@"
+    texts = [_text(state, blobs, path) for state in (before, after)]
+    if texts[0] is None or texts[1] is None:
+        return f"--- {name}\n+++ {name}\n@@ not shown: not a text, or no longer kept @@"
+    return diff(name, texts[0], texts[1])
+
+
+def _text(state: State | None, blobs: Blobs, path: Path) -> str | None:
+    if state is None:
+        return ""
+    if state.kind == "link":
+        return f"link to {state.value}\n"
+    data = blobs.get(state.value)
+    if data is None and (there := read(path)) is not None and blobs.name(there) == state.value:
+        data = there
+    try:
+        return decode(data, path).text if data is not None else None
+    except ToolError:
+        return None
+
+
+def told(done: Done, direction: Direction, root: Path, *, would: bool = False) -> str:
+    """What an act came to, one line for each kind of outcome; `would`: what it will come to."""
+    changed: dict[str, list[Path]] = {word: [] for word in _DONE}
+    left: dict[str, list[Path]] = {}
+    for move in done.moves:
+        change = move.change
+        wanted = change.before if direction == "undo" else change.after
+        if "folder" in (change.before and change.before.kind, change.after and change.after.kind):
+            continue
+        if move.verdict == "already":
+            continue
+        if move.verdict == "go" and change.standing in ("undone", "done"):
+            changed["restored" if wanted else "removed"].append(change.path)
+        else:
+            left.setdefault(_WHY[move.verdict], []).append(change.path)
+    final = {path: word for word, paths in changed.items() for path in paths}
+    lines = []
+    for word in changed:
+        if paths := [path for path in final if final[path] == word]:
+            said = _AHEAD[word] if would else _DONE[word]
+            lines.append(t(said, files=listed(paths, root)))
+    alone = (
+        later("Would leave alone {files}: {why}.") if would else later("Left alone {files}: {why}.")
+    )
+    for why, paths in left.items():
+        lines.append(t(alone, files=listed(paths, root), why=t(why)))
+    return "\n".join(lines)
+
+
+def listed(paths: Iterable[Path], root: Path) -> str:
+    names = [shown(path, root) for path in dict.fromkeys(paths)]
+    more = len(names) - _SHOWN
+    said = ", ".join(names[:_SHOWN])
+    return t("{files} and {n:,} more", files=said, n=more) if more > 0 else said
+
+
+def shown(path: Path, root: Path) -> str:
+    """A path as the person knows it: from the workspace on, and printable."""
+    inside = path.relative_to(root) if path.is_relative_to(root) else path
+    return visible_line(str(inside))

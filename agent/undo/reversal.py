@@ -1,0 +1,215 @@
+"""Undoing and redoing: first planned against the disk as it is, then done path by path.
+
+What somebody else has changed since is left alone unless it is forced, and even then kept: redoing
+brings it back. An act that was cut off is done to its end by whoever repeats it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.security.files.latch import alone
+from agent.undo.change_log import Changes
+from agent.undo.ledger import Act, Direction, Ending, Move, Verdict
+from agent.undo.records import Change, Standing, State, Step, same
+from agent.undo.restore import look, restore
+
+# Raises ToolError for a path that whoever asks may not change.
+Check = Callable[[Path], object]
+
+
+@frozen
+class Wish:
+    """What is to be undone or redone: so many `steps` that changed something, or all from a turn
+    on (`since`); only what lies at or below `path`, if one is given. With `force` also what
+    somebody else has changed since."""
+
+    direction: Direction = "undo"
+    steps: int = 1
+    since: int | None = None
+    path: Path | None = None
+    force: bool = False
+
+
+@frozen
+class Done:
+    """What became of each path: the move, with the change as it stands now."""
+
+    moves: tuple[Move, ...]
+
+    def paths(self, *standings: Standing) -> list[Path]:
+        found = [m.change.path for m in self.moves if m.change.standing in standings]
+        return list(dict.fromkeys(found))
+
+
+class Reversal:
+    """Undoes and redoes in one session. Everything here blocks: call it in a thread."""
+
+    def __init__(self, changes: Changes, session: str, check: Check) -> None:
+        self._changes = changes
+        self._blobs = changes.blobs
+        self._session = session
+        self._check = check
+
+    def plan(self, wish: Wish) -> tuple[Move, ...]:
+        """What would happen, in order; nothing happens. Raises ToolError."""
+        seen: dict[Path, State | None] = {}
+        moves: list[Move] = []
+        count = 0
+        for step in self._steps(wish):
+            wanted = [c for c in _in_order(step, wish.direction) if _is_wanted(c, wish)]
+            found = [self._move(step, change, wish, seen) for change in wanted]
+            moves += found
+            count += any(move.verdict != "already" for move in found)
+            if wish.since is None and count == wish.steps:
+                break
+        return tuple(moves)
+
+    def carry_out(self, key: str, direction: Direction, moves: Sequence[Move]) -> Done:
+        """Do what was planned; the same again under the same key."""
+        act = self._changes.ledger.begin(Act(key, self._session, direction, tuple(moves)))
+        if act.report is not None:
+            return self._told(act)
+        done = Done(tuple(self._make(move, direction) for move in act.moves))
+        changes = [(move.step, move.change) for move in done.moves]
+        self._changes.ledger.end(Ending(key, self._session, changes, "done"))
+        return done
+
+    def _told(self, act: Act) -> Done:
+        """What a repeated act came to when it was done."""
+        steps = {step.id: step for step in self._changes.ledger.steps(self._session)}
+        moves = []
+        for move in act.moves:
+            step = steps.get(move.step)
+            now = next((c for c in step.changes if c.n == move.change.n), None) if step else None
+            moves.append(replace(move, change=now or move.change))
+        return Done(tuple(moves))
+
+    def _steps(self, wish: Wish) -> Iterable[Step]:
+        steps = self._changes.ledger.steps(self._session)
+        if wish.since is not None:
+            steps = [step for step in steps if step.turn >= wish.since]
+        return steps if wish.direction == "undo" else reversed(steps)
+
+    def _move(self, step: Step, change: Change, wish: Wish, seen: dict[Path, State | None]) -> Move:
+        """How one change goes back, after all that was planned before it."""
+        if not self._is_open(change.path):
+            return Move(step.id, step.root, change, "closed")
+        source, target = _ends(change, wish.direction)
+        now = seen[change.path] if change.path in seen else self._look(change.path, seen.keys())
+        verdict = self._verdict(step, change, (now, source, target))
+        if wish.force and verdict in ("changed", "shared") and _can_follow(now, target):
+            # What is overwritten is what redoing (or undoing again) will bring back.
+            verdict = "go"
+            change = _with_source(change, now, wish.direction)
+        elif verdict == "go" and now is not None and source is not None:
+            change = _with_mode(change, now, wish.direction)
+        if verdict == "go":
+            seen[change.path] = _ends(change, wish.direction)[1]
+        return Move(step.id, step.root, change, verdict)
+
+    def _verdict(
+        self, step: Step, change: Change, states: tuple[State | None, State | None, State | None]
+    ) -> Verdict:
+        now, source, target = states
+        modes = change.is_of_mode
+        if not same(now, source, modes=modes):
+            return "already" if same(now, target, modes=modes) else "changed"
+        if target is not None and not target.is_known:
+            return "lost"
+        is_file = target is not None and target.kind == "file"
+        if is_file and target is not None and not self._blobs.has(target.value):
+            return "lost"
+        return "shared" if step.shared else "go"
+
+    def _is_open(self, path: Path) -> bool:
+        try:
+            self._check(path)
+        except ToolError:
+            return False
+        return True
+
+    def _look(self, path: Path, planned: KeysView[Path]) -> State | None:
+        try:
+            return look(path, self._blobs)[0]
+        except ToolError:
+            if not planned.isdisjoint(path.parents):
+                return None  # what is in the way now will be a folder by then
+            # Something that nobody recorded, or behind a link: not what was there.
+            return State("file")
+
+    def _make(self, move: Move, direction: Direction) -> Move:
+        """Bring one path back, if it still is what it was when this was planned."""
+        change = move.change
+        standing, undone = change.standing, _standing(direction)
+        if move.verdict == "already":
+            # It never happened, or somebody has taken it back by hand.
+            standing = "gone" if direction == "undo" else "done"
+        elif move.verdict != "go":
+            standing = "kept" if direction == "undo" else "gone"
+        else:
+            source, target = _ends(change, direction)
+            standing = undone if self._bring(move, source, target) else "kept"
+        return replace(move, change=replace(change, standing=standing))
+
+    def _bring(self, move: Move, source: State | None, target: State | None) -> bool:
+        path, modes = move.change.path, move.change.is_of_mode
+        try:
+            self._check(path)
+            with alone(path):
+                now, kept = look(path, self._blobs, keep=True)
+                if same(now, target, modes=modes):
+                    return True
+                if not same(now, source, modes=modes) or not kept:
+                    return False
+                restore(path, now, target, self._blobs, move.root)
+        except ToolError:
+            return False
+        return True
+
+
+def _standing(direction: Direction) -> Standing:
+    return "undone" if direction == "undo" else "done"
+
+
+def _ends(change: Change, direction: Direction) -> tuple[State | None, State | None]:
+    """What should be there now, and what is to be there."""
+    there, back = change.after, change.before
+    return (there, back) if direction == "undo" else (back, there)
+
+
+def _with_source(change: Change, now: State | None, direction: Direction) -> Change:
+    return replace(change, after=now) if direction == "undo" else replace(change, before=now)
+
+
+def _with_mode(change: Change, now: State, direction: Direction) -> Change:
+    """The change, with the permission bits as they are now: what somebody else has made of them
+    since stays."""
+    source, target = _ends(change, direction)
+    assert source is not None, "what is there was there"
+    foreign = None not in (source.mode, now.mode) and source.mode != now.mode
+    if foreign and target is not None and not change.is_of_mode:
+        target = replace(target, mode=now.mode)
+    before, after = (target, now) if direction == "undo" else (now, target)
+    return replace(change, before=before, after=after)
+
+
+def _can_follow(now: State | None, target: State | None) -> bool:
+    """Whether the one can take the place of the other in one go."""
+    if now is not None and not now.is_known:
+        return False
+    return now is None or target is None or now.kind == target.kind == "file"
+
+
+def _in_order(step: Step, direction: Direction) -> Iterator[Change]:
+    return iter(step.changes if direction == "redo" else step.changes[::-1])
+
+
+def _is_wanted(change: Change, wish: Wish) -> bool:
+    if wish.path is not None and not change.path.is_relative_to(wish.path):
+        return False
+    if wish.direction == "redo":
+        return change.standing == "undone"
+    return change.standing == "done" or (wish.force and change.standing == "kept")

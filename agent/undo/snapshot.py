@@ -1,0 +1,212 @@
+"""All files of a folder at one moment: contents kept once, fingerprints to tell what changed.
+
+The walk goes by descriptors and follows no link. `.git`, `node_modules`, what `.gitignore` files
+leave out and Kore's own folder are not looked at.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.records import frozen
+from agent.security.files.filenames import folded
+from agent.security.files.safe_open import LISTED, inner_folder, opened_folder
+from agent.security.taint.file_marks import is_marked
+from agent.tools.files.ignore_rules import LIMIT_BYTES as IGNORES_BYTES
+from agent.tools.files.ignore_rules import Ignores
+from agent.undo.blob_store import Blobs
+from agent.undo.records import State
+
+FILE_BYTES = 2_000_000
+TREE_BYTES = 250_000_000
+TREE_ENTRIES = 50_000
+# Each level above takes a descriptor while it is walked.
+TREE_DEPTH = 200
+LEFT_OUT = frozenset({".git", "node_modules"})
+# A file that changed this shortly before it was read may change again unnoticed.
+_GRAIN_NS = 1_000_000_000
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@frozen
+class Limits:
+    """Of one file, and of all files of a folder: bytes, and how many there are."""
+
+    file_bytes: int = FILE_BYTES
+    tree_bytes: int = TREE_BYTES
+    entries: int = TREE_ENTRIES
+
+
+@frozen
+class Entry:
+    """What stood at a path. `stamp` changes when it changes (times, size, inode, mode)."""
+
+    state: State
+    stamp: tuple[int, ...]
+    read_at_ns: int = 0
+
+    def is_sure(self, stamp: tuple[int, ...]) -> bool:
+        """Whether something with this stamp is certainly still the same."""
+        return self.stamp == stamp and stamp[1] < self.read_at_ns - _GRAIN_NS
+
+
+@dataclass(slots=True)
+class Tree:
+    """Entries by their path below the root. `is_cut`: there is more than was looked at. `closed`
+    are folders that could not be listed; `fresh` counts the files that were read."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    is_cut: bool = False
+    closed: set[str] = field(default_factory=set)
+    fresh: int = 0
+
+
+class Walk:
+    """Walks the same folder again and again, by the rules that held at first.
+
+    A `.gitignore` that appears later would otherwise make files look new or gone.
+    """
+
+    def __init__(
+        self, root: Path, blobs: Blobs, closed: Collection[Path] = (), limits: Limits | None = None
+    ) -> None:
+        self.root = root
+        self.limits = limits or Limits()
+        self.blobs = blobs
+        self._closed = frozenset(str(p.relative_to(root)) for p in closed if _is_in(p, root))
+        self._settled = False
+        self._asked: dict[tuple[tuple[str, ...], bool], bool] = {}
+        self._ignores = Ignores(root, root, self._ignore_file)
+
+    def tree(self, known: Mapping[str, Entry]) -> Tree:
+        """The folder as it is now; what is `known` and unchanged is not read again.
+
+        Raises OSError when the folder itself cannot be read, or contents cannot be kept.
+        """
+        tree = Tree()
+        self.blobs.ease_sometimes()
+        look = _Look(self, tree, known)
+        with opened_folder(self.root, flags=LISTED) as folder:
+            look.folder(folder, ())
+        self._settled = True
+        return tree
+
+    def leaves_out(self, parts: tuple[str, ...], *, is_folder: bool) -> bool:
+        name = parts[-1]
+        if is_folder and (folded(name) in LEFT_OUT or parts == (".kore",)):
+            return True
+        if "/".join(parts) in self._closed:
+            return True
+        # The same is asked again after the command.
+        if (parts, is_folder) not in self._asked:
+            self._asked[parts, is_folder] = self._ignores.hides(parts, is_folder=is_folder)
+        return self._asked[parts, is_folder]
+
+    def _ignore_file(self, path: Path) -> bytes | None:
+        if self._settled:
+            return None
+        try:
+            with opened_folder(path.parent) as folder, open(_opened(path.name, folder), "rb") as f:
+                return f.read(IGNORES_BYTES)
+        except OSError:
+            return None
+
+
+class _Look:
+    """One walk."""
+
+    def __init__(self, walk: Walk, tree: Tree, known: Mapping[str, Entry]) -> None:
+        self._walk = walk
+        self._tree = tree
+        self._known = known
+        self._stored = walk.blobs.names()
+        # What makes room for others must not be part of the same moment.
+        self._needed = {entry.state.value for entry in known.values()}
+        self._is_full = False
+        self._room_bytes = walk.limits.tree_bytes
+
+    def folder(self, folder: int, above: tuple[str, ...]) -> None:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            if len(self._tree.entries) >= self._walk.limits.entries:
+                self._tree.is_cut = True
+                return
+            parts = (*above, entry.name)
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if self._walk.leaves_out(parts, is_folder=is_folder):
+                continue
+            try:
+                info = entry.stat(follow_symlinks=False)
+                self._entry(entry.name, parts, info, folder)
+            except FileNotFoundError:
+                continue  # gone since the folder was listed
+
+    def _entry(self, name: str, parts: tuple[str, ...], info: os.stat_result, folder: int) -> None:
+        path = "/".join(parts)
+        stamp = (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino, info.st_mode)
+        mode = info.st_mode & 0o777
+        if stat.S_ISDIR(info.st_mode):
+            self._tree.entries[path] = Entry(State("folder", mode=mode), ())
+            self._enter(name, parts, folder)
+        elif stat.S_ISLNK(info.st_mode):
+            state = State("link", os.readlink(name, dir_fd=folder))
+            self._tree.entries[path] = Entry(state, stamp)
+        elif stat.S_ISREG(info.st_mode):
+            self._tree.entries[path] = self._file(name, path, stamp, folder)
+
+    def _enter(self, name: str, parts: tuple[str, ...], above: int) -> None:
+        if len(parts) > TREE_DEPTH:
+            self._tree.closed.add("/".join(parts))
+            return
+        try:
+            folder = inner_folder(name, above, flags=LISTED)
+        except OSError:
+            self._tree.closed.add("/".join(parts))
+            return
+        try:
+            self.folder(folder, parts)
+        finally:
+            os.close(folder)
+
+    def _file(self, name: str, path: str, stamp: tuple[int, ...], folder: int) -> Entry:
+        size, mode = stamp[2], stamp[4] & 0o777
+        known = self._known.get(path)
+        self._room_bytes -= size
+        if known is not None and known.is_sure(stamp) and known.state.value in self._stored:
+            return known
+        unknown = Entry(State("file", mode=mode), stamp)
+        if size > self._walk.limits.file_bytes:
+            self._room_bytes += size
+            return unknown
+        if self._room_bytes < 0 or self._is_full:
+            return unknown
+        try:
+            with open(_opened(name, folder), "rb") as file:
+                info = os.fstat(file.fileno())
+                # A further name of the file may lie outside.
+                if info.st_nlink > 1 or not stat.S_ISREG(info.st_mode):
+                    return unknown
+                now = time.time_ns()
+                data = file.read(self._walk.limits.file_bytes + 1)
+        except OSError:
+            return unknown
+        self._tree.fresh += 1
+        value, kept = self._walk.blobs.put(data, self._needed)
+        self._is_full = not kept
+        if not kept or len(data) != size:
+            return unknown
+        self._needed.add(value)
+        marked = is_marked(self._walk.root / path)
+        return Entry(State("file", value, mode, marked), stamp, now)
+
+
+def _opened(name: str, folder: int) -> int:
+    return os.open(name, _READ, dir_fd=folder)
+
+
+def _is_in(path: Path, root: Path) -> bool:
+    return path != root and path.is_relative_to(root)

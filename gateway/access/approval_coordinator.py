@@ -1,0 +1,145 @@
+"""Approvals: questions to people that are stored, so that they live through a restart."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from sqlite3 import Connection
+
+from agent.events import ApprovalAnswered, ApprovalAsked
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.policy.base import Answer, Answered, ApprovalRequest
+from gateway.access.approvals import Asking, Clerk, Pressed, Settled
+from gateway.channels.base import Closes, SendError
+from gateway.core.approval import Question
+from gateway.core.event_hub import Watchers
+from gateway.delivery.sender import Delivery, wait_for
+from gateway.store.repositories import approvals
+from gateway.store.sqlite.engine import Database, StoreError
+from gateway.turns.journal import Waiting
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = 5.0
+
+
+class Approvals:
+    """Asks, takes answers, tells who has to know, and says no when the time is over."""
+
+    def __init__(
+        self, database: Database, delivery: Delivery, watchers: Watchers, clerk: Clerk
+    ) -> None:
+        self.clerk = clerk
+        self.delivery = delivery
+        self._database = database
+        self._watchers = watchers
+        self._news = asyncio.Event()
+        self._wake: Callable[[str], None] = lambda lane: None
+        delivery.when_given_up = self._given_up
+
+    def approver(self, asking: Callable[[], Asking]) -> "TurnApprover":
+        return TurnApprover(self, asking)
+
+    async def run(self, wake: Callable[[str], None]) -> None:
+        """Close what nobody answers in time, until cancelled. `wake` lets a lane go on."""
+        self._wake = wake
+        while True:
+            self._news.clear()
+            try:
+                self.tell(await self._database.run(self.clerk.expire, time.time()))
+                next_at = await self._database.run(approvals.next_expiry)
+            except StoreError as exc:
+                log.error("questions wait: %s", exc)
+                next_at = self.clerk.clock() + _PAUSE_S
+            if next_at is None:
+                await self._news.wait()
+            else:
+                await wait_for(self._news, next_at - self.clerk.clock())
+
+    async def ask(self, asking: Asking, request: ApprovalRequest) -> Answered:
+        """The answer that is stored for this call. Raises `Waiting` when there is none yet, and
+        `KoreError` when nobody can be asked."""
+        found = await self._database.run(self.clerk.ask, asking, request, time.time())
+        if isinstance(found, Question):
+            for lane in {found.lane, found.route.lane}:
+                self.delivery.wake(lane)
+            self._news.set()
+            raise Waiting(f"question {found.number} is open", t("Waiting for an answer"))
+        return found
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        """An answer from a screen of the owner; False when the question is not open any more."""
+        settled = await self._database.run(self.clerk.answer, nonce, answer, by, time.time())
+        self.tell(settled)
+        return any(one.state == answer for one in settled)
+
+    async def open_questions(self, lane: str | None = None) -> Sequence[Question]:
+        return await self._database.run(approvals.open_questions, lane)
+
+    async def announce(self, lane: str) -> None:
+        """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
+        for question in await self.open_questions(lane):
+            for place in {question.lane, question.route.lane}:
+                self._watchers.publish(place, self.asked_event(question))
+
+    def asked_event(self, question: Question) -> ApprovalAsked:
+        """The question as screens see it; the time that is left counts from now."""
+        return ApprovalAsked(
+            nonce=question.nonce,
+            tool=question.tool,
+            arguments=question.arguments,
+            reason=question.reason,
+            diff=question.diff,
+            expires_s=max(0.0, round(question.expires_at - self.clerk.clock(), 1)),
+            number=question.number,
+            folder=question.folder,
+            sends=question.sends,
+        )
+
+    def tell(self, settled: Iterable[Settled]) -> None:
+        """What was settled is on disk: screens, senders and lanes hear of it."""
+        for one in settled:
+            question = one.question
+            answers: tuple[Answer, ...] = ("once", "session", "always")
+            answer: Answer = next((known for known in answers if known == one.state), "deny")
+            answered = ApprovalAnswered(question.nonce, one.by or one.state, answer)
+            for lane in {question.lane, question.route.lane}:
+                self._watchers.publish(lane, answered)
+                self.delivery.wake(lane)
+            self._wake(question.lane)
+
+    def _given_up(self, connection: Connection, delivery_id: str) -> Callable[[], None]:
+        settled = self.clerk.unseen(connection, delivery_id, time.time())
+        return lambda: self.tell(settled)
+
+    async def acknowledge(self, pressed: Pressed) -> None:
+        """Show the presser what came of it, as long as the platform still can."""
+        message = pressed.message
+        channel = self.delivery.asks(message.route)
+        if channel is None:
+            return
+        try:
+            await channel.acknowledge(message.event_id, pressed.sentence)
+        except SendError as exc:
+            log.info("a press could not be acknowledged: %s", exc)
+        if pressed.closes and message.pressed_on and isinstance(channel, Closes):
+            # Should it fail, the buttons go on working.
+            try:
+                await channel.take_buttons(message.route, message.pressed_on)
+            except SendError as exc:
+                log.info("buttons that were pressed are still shown: %s", exc)
+
+
+@frozen
+class TurnApprover:
+    """Asks on behalf of one turn; implements `agent.security.policy.base.Approver`.
+
+    `asking` says for whom, which may change while the turn runs.
+    """
+
+    approvals: Approvals
+    asking: Callable[[], Asking]
+
+    async def ask(self, request: ApprovalRequest) -> Answered:
+        return await self.approvals.ask(self.asking(), request)

@@ -1,0 +1,79 @@
+"""A bot comes into chats and is thrown out of them: what waits there, and what the owner hears."""
+
+from collections.abc import Iterable
+from sqlite3 import Connection
+
+from agent.i18n import speaking, t
+from gateway.access.control import Access
+from gateway.channels.base import Standing
+from gateway.core.markdown import literal
+from gateway.core.messages import Route
+from gateway.delivery.sender import Delivery
+from gateway.store.repositories import chats, outbox
+from gateway.store.repositories.outbox import Letter
+
+# Anybody can put a bot into a group, and out of it: whoever does it all day fills no owner's chat.
+NOTICES_AN_HOUR = 5
+_NAME = "presence:"
+
+
+class Presence:
+    """Works inside the transaction that stores what brought the news."""
+
+    def __init__(self, access: Access, delivery: Delivery) -> None:
+        self._access = access
+        self._delivery = delivery
+
+    def note(self, connection: Connection, standings: Iterable[Standing], now: float) -> set[str]:
+        """Returns the lanes that got a letter by it."""
+        told = set()
+        for standing in standings:
+            owner = self._owner_route(standing.route)
+            is_owners = owner is not None and owner.chat_id == standing.route.chat_id
+            languages = self._delivery.languages
+            with speaking(languages.of_route(owner or standing.route)):
+                text = self._noted(connection, standing, now)
+            if owner is None or is_owners or text is None:
+                continue
+            if not standing.private and self._has_told_enough(connection, now):
+                continue
+            name = f"{_NAME}{standing.event_id}"
+            letter = Letter(name, owner, self._delivery.render(owner, text), "notice")
+            outbox.put(connection, None, [letter], now)
+            told.add(owner.lane)
+        return told
+
+    def _noted(self, connection: Connection, standing: Standing, now: float) -> str | None:
+        """What the owner is to hear; None when it is no news."""
+        route, chat = standing.route, literal(standing.title)
+        known_out = chats.is_out(connection, route)
+        if standing.present:
+            chats.enter(connection, route, "", now)
+            if standing.private or standing.was_present:
+                return None
+            return t(
+                "I was added to the group {chat} by {name}.", chat=chat, name=literal(standing.by)
+            )
+        reason = "blocked by the person" if standing.private else "removed from the group"
+        lost = chats.leave(connection, route, reason, now)
+        if known_out:
+            return None
+        if not standing.private:
+            return t(
+                "I was removed from the group {chat} by {name}.",
+                chat=chat,
+                name=literal(standing.by),
+            )
+        return (
+            t("{name} has blocked me; what waited for them is given up.", name=chat)
+            if lost
+            else None
+        )
+
+    def _has_told_enough(self, connection: Connection, now: float) -> bool:
+        return chats.told_since(connection, _NAME, now - 3600) >= NOTICES_AN_HOUR
+
+    def _owner_route(self, route: Route) -> Route | None:
+        """The owner's private chat with the same bot: there, a chat is named like its person."""
+        channel, _, sender = (self._access.chief or "").partition(":")
+        return Route(channel, route.account, sender) if channel == route.channel else None

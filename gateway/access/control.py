@@ -1,0 +1,128 @@
+"""Who may speak, who owns the place, and whose memory a message may see."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.records import frozen
+from agent.security.files.inbox import inbox_of
+from gateway.channels.chat_settings import Places
+from gateway.core.messages import InboundMessage
+
+CONSOLE = "cli"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_CHARS = 120
+
+
+@frozen
+class Circle:
+    """Who was let in by pairing: (channel, account, sender id), and the owner among them."""
+
+    owner: str | None = None
+    people: frozenset[tuple[str, str, str]] = frozenset()
+
+
+@dataclass(slots=True)
+class Access:
+    """`allow` lists sender ids by channel and account; `"*"` is everybody.
+
+    `roles` names a role for a person ("telegram:123"), a chat ("telegram:chat:-100123") or a
+    channel ("telegram"). `circle` is replaced as a whole when somebody is paired or revoked. The
+    console is always the owner's: only the owner's user id can open its socket and files.
+    """
+
+    owner: str | None
+    allow: Mapping[tuple[str, str], Sequence[str]]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    circle: Circle = field(default_factory=Circle)
+    places: Places = field(default_factory=Places)
+
+    @property
+    def chief(self) -> str | None:
+        """The owner: the configured one beats the one that pairing has made."""
+        return self.owner or self.circle.owner
+
+    def is_allowed(self, message: InboundMessage) -> bool:
+        allowed = self.allow.get((message.channel, message.account), ())
+        return self.is_owner(message) or self._is_known(message) or "*" in allowed
+
+    def is_owner(self, message: InboundMessage) -> bool:
+        return message.channel == CONSOLE or message.principal == self.chief
+
+    def is_owner_alone(self, message: InboundMessage) -> bool:
+        """The owner, where nobody else reads along."""
+        return message.private and self.is_owner(message)
+
+    def is_stranger(self, message: InboundMessage) -> bool:
+        """Whether what is said here may come from anybody: in a group, from people who are let in
+        like everybody, and in what somebody passes on. Who is known speaks for themselves, in
+        private."""
+        if message.is_report:
+            return "untrusted" in message.options.get("taint", ())
+        known = self.is_owner(message) or self._is_known(message)
+        return message.forwarded or not (message.private and known)
+
+    def role(self, message: InboundMessage) -> str:
+        """The role of whoever sent it, in groups too: the owner builds everywhere.
+
+        A person's role beats that of the topic, that one the chat's, and that one the channel's.
+        Without any, people who were let in by name are `general`, and those who are let in like
+        everybody `guest`.
+        """
+        if self.is_owner(message):
+            return "build"
+        if message.principal not in self.roles and (role := self.places.of(message.route).role):
+            return role
+        names = self.places.names(message.route)
+        chats = (f"{message.channel}:chat:{name}" for name in names)
+        for key in (message.principal, *chats, message.channel):
+            if key in self.roles:
+                return self.roles[key]
+        return "general" if self._is_known(message) else "guest"
+
+    def memory(self, workspace: Path, message: InboundMessage) -> Path:
+        """The memory file for this message.
+
+        The owner's own is for private talk only: in a group, whatever Kore remembers could be
+        read back by everybody there, so a group has its own memory.
+        """
+        folder = workspace / "memory"
+        if self.is_owner_alone(message):
+            return folder / "MEMORY.md"
+        whose = message.sender.id if message.private else message.chat_id
+        return folder / message.channel / folder_name(whose) / "MEMORY.md"
+
+    def inbox(self, workspace: Path, message: InboundMessage) -> Path:
+        """The folder for files that come with this message; who sees the memory sees them."""
+        return inbox_of(workspace, self.memory(workspace, message))
+
+    def folder(self, workspace: Path, message: InboundMessage) -> Path:
+        """Where relative paths start; only the console may choose another folder."""
+        cwd = message.options.get("cwd")
+        if message.channel == CONSOLE and isinstance(cwd, str):
+            return Path(cwd).resolve()
+        return workspace
+
+    def _is_known(self, message: InboundMessage) -> bool:
+        """On the list by number, or paired."""
+        where = message.channel, message.account
+        return message.sender.id in self.allow.get(where, ()) or (
+            (*where, message.sender.id) in self.circle.people
+        )
+
+
+def folder_name(id_: str) -> str:
+    """A plain name for a platform's id; two ids never share one."""
+    name = _UNSAFE.sub(lambda found: f"%{ord(found[0]):x}.", id_)
+    if 0 < len(name) <= _NAME_CHARS:
+        return name
+    return f"%{hashlib.sha256(id_.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def sole_owner(owner: str | None, telegram_allow: Sequence[str]) -> str | None:
+    """The configured owner; without one, somebody who is alone on the allow-list."""
+    if owner is None and len(telegram_allow) == 1 and telegram_allow[0] != "*":
+        return f"telegram:{telegram_allow[0]}"
+    return owner

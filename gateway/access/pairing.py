@@ -1,0 +1,207 @@
+"""Pairing: a stranger gets a code, and whoever runs Kore decides whether it opens the door.
+
+A code is bound to the numeric id that asked for it. Only its hash is stored; the letter that
+carries it is emptied once it is sent.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import replace
+from sqlite3 import Connection
+from typing import Literal
+
+from agent.i18n import t
+from agent.records import frozen
+from gateway.access.control import Access, Circle
+from gateway.core.messages import InboundMessage
+from gateway.store.repositories import members
+from gateway.store.repositories.members import Asking, Person
+
+# Without 0, O, 1 and I: 32 letters, so 8 of them make 40 bits.
+ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+CODE_LETTERS = 8
+CODE_LIFE_S = 3600.0
+# Travels in a link and is typed by nobody: long enough that its hash needs no slowing down.
+_INVITATION_BYTES = 16
+OPEN_CODES = 20
+TURNED_DOWN_S = 24 * 3600.0
+TRIES = 5
+_FIRST_LOCK_S, _LONGEST_LOCK_S = 60.0, 24 * 3600.0
+_NAME_CHARS = 40
+# So that guessing a stored hash takes longer than its code lives; one costs some milliseconds.
+_ROUNDS = 20_000
+
+
+@frozen
+class Verdict:
+    """What came of a code: whom it was for; `owner` when they are the owner from now on.
+
+    With `why` instead, nothing has happened; `wait_s` is how long no code is looked at.
+    """
+
+    asking: Asking | None = None
+    owner: bool = False
+    why: Literal["unknown", "locked"] | None = None
+    wait_s: float = 0.0
+
+
+class Pairing:
+    """Works inside the caller's transactions, and keeps `access` in step with what is stored."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def load(self, connection: Connection) -> None:
+        """Tell `access` who was let in."""
+        let_in = members.members(connection)
+        self._access.circle = Circle(
+            next((member.person.principal for member in let_in if member.owner), None),
+            frozenset((m.person.channel, m.person.account, m.person.sender) for m in let_in),
+        )
+
+    def ask(self, connection: Connection, message: InboundMessage, now: float) -> str | None:
+        """A new code for a stranger's private message; None when there is none to give.
+
+        One an hour for a person, and so many over all that a flood of ids fills nothing.
+        """
+        person = Person(
+            message.channel, message.account, message.sender.id, plain_name(message.sender.name)
+        )
+        members.forget_expired(connection, now)
+        if not message.private or members.has_request(connection, person, now):
+            return None
+        if len(members.requests(connection, now)) >= OPEN_CODES:
+            return None
+        code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LETTERS))
+        expires = now + CODE_LIFE_S
+        members.open_request(connection, person, message.chat_id, _hash(code), (now, expires))
+        return f"{code[:4]}-{code[4:]}"
+
+    def approve(self, connection: Connection, code: str, by: str, now: float) -> Verdict:
+        """Let in whom the code was sent to; the first one becomes the owner if there is none."""
+        verdict = self._judge(connection, code, by, now)
+        asking = verdict.asking
+        return verdict if asking is None else self.admit(connection, asking, by, now)
+
+    def admit(self, connection: Connection, asking: Asking, by: str, now: float) -> Verdict:
+        """Let in who asks; their request is open, and whoever says so needs no code."""
+        # An approval before this one may have failed to reach the disk.
+        self.load(connection)
+        person = asking.person
+        owner = self._access.chief is None
+        members.add_member(connection, person, owner=owner, approved_by=by, now=now)
+        members.close_request(connection, person)
+        self.load(connection)
+        return Verdict(asking, owner=owner)
+
+    def invite(self, connection: Connection, channel: str, account: str, now: float) -> str:
+        """A code that makes the first one who brings it the owner; an earlier one is void."""
+        code = secrets.token_urlsafe(_INVITATION_BYTES)
+        nobody = Person(channel, account, members.ANYBODY)
+        members.forget_expired(connection, now)
+        members.close_request(connection, nobody)
+        times = now, now + CODE_LIFE_S
+        members.open_request(connection, nobody, "", _fast_hash(code), times)
+        return code
+
+    def redeem(
+        self, connection: Connection, message: InboundMessage, code: str, now: float
+    ) -> Asking | None:
+        """Make whoever brings the code of an invitation in private the owner, once.
+
+        None when it is no such code, or somebody owns the place meanwhile.
+        """
+        held = members.invitation(connection, message.channel, message.account, now)
+        if held is None or not message.private or self._access.chief is not None:
+            return None
+        if not hmac.compare_digest(held, _fast_hash(code)):
+            return None
+        name = plain_name(message.sender.name)
+        person = Person(message.channel, message.account, message.sender.id, name)
+        members.close_request(connection, replace(person, sender=members.ANYBODY))
+        asking = Asking(person, message.chat_id, now, now)
+        self.admit(connection, asking, person.principal, now)
+        return asking
+
+    def deny(self, connection: Connection, code: str, by: str, now: float) -> Verdict:
+        """Turn down whom the code was sent to."""
+        verdict = self._judge(connection, code, by, now)
+        if verdict.asking is not None:
+            self.turn_down(connection, verdict.asking, now)
+        return verdict
+
+    def turn_down(self, connection: Connection, asking: Asking, now: float) -> None:
+        """No new code for a day."""
+        person = asking.person
+        members.turn_down(connection, person.channel, person.sender, now + TURNED_DOWN_S)
+
+    def revoke(self, connection: Connection, principal: str, now: float) -> bool:
+        """Take somebody out, or turn down their request; False when there is neither.
+
+        A turn of theirs that runs may end; for a day they get no new code.
+        """
+        channel, _, sender = principal.partition(":")
+        until = now + TURNED_DOWN_S
+        removed = members.remove_member(connection, channel, sender, until)
+        turned_down = members.turn_down(connection, channel, sender, until)
+        self.load(connection)
+        return removed or turned_down
+
+    def _judge(self, connection: Connection, code: str, by: str, now: float) -> Verdict:
+        """Whose code it is. A wrong one counts against whoever tried it."""
+        wrong, locked_until = members.guesses(connection, by)
+        if locked_until > now:
+            return Verdict(why="locked", wait_s=locked_until - now)
+        tried = _hash(re.sub(r"[\s-]", "", code).upper())
+        found = None
+        for asking, stored in members.requests(connection, now):
+            if hmac.compare_digest(stored, tried):
+                found = asking
+        if found is not None:
+            members.forget_guesses(connection, by)
+            return Verdict(found)
+        wrong += 1
+        wait_s = _lock_s(wrong)
+        members.set_guesses(connection, by, wrong, now + wait_s)
+        return Verdict(why="unknown", wait_s=wait_s)
+
+
+def plain_name(name: str) -> str:
+    """A stranger's name as others may read it: no markup, no line breaks, and short."""
+    kept = "".join(c if c.isalnum() or c in " .'-" else " " for c in name)
+    return " ".join(kept.split())[:_NAME_CHARS].strip(" .'-")
+
+
+def _lock_s(wrong: int) -> float:
+    """Nothing for the first few, then a minute, doubling."""
+    if wrong < TRIES:
+        return 0.0
+    return min(_FIRST_LOCK_S * 2.0 ** min(wrong - TRIES, 20), _LONGEST_LOCK_S)
+
+
+def _hash(code: str) -> bytes:
+    return hashlib.pbkdf2_hmac("sha256", code.encode(errors="replace"), b"kore pairing", _ROUNDS)
+
+
+def _fast_hash(code: str) -> bytes:
+    return hashlib.sha256(code.encode(errors="replace")).digest()
+
+
+def refusal(verdict: Verdict) -> str:
+    """Why a code opened nothing."""
+    if verdict.why == "locked":
+        return t("Too many wrong codes: try again in {time}.", time=_duration(verdict.wait_s))
+    if verdict.why == "unknown":
+        said = t("No open request has this code: it is wrong, used or older than an hour.")
+        if not verdict.wait_s:
+            return said
+        wait = t("Too many of them: wait {time}.", time=_duration(verdict.wait_s))
+        return f"{said} {wait}"
+    return ""
+
+
+def _duration(seconds: float) -> str:
+    minutes = max(1, round(seconds / 60))
+    return t("{n} min", n=minutes) if minutes < 120 else t("{n} h", n=minutes // 60)

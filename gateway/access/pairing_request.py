@@ -1,0 +1,84 @@
+"""A petition: what the owner is shown of a stranger's request, and the buttons that decide it."""
+
+from typing import Self
+
+from agent.i18n import t
+from agent.records import frozen
+from gateway.core.messages import Button, InboundMessage
+from gateway.store.repositories.members import Asking, Person
+
+
+@frozen
+class Petition:
+    """One request of one person; `asked_ms` (Unix time in milliseconds) tells it from earlier ones.
+
+    Its buttons hold no secret: who presses, and where, is what counts.
+    """
+
+    person: Person
+    asked_ms: int
+
+    @classmethod
+    def of(cls, asking: Asking) -> Self:
+        return cls(asking.person, round(asking.asked_at * 1000))
+
+    @property
+    def name(self) -> str:
+        """The name of the letter; the store empties letters of such names once they are sent."""
+        person = self.person
+        return f"pair:{person.channel}:{person.account}:{person.sender}:{self.asked_ms}:owner"
+
+    @property
+    def buttons(self) -> tuple[Button, ...]:
+        request = f"{self.person.sender}:{self.asked_ms}"
+        yes, no = t("Approve"), t("Deny")
+        return Button(yes, f"pair:y:{request}"), Button(no, f"pair:n:{request}")
+
+    def shown(self, code: str) -> str:
+        """The letter, as markdown."""
+        return t(
+            "{name} asks to talk to me. Approve it only if they told you this code: `{code}`\n\n"
+            "`/pair approve {code}` lets them in, `/pair deny {code}` turns them down for a day.",
+            name=called(self.person),
+            code=code,
+        )
+
+    def settled(self, decided: str) -> str:
+        """What takes the letter's place; it holds no code."""
+        return t(
+            "{name} asked to talk to me.\n\n{decided}.", name=called(self.person), decided=decided
+        )
+
+
+def is_petition(message: InboundMessage) -> bool:
+    """Whether the button that was pressed belongs to a petition."""
+    return message.content.startswith("pair:")
+
+
+def read_press(message: InboundMessage) -> tuple[Petition, bool] | None:
+    """The petition whose button was pressed, and whether it was "Approve"; None for no such one."""
+    match message.content.split(":"):
+        case ["pair", "y" | "n" as letter, sender, asked] if asked.isdecimal() and len(asked) < 20:
+            person = Person(message.channel, message.account, sender)
+            return Petition(person, int(asked)), letter == "y"
+    return None
+
+
+def called(person: Person) -> str:
+    """Somebody as the owner reads of them: the name is theirs to choose, the number is not."""
+    return f"{person.name or t('Somebody')} ({person.principal})"
+
+
+def for_stranger(code: str, owner: str | None) -> str:
+    """What somebody unknown is told."""
+    if owner is None:
+        return t(
+            "I do not know you yet. On the machine where I run, this lets you in:\n\n"
+            "`kore pair approve {code}`\n\nThe code holds for an hour.",
+            code=code,
+        )
+    return t(
+        "I do not know you yet. Tell my owner this code, and you may talk to me: `{code}`\n\n"
+        "It holds for an hour.",
+        code=code,
+    )

@@ -1,0 +1,301 @@
+"""The door: what strangers, the owner and `kore pair` are told about pairing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from sqlite3 import Connection
+from typing import Any
+
+from agent.i18n import speaking, t
+from gateway.access.control import Access
+from gateway.access.pairing import Pairing, Verdict, plain_name, refusal
+from gateway.access.pairing_request import Petition, called, for_stranger, read_press
+from gateway.core.messages import InboundMessage, OutboundPart, Route
+from gateway.delivery.user_language import Languages
+from gateway.store.repositories import audit_outbox, members, outbox
+from gateway.store.repositories.audit_outbox import Note
+from gateway.store.repositories.members import Asking, Person
+from gateway.store.repositories.outbox import Letter
+
+_DAY_S = 86_400.0
+_USAGE = "`/pair list`, `/pair approve CODE`, `/pair deny CODE`, `/pair revoke ID`"
+
+
+class Door:
+    """Works inside the caller's transactions; `told` names the lanes that got a letter by it."""
+
+    def __init__(
+        self,
+        access: Access,
+        render: Callable[[Route, str], Sequence[OutboundPart]],
+        languages: Languages | None = None,
+    ) -> None:
+        self.access = access
+        self._languages = languages or Languages()
+        self.pairing = Pairing(access)
+        self._render = render
+        self._told: set[str] = set()
+
+    def told(self) -> set[str]:
+        """Lanes to wake, once the transaction is on disk; asking forgets them."""
+        told, self._told = self._told, set()
+        return told
+
+    def knock(self, connection: Connection, message: InboundMessage, now: float) -> bool:
+        """A stranger has written: in private they get a code, and the owner hears of it.
+
+        False when they get no answer. In a group only the owner hears, once a day and group.
+        """
+        if not message.private:
+            self._tell_owner_of_mention(connection, message, now)
+            return False
+        code = self.pairing.ask(connection, message, now)
+        if code is None:
+            return False
+        # So that the decision, too, comes in the language in which they asked.
+        self._languages.hear(connection, message)
+        name = f"pair:{message.session_key}:{message.event_id}"
+        self._post(connection, name, message.route, for_stranger(code, self.access.chief), now)
+        owner = self._owner_route(message)
+        if owner is not None:
+            self._petition(connection, message, owner, code, now)
+        return True
+
+    def invite(
+        self, connection: Connection, channel: str, account: str, now: float
+    ) -> tuple[bool, str]:
+        """Whether somebody can be invited to be the owner, and the code; else why not."""
+        if self.access.chief is not None:
+            return False, t("This Kore has an owner already: {name}.", name=self.access.chief)
+        return True, self.pairing.invite(connection, channel, account, now)
+
+    def welcome(
+        self, connection: Connection, message: InboundMessage, code: str, now: float
+    ) -> bool:
+        """Somebody came by a link with a code; whether that has made them the owner."""
+        asking = self.pairing.redeem(connection, message, code, now)
+        if asking is None:
+            return False
+        self._let_in(connection, Verdict(asking, owner=True), "an invitation", now)
+        return True
+
+    def press(self, connection: Connection, message: InboundMessage, now: float) -> str:
+        """Carry out a button below a petition, or say why not."""
+        pressed = read_press(message)
+        route = outbox.route_of(connection, pressed[0].name) if pressed else None
+        if pressed is None or route is None:
+            return t("I do not know this button (any more).")
+        if not message.private or message.chat_id != route.chat_id:
+            return t("I did not ask this in this chat.")
+        if not self.access.is_owner(message):
+            return t("Only my owner can do this.")
+        petition, approved = pressed
+        for asking in _requests(connection, now):
+            if Petition.of(asking).name == petition.name:
+                by = message.principal
+                if approved:
+                    verdict = self.pairing.admit(connection, asking, by, now)
+                    return self._let_in(connection, verdict, by, now)
+                self.pairing.turn_down(connection, asking, now)
+                return self._turned_down(connection, asking, by, now)
+        self._settle(connection, petition, lambda: t("⌛ Not open any more"), now)
+        return t("Too late: this was decided already, or the hour is over.")
+
+    def command(
+        self, connection: Connection, message: InboundMessage, words: str, now: float
+    ) -> str:
+        """What `/pair` comes to; returns the answer as markdown."""
+        if not self.access.is_owner(message):
+            return t("Only my owner can do this.")
+        if not message.private:
+            return t("Write this to me in private: everybody here would read it.")
+        action, _, argument = words.partition(" ")
+        argument = argument.strip()
+        match action, argument:
+            case "" | "list", "":
+                return self._listed(connection, now)
+            case "approve", _ if argument:
+                return self.approve(connection, argument, message.principal, now)[1]
+            case "deny", _ if argument:
+                return self.deny(connection, argument, message.principal, now)
+            case "revoke", _ if argument:
+                return self.revoke(connection, argument, message.principal, now)[1]
+            case _, "":
+                return self.approve(connection, action, message.principal, now)[1]
+        return t("I know {commands}.", commands=_USAGE)
+
+    def approve(self, connection: Connection, code: str, by: str, now: float) -> tuple[bool, str]:
+        """Whether somebody was let in, and a sentence about it; they are told, too."""
+        verdict = self.pairing.approve(connection, code, by, now)
+        if verdict.asking is None:
+            return False, refusal(verdict)
+        return True, self._let_in(connection, verdict, by, now)
+
+    def _let_in(self, connection: Connection, verdict: Verdict, by: str, now: float) -> str:
+        assert verdict.asking is not None
+        person, chat = verdict.asking.person, verdict.asking.chat
+        route = Route(person.channel, person.account, chat)
+        with speaking(self._languages.of_route(route)):
+            welcome = t(
+                "You may talk to me now. You are my owner. /help shows what can be typed."
+                if verdict.owner
+                else "You may talk to me now."
+            )
+        self._post(connection, f"paired:{route.lane}:{now}", route, welcome, now)
+        role = " as the owner" if verdict.owner else ""
+        _note(connection, person.principal, f"let in{role} by {by}", now, allowed=True)
+        decided = Petition.of(verdict.asking)
+        self._settle(connection, decided, lambda: t("✅ Let in by {name}", name=by), now)
+        return t(
+            "{name} may talk to me now, as my owner."
+            if verdict.owner
+            else "{name} may talk to me now.",
+            name=called(person),
+        )
+
+    def deny(self, connection: Connection, code: str, by: str, now: float) -> str:
+        """Turn down whom the code was sent to; a sentence about it."""
+        verdict = self.pairing.deny(connection, code, by, now)
+        if verdict.asking is None:
+            return refusal(verdict)
+        return self._turned_down(connection, verdict.asking, by, now)
+
+    def _turned_down(self, connection: Connection, asking: Asking, by: str, now: float) -> str:
+        person = asking.person
+        _note(connection, person.principal, f"turned down by {by}", now, allowed=False)
+        self._settle(connection, Petition.of(asking), lambda: _turned_down_by(by), now)
+        return t("{name} was turned down.", name=called(person))
+
+    def revoke(self, connection: Connection, who: str, by: str, now: float) -> tuple[bool, str]:
+        """Whether somebody was turned out, and a sentence about it."""
+        principal = who if ":" in who else f"telegram:{who}"
+        was_chief = principal == self.access.chief
+        asking = [one for one in _requests(connection, now) if one.person.principal == principal]
+        done = self.pairing.revoke(connection, principal, now)
+        for one in asking:
+            self._settle(connection, Petition.of(one), lambda: _turned_down_by(by), now)
+        channel, _, sender = principal.partition(":")
+        listed = self._is_listed(sender, channel)
+        if not done and not listed:
+            return False, t("Nobody with the id {id!r} was paired or asks to be.", id=who[:80])
+        if done:
+            _note(connection, principal, f"turned out by {by}", now, allowed=False)
+            if not listed and not self._is_listed("*", channel):
+                members.refuse_waiting(connection, principal)
+        sentences = [
+            t("{name} is not paired any more." if done else "{name} is not paired.", name=principal)
+        ]
+        if listed:
+            sentences.append(
+                t("The configuration still lets them in: take them off allow_from, too.")
+            )
+        if was_chief and self.access.chief is None:
+            sentences.append(t("Nobody is the owner now; the next one approved will be."))
+        return done, " ".join(sentences)
+
+    def people(self, connection: Connection, now: float) -> dict[str, Any]:
+        """Who asks and who was let in, as JSON; never a code."""
+        return {
+            "owner": self.access.chief,
+            "asking": [_flat(asdict(asking)) for asking in _requests(connection, now)],
+            "paired": [
+                _flat({**asdict(member), "owner": member.person.principal == self.access.chief})
+                for member in members.members(connection)
+            ],
+        }
+
+    def _listed(self, connection: Connection, now: float) -> str:
+        people = self.people(connection, now)
+        lines = [
+            t("{name} ({id}) asks to talk to me", name=one["name"], id=one["id"])
+            for one in people["asking"]
+        ]
+        for one in people["paired"]:
+            lines.append(
+                t(
+                    "{name} ({id}) is the owner" if one["owner"] else "{name} ({id}) is paired",
+                    name=one["name"],
+                    id=one["id"],
+                )
+            )
+        known = t("I know {commands}.", commands=_USAGE)
+        listed = "\n".join(f"- {line}" for line in lines)
+        return f"{listed or t('Nobody asks, and nobody is paired.')}\n\n{known}"
+
+    def _is_listed(self, whom: str, channel: str) -> bool:
+        """Whether the configuration lets a sender, or `"*"`, in on a channel."""
+        return any(whom in ids for (name, _), ids in self.access.allow.items() if name == channel)
+
+    def _owner_route(self, message: InboundMessage) -> Route | None:
+        """The owner's private chat with the same bot: there, a chat is named like its person."""
+        channel, _, sender = (self.access.chief or "").partition(":")
+        if channel != message.channel:
+            return None
+        return Route(message.channel, message.account, sender)
+
+    def _tell_owner_of_mention(
+        self, connection: Connection, message: InboundMessage, now: float
+    ) -> None:
+        owner = self._owner_route(message)
+        name = f"mention:{message.account}:{message.chat_id}:{int(now // _DAY_S)}"
+        if owner is None or outbox.route_of(connection, name) is not None:
+            return
+        person = Person(
+            message.channel, message.account, message.sender.id, plain_name(message.sender.name)
+        )
+        with speaking(self._languages.of_route(owner)):
+            text = t(
+                "{name} wrote to me in a group ({chat}). I don't know them, so I didn't answer."
+                " If they write to me in private, they get a pairing code for you to approve.",
+                name=called(person),
+                chat=message.chat_id,
+            )
+        self._post(connection, name, owner, text, now)
+
+    def _petition(
+        self, connection: Connection, message: InboundMessage, owner: Route, code: str, now: float
+    ) -> None:
+        name = plain_name(message.sender.name)
+        person = Person(message.channel, message.account, message.sender.id, name)
+        petition = Petition(person, round(now * 1000))
+        with speaking(self._languages.of_route(owner)):
+            *parts, last = self._render(owner, petition.shown(code))
+            parts.append(replace(last, buttons=petition.buttons))
+        self._send(connection, Letter(petition.name, owner, parts, "notice"), now)
+
+    def _settle(
+        self, connection: Connection, petition: Petition, decided: Callable[[], str], now: float
+    ) -> None:
+        """The owner's letter says what was decided and loses its buttons, once."""
+        name, done = petition.name, f"{petition.name}:done"
+        route = outbox.route_of(connection, name)
+        if route is None or outbox.route_of(connection, done) is not None:
+            return
+        if not outbox.drop_unsent(connection, name, "decided"):
+            with speaking(self._languages.of_route(route)):
+                parts = self._render(route, petition.settled(decided()))
+            self._send(connection, Letter(done, route, parts, "notice", edits=name), now)
+
+    def _post(self, connection: Connection, name: str, route: Route, text: str, now: float) -> None:
+        self._send(connection, Letter(name, route, self._render(route, text), "notice"), now)
+
+    def _send(self, connection: Connection, letter: Letter, now: float) -> None:
+        outbox.put(connection, None, [letter], now)
+        self._told.add(letter.route.lane)
+
+
+def _turned_down_by(name: str) -> str:
+    return t("⛔ Turned down by {name}", name=name)
+
+
+def _note(connection: Connection, who: str, reason: str, now: float, *, allowed: bool) -> None:
+    audit_outbox.put(connection, Note(now, "pairing", reason, {"who": who}, allowed))
+
+
+def _requests(connection: Connection, now: float) -> list[Asking]:
+    return [asking for asking, _ in members.requests(connection, now)]
+
+
+def _flat(found: dict[str, Any]) -> dict[str, Any]:
+    """With the person's own fields in place of the person, and the id that others speak of."""
+    person = found.pop("person")
+    return {"id": f"{person['channel']}:{person['sender']}", **person, **found}

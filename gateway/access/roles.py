@@ -1,0 +1,164 @@
+"""The roles in force: built in, from the policy file, and tightened by the setting `agents`."""
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from agent.i18n import ENGLISH, speaking, t
+from agent.records import frozen
+from agent.security.audit import AuditLevel
+from agent.security.policy.base import BLOCKED_COMMANDS
+from agent.security.policy.modes import Mode
+from agent.security.policy.policy_file import TOOLS, PolicyFile, decode_policy, read_raw
+from agent.security.policy.policy_node import guess
+from agent.security.policy.roles import Grants, Role, built_in_roles
+from agent.tools.aliases import NAMES
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+log = logging.getLogger(__name__)
+
+_Stamp = tuple[int, int, int, int]
+
+
+@frozen
+class PolicySettings:
+    """What the configuration says about the policy. `modes` maps channels to their first mode."""
+
+    file: Path | None = None
+    agents: Mapping[str, Grants] = field(default_factory=dict)
+    blocked_commands: tuple[str, ...] = BLOCKED_COMMANDS
+    modes: Mapping[str, Mode] = field(default_factory=dict)
+
+
+class Policies:
+    """Roles by name. A policy file that changes is read again at the next question.
+
+    Raises `ConfigError` when the file is wrong at the start; later the last good one stays in
+    force, with one line in the log for each wrong version.
+    """
+
+    def __init__(self, settings: PolicySettings) -> None:
+        self.blocked_commands = settings.blocked_commands
+        self._settings = settings
+        self._file = PolicyFile()
+        self._stamp: _Stamp | None = None
+        self._digest = b""
+        if settings.file is not None:
+            self._stamp = _stamp(settings.file)
+            self._take(settings.file)
+
+    @classmethod
+    def of(cls, settings: "Settings") -> "Policies":
+        """Raises `ConfigError` for a policy file with a mistake, and for roles of nobody."""
+        security = settings.security
+        agents = {
+            name: Grants(flags.allow_write, flags.allow_command, flags.confirm_before_command)
+            for name, flags in settings.agents.items()
+        }
+        modes: dict[str, Mode] = {str(name): mode for name, mode in security.modes.items()}
+        found = cls(PolicySettings(security.policy_file, agents, security.blocked_commands, modes))
+        chats = [chat.role for chat in settings.telegram.chats.values() if chat.role]
+        wanted = {
+            "access.roles": settings.access.roles.values(),
+            "telegram.chats": chats,
+            "agents": settings.agents,
+        }
+        for key, names in wanted.items():
+            for name in names:
+                found.check(name, key)
+        return found
+
+    def adopt(self, other: "Policies") -> None:
+        """Be as the other is, from the next question on."""
+        self.blocked_commands = other.blocked_commands
+        self._settings, self._file = other._settings, other._file
+        self._stamp, self._digest = other._stamp, other._digest
+
+    def role(self, name: str) -> Role | None:
+        """The role of this name, as it is now."""
+        role = self._current().roles.get(name) or built_in_roles().get(name)
+        grants = self._settings.agents.get(name)
+        return role.with_grants(grants) if role and grants else role
+
+    def check(self, name: str, key: str) -> None:
+        """Raises `ConfigError` when there is no such role; `key` is the setting that names it."""
+        if name not in self.names:
+            meant = guess(name, self.names)
+            raise ConfigError(
+                t(
+                    '{key}: found "{name}", which is no role{guess}',
+                    key=key,
+                    name=name,
+                    guess=meant,
+                )
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*built_in_roles(), *self._current().roles]))
+
+    @property
+    def audit_level(self) -> AuditLevel:
+        return self._current().audit_level
+
+    def first_mode(self, channel: str) -> Mode:
+        """The mode of a channel's conversations until somebody chooses another."""
+        return self._settings.modes.get(channel, "ask")
+
+    def _current(self) -> PolicyFile:
+        path = self._settings.file
+        if path is None:
+            return self._file
+        stamp = _stamp(path)
+        if stamp == self._stamp:
+            return self._file
+        self._stamp = stamp
+        try:
+            # What is wrong with it goes to the log.
+            with speaking(ENGLISH):
+                taken = self._take(path)
+            if taken:
+                log.info("the policy file was read again: %s", path)
+        except ConfigError as exc:
+            first, *more = str(exc).splitlines()
+            rest = f" (and {len(more)} more)" if more else ""
+            log.error("the last good policy holds: %s%s", first, rest)
+        return self._file
+
+    def _take(self, path: Path) -> bool:
+        """Read the file; False when it says what it said before. Raises `ConfigError`."""
+        raw = read_raw(path)
+        digest = hashlib.sha256(raw).digest()
+        if digest == self._digest:
+            return False
+        begins, self._digest = not self._digest, digest
+        found = decode_policy(raw, str(path), tool_name)
+        if found == PolicyFile() and not begins:
+            # Editors empty a file before they fill it; the built-in roles may be looser.
+            raise ConfigError(f"{path}: says nothing any more, expected default or roles")
+        self._file = found
+        for note in found.notes:
+            log.warning("%s; the entry has no effect", note)
+        return True
+
+
+def tool_name(name: str) -> str | None:
+    """The canonical name behind a tool's name or alias; None for no tool."""
+    folded = name.casefold().replace("_", "").replace("-", "")
+    canonical = {tool.replace("_", ""): tool for tool in TOOLS}
+    return canonical.get(folded) or NAMES.get(folded)
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -1,0 +1,336 @@
+"""The message bus: takes messages in durably, and gives each lane a task that works them off."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import replace
+from sqlite3 import Connection
+
+from agent.i18n import speak, t
+from agent.turn.journal import Stop
+from gateway.access.approval_coordinator import Approvals
+from gateway.bus.ingest import Intake
+from gateway.bus.interrupts import Halted, halt
+from gateway.bus.lane import Lane
+from gateway.channels.base import Batch
+from gateway.commands import is_at_once, is_command
+from gateway.commands.dispatcher import Commands
+from gateway.core.messages import Button, InboundMessage
+from gateway.store.repositories import backlog, claims, inbox, sessions, turns
+from gateway.store.repositories.claims import Busy, Claim, CommandClaim
+from gateway.store.repositories.outbox import Letter
+from gateway.store.sqlite.engine import Damaged, Database, NotNow, StoreError
+from gateway.turns.journal import Suspended, Waiting
+from gateway.turns.outcome import quiet
+from gateway.turns.runner import Turns
+
+log = logging.getLogger(__name__)
+
+# Turns that run at the same time, over all lanes.
+CONCURRENT_TURNS = 128
+_PAUSE_S = 2.0
+
+
+class MessageBus:
+    """`accept` what came in; `run` works it off, each lane in order, many lanes at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        intake: Intake,
+        commands: Commands,
+        turns: Turns,
+        approvals: Approvals,
+        *,
+        concurrent_turns: int = CONCURRENT_TURNS,
+    ) -> None:
+        self._database = database
+        self._intake = intake
+        self.door = intake.door
+        self.notes = intake.notes
+        self._commands = commands
+        self._turns = turns
+        self._approvals = approvals
+        self._delivery = approvals.delivery
+        self._lanes: dict[tuple[str, bool], Lane] = {}
+        self._waits_for: dict[str, set[str]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._slots = asyncio.Semaphore(concurrent_turns)
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.accepted = 0
+        self.handled = 0
+
+    async def accept(self, channel: str, account: str, batch: Batch) -> None:
+        """Store a poll's messages and its cursor in one transaction, then wake their lanes.
+
+        Waits while too many messages wait or the disk is nearly full: as long as this has not
+        returned, the channel confirms nothing. Raises `StoreError`; then nothing is stored.
+        """
+        taken = await self._intake.take(channel, account, batch)
+        if taken.pressed or taken.settled:
+            await self.notes.carry()
+        self.accepted += len(batch.messages)
+        for lane in taken.lanes:
+            self.wake(lane)
+        for lane in taken.aside:
+            self.wake(lane, aside=True)
+        for lane in taken.told:
+            self._delivery.wake(lane)
+        self._approvals.tell(taken.settled)
+        for pressed in taken.pressed:
+            if self._group is not None:
+                self._group.create_task(self._approvals.acknowledge(pressed), name="a press")
+        for lane in taken.stopped:
+            self._request_stop(lane)
+        for message in taken.fresh:
+            if self._group is not None and (at := self._delivery.reacts(message.route)):
+                seen = at.seen(message.route, message.message_id)
+                self._group.create_task(seen, name="a reaction")
+
+    async def submit(self, message: InboundMessage) -> None:
+        """One message from a source without a cursor; returns once it is on disk. Raises
+        `KoreError` when there is no room for it."""
+        await self.accept(message.channel, message.account, Batch([message], waits=False))
+
+    def wake(self, name: str, *, aside: bool = False) -> None:
+        """There is something to do on this lane, or past its queue."""
+        if self._group is None:
+            return  # `run` begins with every lane that has work.
+        lane = self._lanes.get((name, aside))
+        if lane is None:
+            lane = self._lanes[name, aside] = Lane(name, aside=aside)
+            self._idle.clear()
+            self._group.create_task(self._work(lane), name=f"lane {name}")
+        lane.wake.set()
+
+    async def run(self) -> None:
+        """Work until cancelled; starts with what an earlier process left."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            self._turns.errands.wake = self.wake
+            try:
+                self._turns.isolation.begin(await self._suspects())
+                for lane in await self._database.run(inbox.lanes_with_work):
+                    self.wake(lane)
+                    self.wake(lane, aside=True)
+                await self._approvals.run(self.wake)
+            finally:
+                self._group = None
+
+    async def stop(self, lane: str) -> bool:
+        """Stop the lane's running turn; False when none runs."""
+        halted = await self._database.run(self._store_stop, lane)
+        if halted.settled:
+            await self.notes.carry()
+        self._approvals.tell(halted.settled)
+        for stopped in halted.lanes:
+            self._request_stop(stopped)
+        for woken in halted.woken:
+            self.wake(woken)
+        return halted.stopping is not None
+
+    async def drain(self) -> None:
+        """No new turns; returns when those that run have ended or rest at a journaled step."""
+        self._turns.draining = True
+        self._turns.isolation.end()
+        await self._idle.wait()
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why nothing is taken in now; None when all is well."""
+        return self._intake.obstacle
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes have something to do."""
+        return len(self._lanes)
+
+    async def _suspects(self) -> list[str]:
+        lanes = await self._database.run(claims.suspect_lanes)
+        if lanes:
+            log.warning(
+                "%d turns were cut off again and again: they go on one at a time first", len(lanes)
+            )
+        return lanes
+
+    def _store_stop(self, connection: Connection, lane: str) -> Halted:
+        return halt(connection, self._approvals.clerk, lane, "", time.time())
+
+    def _request_stop(self, name: str) -> None:
+        """The journal knows it; the turn that runs hears of it now."""
+        if (lane := self._lanes.get((name, False))) is not None and lane.stop is not None:
+            lane.stop.request()
+
+    async def _work(self, lane: Lane) -> None:
+        """Claim and handle until nothing is left."""
+        try:
+            while await self._go_on(lane):
+                pass
+        finally:
+            del self._lanes[lane.name, lane.aside]
+            if not self._lanes:
+                self._idle.set()
+
+    async def _go_on(self, lane: Lane) -> bool:
+        """Do what is next on the lane; False when it has nothing to do or has to rest."""
+        broken, lane.broken = lane.broken, None
+        try:
+            if broken is None:
+                lane.wake.clear()
+                return await self._step(lane) or lane.wake.is_set()
+            await self._apologise(broken)
+            return True
+        except Suspended:
+            return False
+        except Waiting:
+            # A person may have answered before the turn came to rest.
+            return lane.wake.is_set()
+        except NotNow as exc:
+            lane.hold(exc, self._turns.watchers)
+            lane.broken = broken
+            await asyncio.sleep(_PAUSE_S)
+            return True
+        except Damaged as exc:
+            lane.fail(exc, self._turns.watchers)
+            return False
+        except Exception:
+            # A bug, also one that the database refuses, costs one answer, not the chat, and is not
+            # silent. When nobody can be told, or even that breaks, the lane rests until woken.
+            log.exception("lane %s broke", lane.name)
+            lane.broken = lane.claim if broken is None else None
+            return lane.broken is not None
+        finally:
+            lane.stop = None
+            if not lane.aside:
+                self._turns.isolation.leave(lane.name)
+            for other in () if lane.aside else self._waits_for.pop(lane.name, ()):
+                self.wake(other)
+
+    async def _step(self, lane: Lane) -> bool:
+        """Handle what is next on the lane; False when there is nothing."""
+        if not lane.aside:
+            await self._turns.isolation.enter(lane.name)
+        if self._turns.draining:
+            raise Suspended
+        lane.claim = None
+        # A stop that is stored right behind the claim must find whom to tell.
+        lane.stop = Stop()
+        claim = await self._database.run(self._claim, lane)
+        lane.waits = False
+        if claim is None:
+            return False
+        if isinstance(claim, Busy):
+            return await self._wait_for(claim, lane)
+        lane.claim = claim
+        # Also for what is said of it should it break: this task is the lane's.
+        speak(self._delivery.languages.of_claim(claim))
+        await self._handle(claim, lane, lane.stop)
+        self.handled += 1
+        return True
+
+    def _claim(self, connection: Connection, lane: Lane) -> Claim | CommandClaim | Busy | None:
+        if not inbox.is_run_here(connection, lane.name):
+            return None
+        if lane.aside:
+            return claims.claim_at_once(connection, lane.name, is_at_once)
+        reading = (is_command, self._turns.asked)
+        claim = claims.claim(connection, lane.name, time.time(), *reading)
+        if isinstance(claim, Busy) and not inbox.is_run_here(connection, claim.lane):
+            # Nothing here ends that turn: looking again would only cost.
+            return replace(claim, waits=True)
+        return claim
+
+    async def _wait_for(self, busy: Busy, lane: Lane) -> bool:
+        """Wait for another lane's turn in the same session; False to rest until it is over."""
+        waiting = self._waits_for.setdefault(busy.lane, set())
+        if busy.waits:
+            # Noted before the claim that found it still waiting: whatever ends it wakes us.
+            was_noted = lane.name in waiting
+            waiting.add(lane.name)
+            return not was_noted
+        waiting.add(lane.name)
+        # It may have ended just before this was noted.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_S):
+                await lane.wake.wait()
+        return True
+
+    async def _handle(self, claim: Claim | CommandClaim, lane: Lane, stop: Stop) -> None:
+        try:
+            if isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
+                async with self._slots:
+                    text = await self._commands.work(claim, time.time())
+                await self._database.run(self._answer_command, claim, text)
+                self._delivery.wake(claim.message.session_key)
+            elif isinstance(claim, CommandClaim):
+                await self._database.run(self._carry_out, claim)
+                await self.notes.carry()
+                for told in (claim.message.session_key, *self.door.told()):
+                    self._delivery.wake(told)
+            else:
+                # A sub-agent waits for its conversation's room before it takes one from all chats.
+                async with await self._turns.errands.room(claim), self._slots:
+                    await self._run_turn(claim, lane, stop)
+        except (Suspended, Waiting, StoreError) as exc:
+            if isinstance(claim, Claim):
+                self._turns.histories.forget(claim.session)
+            if isinstance(exc, Waiting):
+                await self._approvals.announce(lane.name)
+            raise
+
+    async def _apologise(self, claim: Claim | CommandClaim) -> None:
+        """End what a bug has broken; the chat is told."""
+        sentence = t("⚠️ Something in me broke while I worked on this (message {n}).", n=claim.seq)
+        if isinstance(claim, Claim):
+            await self._turns.give_up(claim, sentence)
+        else:
+            await self._database.run(self._answer_command, claim, sentence)
+            self._delivery.wake(claim.message.session_key)
+        self.handled += 1
+
+    async def _run_turn(self, claim: Claim, lane: Lane, stop: Stop) -> None:
+        if claim.exhausted:
+            sentence = t("⚠️ I gave up on this message after several broken attempts.")
+            if not claim.messages[-1].lane:  # a sub-agent's task is not replayed
+                sentence += " " + t("It is kept: `kore replay {n}` tries again.", n=claim.seq)
+            await self._turns.give_up(claim, sentence)
+        elif self._turns.draining:
+            raise Suspended
+        else:
+            await self._turns.run(claim, stop, lane.wake.is_set)
+
+    def _carry_out(self, connection: Connection, claim: CommandClaim) -> None:
+        if backlog.is_unanswered(connection, claim.seq):
+            now = time.time()
+            # As the list that is answered with had them.
+            asks = self._delivery.asks(claim.message.route) is not None
+            found = self._commands.buttons(connection, claim, now) if asks else ()
+            clean = self._delivery.redactor.clean
+            buttons = tuple(replace(one, label=clean(one.label)) for one in found)
+            text = self._commands.carry_out(connection, claim, now)
+            self._answer_command(connection, claim, text, buttons)
+
+    def _answer_command(
+        self,
+        connection: Connection,
+        claim: CommandClaim,
+        text: str,
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
+        if not backlog.is_unanswered(connection, claim.seq):
+            return  # it has gone past the queue meanwhile
+        message = claim.message
+        if claim.session is not None:
+            # It may show titles and paths that a model has chosen.
+            text = quiet(text, sessions.taint_of(connection, claim.session))
+        *above, last = self._delivery.render(message.route, text)
+        letter = Letter(
+            delivery_id="",  # `finish_command` names it
+            route=message.route,
+            parts=[*above, replace(last, buttons=buttons)],
+            reply_to=message.answer_to,
+            event_id=message.event_id,
+        )
+        turns.finish_command(connection, claim.seq, letter, time.time())

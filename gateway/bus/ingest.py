@@ -1,0 +1,366 @@
+"""The way in: a poll is checked and stored as a whole, or not at all."""
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import field, replace
+from sqlite3 import Connection
+
+from agent.i18n import speaking, t
+from agent.records import frozen
+from gateway.access.approvals import Clerk, Pressed, Settled
+from gateway.access.chat_membership import Presence
+from gateway.access.control import CONSOLE
+from gateway.access.pairing_request import is_petition
+from gateway.access.pairing_service import Door
+from gateway.bus.interrupts import Halted, halt, halt_errand
+from gateway.bus.obstacle import CROWDED, NO_DISK, Obstacle
+from gateway.channels.base import Batch, Undecoded
+from gateway.commands import argument_of, command_of, is_at_once
+from gateway.core import keyboard
+from gateway.core.messages import InboundMessage
+from gateway.delivery.sender import Delivery
+from gateway.ops.audit.relay import Notes
+from gateway.store.repositories import (
+    approvals,
+    backlog,
+    inbox,
+    members,
+    outbox,
+    session_admin,
+    sessions,
+    undecoded_updates,
+)
+from gateway.store.repositories.inbox import DENIED, Arrival, Entry
+from gateway.store.repositories.outbox import Letter
+from gateway.store.sqlite.engine import Database
+
+log = logging.getLogger(__name__)
+
+_STOP = "stop"
+_PRESS = "a button"
+_UNKNOWN = "nothing in it can be read"
+# Strangers that the log has named already; then it starts anew.
+_NAMED = 1_000
+
+
+@frozen
+class Limits:
+    """When taking in stops: the platform keeps what it has not been told to forget.
+
+    `waiting` counts messages over all lanes; what is confirmed must be stored, so below
+    `free_bytes` of disk nothing is taken in.
+    """
+
+    waiting: int = 5_000
+    free_bytes: int = 50 * 2**20
+    look_again_s: float = 2.0
+
+
+@frozen
+class Taken:
+    """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
+    is to stop, and lanes with a letter from here; `fresh` are messages that a turn will answer;
+    new `undecoded_updates` updates with their numbers in the inbox; what became of buttons that were
+    pressed, and of questions that a stop withdrew."""
+
+    lanes: set[str]
+    aside: set[str] = field(default_factory=set)
+    stopped: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
+    fresh: list[InboundMessage] = field(default_factory=list)
+    pressed: list[Pressed] = field(default_factory=list)
+    undecoded: list[tuple[int, Undecoded]] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
+
+
+class Intake:
+    """Decides who may speak, carries out stops and presses, stores it all in one transaction.
+
+    `obstacle` says why nothing is taken in now; None when all is well.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        door: Door,
+        delivery: Delivery,
+        clerk: Clerk,
+        notes: Notes,
+        limits: Limits | None = None,
+    ) -> None:
+        self._held: str | None = None
+        self.notes = notes
+        self._database = database
+        self.door = door
+        self._delivery = delivery
+        self._clerk = clerk
+        self._named: set[str] = set()
+        self._presence = Presence(door.access, delivery)
+        self._limits = limits or Limits()
+
+    @property
+    def obstacle(self) -> str | None:
+        damage = self._database.damage
+        return str(damage) if damage is not None else self._held
+
+    async def take(self, channel: str, account: str, batch: Batch) -> Taken:
+        """Returns once it is on disk. While there is no room it waits, or raises `KoreError` for
+        what does not. Raises `StoreError`."""
+        # Of those who may not speak, nothing counts but what they say to us.
+        entries = [
+            self._entry(one)
+            for one in batch.messages
+            if not (one.overheard or one.follows)
+            or (one.follows and self.door.access.is_allowed(one))
+        ]
+        heard = [one for one in batch.messages if one.overheard]
+        try:
+            while True:
+                now = time.time()
+                more = (batch.next_offset, batch.moves, heard, batch.standings)
+                arrival = Arrival(channel, account, now, *more)
+                taken = await self._try(arrival, entries, batch.undecoded)
+                if isinstance(taken, Taken):
+                    break
+                if not batch.waits:
+                    raise taken.refusal()
+                self._hold(str(taken))
+                await asyncio.sleep(self._limits.look_again_s)
+        finally:
+            if batch.waits:
+                self._held = None
+        for entry in entries:
+            if entry.dead_reason == DENIED and not self.door.access.is_allowed(entry.message):
+                self._tell_how_to_allow(entry.message)
+        for seq, update in taken.undecoded:
+            log.error(
+                "%s:%s: %s could not be decoded and is kept: %s. `kore replay %d` decodes it again",
+                channel,
+                account,
+                update.event_id,
+                update.reason,
+                seq,
+            )
+        return taken
+
+    def _entry(self, message: InboundMessage) -> Entry:
+        if message.pressed:
+            return Entry(message, _PRESS)
+        if not self.door.access.is_allowed(message):
+            return Entry(message, DENIED)
+        if message.unknown:
+            return Entry(message, _UNKNOWN)
+        return Entry(message, _STOP if command_of(message) == "stop" else None)
+
+    async def _try(
+        self, arrival: Arrival, entries: Sequence[Entry], lost: Sequence[Undecoded]
+    ) -> Taken | Obstacle:
+        """What stands in the way when there is no room: nothing is stored then."""
+        if self._database.damage is not None:
+            raise self._database.damage
+        if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
+            return Obstacle(NO_DISK, self._limits.free_bytes // 2**20)
+        taken = await self._database.run(self._store, arrival, entries, lost)
+        return Obstacle(CROWDED, self._limits.waiting) if taken is None else taken
+
+    def _hold(self, obstacle: str) -> None:
+        """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
+        if obstacle != self._held:
+            log.error("taking in nothing: %s", obstacle)
+        self._held = obstacle
+
+    def _store(
+        self,
+        connection: Connection,
+        arrival: Arrival,
+        entries: Sequence[Entry],
+        lost: Sequence[Undecoded],
+    ) -> Taken | None:
+        """A stop is carried out together with its row, so that no crash forgets it; one that is
+        delivered again stops nothing that came after it. None, when too many wait."""
+        if inbox.waiting_count(connection) >= self._limits.waiting:
+            return None
+        typed: list[Pressed] = []
+        entries = [self._typed(connection, entry, typed) for entry in entries]
+        new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
+        taken = Taken(inbox.accept(connection, arrival, entries))
+        taken.pressed.extend(typed)
+        taken.undecoded.extend(undecoded_updates.keep(connection, arrival, lost))
+        strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
+        languages = self._delivery.languages
+        for message in (entry.message for entry in new):
+            with speaking(languages.of(message)):
+                self._greet(connection, message, arrival.now, stranger=message in strangers)
+        if strangers:
+            members.forget_denied(connection)
+        for entry in entries:
+            if entry.dead_reason != DENIED:
+                languages.hear(connection, entry.message)
+            if entry.dead_reason == _PRESS:
+                # Carrying it out twice is harmless: who presses again is told what was decided.
+                with speaking(languages.of(entry.message)):
+                    pressed = self._press(connection, entry.message, arrival.now)
+                taken.pressed.append(pressed)
+                taken.settled.extend([pressed.settled] if pressed.settled else [])
+        taken.told.update(self.door.told())
+        taken.told.update(self._presence.note(connection, arrival.standings, arrival.now))
+        for message in (entry.message for entry in new if entry.dead_reason == _STOP):
+            with speaking(languages.of(message)):
+                text = self._stop(connection, message, taken, arrival.now)
+            if text is not None:
+                outbox.put(connection, None, [self._letter(message, text)], arrival.now)
+                taken.told.add(message.session_key)
+        for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
+            with speaking(languages.of(message)):
+                self._tell_unknown(connection, message, arrival.now)
+            taken.told.add(message.session_key)
+        self._look_behind(connection, new, taken, arrival.now)
+        return taken
+
+    def _tell_unknown(self, connection: Connection, message: InboundMessage, now: float) -> None:
+        text = t("I can't read this kind of message. Send it as text, a photo or a file.")
+        letter = replace(self._letter(message, text), delivery_id=_name("unknown", message))
+        outbox.put(connection, None, [letter], now)
+
+    def _look_behind(
+        self, connection: Connection, new: Sequence[Entry], taken: Taken, now: float
+    ) -> None:
+        """What new messages that a turn answers change for the work that is under way."""
+        for message in (entry.message for entry in new if entry.dead_reason is None):
+            if message.follows:
+                continue
+            # An edit may change nothing, and a part of an album is its first one's.
+            counts = not (message.edited or message.album) or inbox.waits(connection, message)
+            if counts and command_of(message) is None:
+                taken.fresh.append(message)
+            with speaking(self._delivery.languages.of(message)):
+                self._look_past_the_queue(connection, message, taken, now)
+
+    def _greet(
+        self, connection: Connection, message: InboundMessage, now: float, *, stranger: bool
+    ) -> None:
+        """Whoever brings an invitation is let in; another stranger knocks."""
+        code = argument_of(message) if command_of(message) == "start" else ""
+        welcome = code and self.door.welcome(connection, message, code, now)
+        if stranger and not welcome:
+            self.door.knock(connection, message, now)
+
+    def _look_past_the_queue(
+        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+    ) -> None:
+        """What becomes of a message while a turn runs in its lane or waits for an answer."""
+        lane = message.session_key
+        if is_at_once(message):
+            taken.aside.add(lane)
+        elif command_of(message) == "new" and approvals.is_awaited(connection, lane):
+            # Nobody who begins anew will still answer: else all that is said would wait with it.
+            self._halt(connection, message, taken, now)
+        elif self._clerk.tell_waiting(connection, message, now) or self._tell_paused(
+            connection, message, now
+        ):
+            taken.told.add(lane)
+
+    def _tell_paused(self, connection: Connection, message: InboundMessage, now: float) -> bool:
+        """Tell whoever is the first to write into a paused conversation.
+
+        In the terminal everybody: it ends the waiting for an answer there.
+        """
+        lane = message.session_key
+        session = sessions.bound_session(connection, lane)
+        if session is None or command_of(message) is not None:
+            return False
+        if session_admin.status_of(connection, session) != "paused":
+            return False
+        if message.channel == CONSOLE or len(backlog.messages(connection, lane)) == 1:
+            text = t(
+                "⏸ This conversation is paused: what you write waits. /resume goes on with it."
+            )
+            letter = self._letter(message, text)
+            name = f"paused:{lane}:{message.event_id}"
+            told = replace(letter, delivery_id=name, kind="notice")
+            outbox.put(connection, None, [told], now)
+        return True
+
+    def _stop(
+        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+    ) -> str | None:
+        """What is said of it; None when the turn that ends says it."""
+        if number := argument_of(message):
+            lane = message.session_key
+            halted, text = halt_errand(connection, self._clerk, lane, number, now)
+            self._note(halted, taken)
+            return text
+        halted = self._halt(connection, message, taken, now)
+        if halted.stopping == "running":
+            return None
+        return t("⏹ Stopped.") if halted.stopping else t("Nothing is running.")
+
+    def _halt(
+        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+    ) -> Halted:
+        halted = halt(connection, self._clerk, message.session_key, message.event_id, now)
+        self._note(halted, taken)
+        return halted
+
+    def _note(self, halted: Halted, taken: Taken) -> None:
+        taken.stopped.update(halted.lanes)
+        taken.lanes.update(halted.woken)
+        taken.settled.extend(halted.settled)
+
+    def _typed(self, connection: Connection, entry: Entry, pressed: list[Pressed]) -> Entry:
+        """A button below a command's answer is that command, typed by whoever presses it, as
+        long as they may speak and the button is not out of date; else it stays a press."""
+        message = entry.message
+        if entry.dead_reason != _PRESS or not keyboard.is_choice(message):
+            return entry
+        session = sessions.bound_session(connection, message.session_key)
+        text = keyboard.typed(message, session)
+        if text is None or not self.door.access.is_allowed(message):
+            return entry
+        pressed.append(Pressed(message, text, closes=True))
+        return Entry(replace(message, content=text, pressed=False))
+
+    def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
+        if is_petition(message):
+            return Pressed(message, self.door.press(connection, message, now))
+        if keyboard.is_choice(message):
+            if not self.door.access.is_allowed(message):
+                return Pressed(message, t("Only people who may talk to me may press this."))
+            late = t("This button is out of date: send the command again.")
+            return Pressed(message, late, closes=True)
+        return self._clerk.press(connection, message, now)
+
+    def _tell_how_to_allow(self, message: InboundMessage) -> None:
+        """Once for each stranger: their messages are theirs to count, the log is the owner's."""
+        who = f"{message.principal} {message.account}"
+        if who in self._named:
+            return
+        if len(self._named) >= _NAMED:
+            self._named.clear()
+        self._named.add(who)
+        log.warning(
+            "%s: %s is not on the allow-list; in private they get a code for `kore pair approve"
+            " CODE`; or add %s to %s.allow_from",
+            message.channel,
+            message.sender.id,
+            message.sender.id,
+            message.channel,
+        )
+
+    def _letter(self, message: InboundMessage, text: str) -> Letter:
+        route = message.route
+        parts = self._delivery.render(route, text)
+        return Letter(
+            _name("stop", message),
+            route,
+            parts,
+            reply_to=message.answer_to,
+            event_id=message.event_id,
+        )
+
+
+def _name(kind: str, message: InboundMessage) -> str:
+    return f"{kind}:{message.route.lane}:{message.event_id}"

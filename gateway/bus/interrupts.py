@@ -1,0 +1,80 @@
+"""Halting: a stop ends the turn of a chat, its jobs at work and all that works for them, or one
+sub-agent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from sqlite3 import Connection
+
+from agent.i18n import t
+from gateway.access.approvals import Clerk, Settled
+from gateway.core.markdown import literal
+from gateway.store.repositories import inbox, jobs, subagent_tasks, turns
+from gateway.store.repositories.subagent_tasks import Errand, Outcome
+from gateway.store.repositories.turns import Stopping
+
+
+@dataclass(slots=True)
+class Halted:
+    """What a stop came to: the lanes whose turns are to end now, and the questions that it has
+    withdrawn; `woken` lanes go on without what they waited for."""
+
+    stopping: Stopping | None
+    lanes: list[str] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
+    woken: list[str] = field(default_factory=list)
+
+
+def halt(connection: Connection, clerk: Clerk, lane: str, before: str, now: float) -> Halted:
+    """Remember that all of it is to end. What was not begun is withdrawn: in the chat, what
+    stands in front of the event `before`."""
+    at_work = jobs.lanes_at_work(connection, lane)
+    working = [
+        errand for one in (lane, *at_work) for errand in subagent_tasks.below(connection, one)
+    ]
+    # What waits behind a job's turn gets its own answer, as behind any other.
+    halted = Halted(turns.request_stop(connection, lane, "" if at_work else before))
+    if halted.stopping == "running":
+        halted.lanes.append(lane)
+    for job in at_work:
+        halted.stopping = turns.request_stop(connection, job, "")
+        halted.lanes.append(job)
+    _end(connection, clerk, working, halted, now)
+    if working and halted.stopping is None:
+        halted.stopping = "withdrawn"
+    return halted
+
+
+def halt_errand(
+    connection: Connection, clerk: Clerk, lane: str, number: str, now: float
+) -> tuple[Halted, str]:
+    """End one sub-agent of a chat and what works for it, and nothing else; with a sentence."""
+    halted = Halted(None)
+    errand = subagent_tasks.at_work(connection, number, lane)
+    if errand is None:
+        return halted, t(
+            "No sub-agent {n} works here; `/tasks` lists them.", n=literal(str(number))
+        )
+    _end(connection, clerk, [errand, *subagent_tasks.below(connection, errand.lane)], halted, now)
+    return halted, t(
+        "⏹ Sub-agent {name} ({n}) is stopped.", name=literal(errand.agent), n=errand.id
+    )
+
+
+def _end(
+    connection: Connection, clerk: Clerk, working: Sequence[Errand], halted: Halted, now: float
+) -> None:
+    """Those that were sent out last come first."""
+    for errand in reversed(working):
+        # One that goes on with another may wait behind that one, in the same lane.
+        begun = not inbox.withdraw(
+            connection, errand.lane, f"task:{errand.id}", "withdrawn by /stop"
+        )
+        if begun and turns.request_stop(connection, errand.lane, "") == "running":
+            halted.lanes.append(errand.lane)
+        else:
+            subagent_tasks.end(
+                connection, errand.id, Outcome("stopped", "Stopped before it began."), now
+            )
+            halted.woken.append(errand.caller_lane)
+    for stopped in halted.lanes:
+        halted.settled += clerk.withdraw(connection, stopped, now)

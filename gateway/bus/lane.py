@@ -1,0 +1,44 @@
+"""A lane: what the bus knows of one chat's queue while there is something to do in it."""
+
+import asyncio
+import logging
+
+from agent.events import Notice
+from agent.i18n import t
+from agent.turn.journal import Stop
+from gateway.core.event_hub import Watchers
+from gateway.store.errors import Damaged, NotNow
+from gateway.store.repositories.claims import Claim, CommandClaim
+
+log = logging.getLogger(__name__)
+
+
+class Lane:
+    """One chat's queue: what waits in it is on disk, here is only what is under way.
+
+    `claim` is being handled; `broken` is one that a bug has ended, and nobody was told yet. Beside
+    it, one that is `aside` carries out what goes past the queue. `waits`: for the disk, and whoever
+    watches was told.
+    """
+
+    def __init__(self, name: str, *, aside: bool = False) -> None:
+        self.name = name
+        self.aside = aside
+        self.wake = asyncio.Event()
+        self.stop: Stop | None = None
+        self.waits = False
+        self.claim: Claim | CommandClaim | None = None
+        self.broken: Claim | CommandClaim | None = None
+
+    def hold(self, why: NotNow, watchers: Watchers) -> None:
+        """It waits for the disk. Said once: it is tried again every few seconds."""
+        if not self.waits:
+            log.error("lane %s waits: %s", self.name, why)
+            told = t("⏳ Nothing can be stored right now; this goes on as soon as it can.")
+            watchers.publish(self.name, Notice("warning", told))
+        self.waits = True
+
+    def fail(self, why: Damaged, watchers: Watchers) -> None:
+        """It rests: nobody is answered from a damaged file, and nothing would be kept."""
+        log.error("lane %s rests: %s", self.name, why)
+        watchers.fail(self.name, why)

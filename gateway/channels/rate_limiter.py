@@ -1,0 +1,171 @@
+"""One rate gate for everything that goes to a platform under one account.
+
+Telegram's limits: https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from agent.records import frozen
+
+RateLimits = Literal["telegram", "none"]
+
+_MANY_CHATS = 1024
+# So many chats refused one after the other are no limit of a chat's.
+_SEVERAL_CHATS = 3
+
+
+@frozen
+class Rate:
+    """`burst` messages at once, then `per_s`; `reserve` of the burst is kept for finals."""
+
+    per_s: float
+    burst: float
+    reserve: float
+
+
+PRIVATE = Rate(1.0, 5.0, reserve=1.0)
+# With this burst no minute sees more than the 20 messages that Telegram allows in a group.
+GROUP = Rate(15 / 60, 5.0, reserve=1.0)
+# Less of a burst than Telegram allows a second: what leaves evenly arrives in heaps.
+BOT = Rate(30.0, 20.0, reserve=5.0)
+
+
+class _Bucket:
+    """Tokens that come back with time; none comes while the platform asked us to wait."""
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self.rate = rate
+        self.queue = asyncio.Lock()
+        self._tokens = rate.burst
+        self._at = now
+
+    def wait_s(self, now: float, tokens: float = 1.0) -> float:
+        """How long until this many tokens are there; 0 when they are."""
+        if now > self._at:
+            self._tokens = min(self.rate.burst, self._tokens + (now - self._at) * self.rate.per_s)
+            self._at = now
+        missing = tokens - self._tokens
+        # What lacks by no more than rounding is there.
+        return max(0.0, self._at - now) + (missing / self.rate.per_s if missing > 1e-9 else 0.0)
+
+    def take(self) -> None:
+        self._tokens -= 1
+
+    def close(self, until: float) -> None:
+        """Empty until then, with one token ready at that moment."""
+        self._at = max(self._at, until)
+        self._tokens = 1.0
+
+    def is_idle(self, now: float) -> bool:
+        return not self.queue.locked() and self.wait_s(now, self.rate.burst) == 0.0
+
+
+class Gate:
+    """Lets messages of one bot pass at the pace that the platform allows.
+
+    Finals wait their turn, first come first served per chat; cosmetic traffic (typing, stream
+    edits) never waits and never takes what the next final needs. One Gate serves one account.
+    """
+
+    def __init__(
+        self,
+        rate_limits: RateLimits = "telegram",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._open = rate_limits == "none"
+        self._clock = clock
+        self._sleep = sleep
+        self._bot = _Bucket(BOT, clock())
+        self._chats: dict[str, _Bucket] = {}
+        # Chats that were refused since something last arrived anywhere, and for how long.
+        self._refused: dict[str, float] = {}
+        self._sweep_at = _MANY_CHATS
+
+    async def acquire(self, chat_key: str, *, group: bool) -> None:
+        """Returns when a final may go out; it has then been counted."""
+        chat = self._chat(chat_key, group)
+        async with chat.queue:
+            while True:
+                while (wait_s := chat.wait_s(self._clock())) > 0:
+                    await self._sleep(wait_s)
+                # The bot's queue is entered, and left again, by chats that could send now: a slow
+                # chat stalls nobody.
+                async with self._bot.queue:
+                    while (wait_s := self._bot.wait_s(self._clock())) > 0:
+                        await self._sleep(wait_s)
+                    if chat.wait_s(self._clock()) == 0:
+                        self._take(chat)
+                        return
+
+    def try_acquire(self, chat_key: str, *, group: bool) -> bool:
+        """Whether something cosmetic may go out now; if so it has been counted."""
+        chat = self._chat(chat_key, group)
+        if self._open:
+            return self._wait_s(chat, 1.0, 1.0) == 0.0
+        if chat.queue.locked() or self._bot.queue.locked():
+            return False
+        if self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + BOT.reserve) > 0:
+            return False
+        self._take(chat)
+        return True
+
+    def wait_s(self, chat_key: str, *, group: bool) -> float:
+        """How long something cosmetic would have to wait, as things stand."""
+        chat = self._chat(chat_key, group)
+        return self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + BOT.reserve)
+
+    def penalise(self, chat_key: str | None, retry_after_s: float, *, group: bool = False) -> None:
+        """The platform asked to wait: this chat, or (None) the whole bot, stays silent so long."""
+        bucket = self._bot if chat_key is None else self._chat(chat_key, group)
+        bucket.close(self._clock() + retry_after_s)
+
+    def note_refused(self, chat_key: str, retry_after_s: float, *, group: bool) -> None:
+        """The platform refused a send and asked to wait. It does not say for whom: the chat stays
+        silent, and the whole bot once several chats in a row were refused."""
+        self.penalise(chat_key, retry_after_s, group=group)
+        self._refused.pop(chat_key, None)
+        self._refused[chat_key] = retry_after_s
+        if len(self._refused) > _SEVERAL_CHATS:
+            del self._refused[next(iter(self._refused))]
+        if len(self._refused) == _SEVERAL_CHATS:
+            self.penalise(None, min(self._refused.values()))
+
+    def note_passed(self) -> None:
+        """The platform took something: it does not refuse the whole bot."""
+        self._refused.clear()
+
+    @property
+    def waiting(self) -> int:
+        """How many chats have a final that waits to pass."""
+        return sum(chat.queue.locked() for chat in self._chats.values())
+
+    def __len__(self) -> int:
+        """How many chats are remembered."""
+        return len(self._chats)
+
+    def _wait_s(self, chat: _Bucket, chat_tokens: float, bot_tokens: float) -> float:
+        now = self._clock()
+        return max(chat.wait_s(now, chat_tokens), self._bot.wait_s(now, bot_tokens))
+
+    def _take(self, chat: _Bucket) -> None:
+        if not self._open:
+            chat.take()
+            self._bot.take()
+
+    def _chat(self, chat_key: str, group: bool) -> _Bucket:
+        bucket = self._chats.get(chat_key)
+        if bucket is None:
+            if len(self._chats) >= self._sweep_at:
+                self._forget_idle()
+            bucket = self._chats[chat_key] = _Bucket(GROUP if group else PRIVATE, self._clock())
+        return bucket
+
+    def _forget_idle(self) -> None:
+        now = self._clock()
+        self._chats = {key: chat for key, chat in self._chats.items() if not chat.is_idle(now)}
+        self._sweep_at = max(_MANY_CHATS, 2 * len(self._chats))

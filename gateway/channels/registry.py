@@ -1,0 +1,110 @@
+"""The roster: which channels the configuration names, and who may write to them."""
+
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+
+from gateway.access.control import CONSOLE, Access, sole_owner
+from gateway.channels.base import Channel
+from gateway.channels.chat_aliases import Moves
+from gateway.channels.chat_settings import Place, Places
+from gateway.channels.memo import StoredMemo
+from gateway.config import Settings
+from gateway.runtime.import_trimming import forget_docstrings, hidden, leave_out_httpx
+from gateway.store.repositories import inbox, members
+from gateway.store.repositories import moves as stored_moves
+from gateway.store.sqlite.engine import Database
+
+log = logging.getLogger(__name__)
+
+
+async def places_of(settings: Settings, database: Database) -> Places:
+    """What is said of single chats, and which of them have another id by now."""
+    named = {
+        key: Place(chat.persona, chat.model, chat.role, chat.listen)
+        for key, chat in settings.telegram.chats.items()
+    }
+    moves = Moves(await database.run(stored_moves.load, "telegram"))
+    return Places({"telegram": named}, {"telegram": moves})
+
+
+async def open_channels(
+    settings: Settings, database: Database, stack: AsyncExitStack, places: Places
+) -> list[Channel]:
+    """The channels that the configuration names; only these are imported."""
+    if not settings.telegram.enabled:
+        return []
+    leave_out_httpx()
+    with hidden("cryptography"):
+        import telegram as library
+
+        forget_docstrings(library)
+        from gateway.channels.telegram.channel import TelegramChannel
+    from gateway.channels.rate_limiter import Gate
+    from gateway.channels.telegram.inbound.poll import OFFSET_LIFE_S
+    from gateway.channels.telegram.settings import TelegramSettings
+
+    telegram = settings.telegram
+    bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
+    secret = telegram.webhook_secret
+    memo = StoredMemo(database)
+    opened: list[Channel] = []
+    for name, token in bots:
+        own = TelegramSettings(
+            token=token.get_secret_value(),
+            base_url=telegram.base_url,
+            name=name,
+            owner=await _owner_of(settings, database),
+            reaction=None if telegram.reactions == "off" else telegram.reactions,
+            webhook_url=telegram.webhook_url if telegram.mode == "webhook" else None,
+            webhook_secret=secret.get_secret_value() if secret else None,
+            streaming=telegram.streaming,
+            long_answer_messages=telegram.long_answer_messages,
+            trace=telegram.trace,
+        )
+        not_before = time.time() - OFFSET_LIFE_S
+        cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
+        gate = Gate(telegram.rate_limits)
+        channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places, memo=memo)
+        stack.push_async_callback(channel.aclose)
+        opened.append(channel)
+    return opened
+
+
+async def _owner_of(settings: Settings, database: Database) -> str | None:
+    """The owner's id in Telegram, as far as it is known at the start."""
+    owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
+    if owner is None:
+        people = await database.run(members.members)
+        owner = next((one.person.principal for one in people if one.owner), None)
+    channel, _, sender = (owner or "").partition(":")
+    return sender if channel == "telegram" and sender.isdigit() else None
+
+
+def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]:
+    """Who may speak on a channel's account."""
+    channel, account = way
+    if channel != "telegram":
+        return ()
+    named = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
+    return named.get(account, settings.telegram.allow_from)
+
+
+def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: Access) -> None:
+    """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
+    for channel, account in ways:
+        allowed = access.allow.get((channel, account), ())
+        name = f"{channel}:{account}"
+        if channel == CONSOLE:
+            continue
+        if "*" in allowed:
+            log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
+        elif access.chief is None:
+            log.warning(
+                "%s: nobody owns this Kore yet: write to the bot in private, then let yourself in "
+                "with `kore pair approve CODE` and the code that it answers",
+                name,
+            )
+        elif not allowed:
+            log.info("%s: allow_from is empty: strangers get a code for the owner", name)

@@ -1,0 +1,103 @@
+"""One bot's connections: one for polls, which may be rebuilt, and one for everything else."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+import telegram
+
+from gateway.channels.state import Memo
+from gateway.channels.telegram.api.request import AiohttpRequest, Unreadable
+from gateway.channels.telegram.inbound.decode import Bot
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.core.messages import Media, OutboundPart
+
+BATCH_LIMIT = 100
+_KINDS = ["message", "edited_message", "callback_query", "my_chat_member"]
+
+
+class TelegramClient:
+    """`bot` is for sending; polls go past it, because it reads a batch as a whole or not at all."""
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        # At a lower level the library logs addresses, which hold the token, and message bodies.
+        logging.getLogger("telegram").setLevel(logging.WARNING)
+        self._settings = settings
+        self._polls = AiohttpRequest(settings)
+        self._sends = AiohttpRequest(settings)
+        self.bot = telegram.Bot(
+            settings.token,
+            base_url=f"{settings.root}/bot",
+            request=self._sends,
+            get_updates_request=self._polls,
+        )
+
+    async def get_updates(
+        self, offset: int | None, limit: int = BATCH_LIMIT, *, at_once: bool = False
+    ) -> Sequence[Any]:
+        """Raw updates, oldest first; everything before `offset` is thereby confirmed. Waits for
+        news unless the answer is wanted `at_once`.
+
+        https://core.telegram.org/bots/api#getupdates
+        """
+        wait_s = 0 if at_once else self._settings.poll_s
+        parameters = {"timeout": wait_s, "limit": limit, "allowed_updates": _KINDS}
+        if offset is not None:
+            parameters["offset"] = offset
+        url = f"{self._settings.root}/bot{self._settings.token}/getUpdates"
+        result = await self._polls.call(url, parameters, wait_s)
+        if not isinstance(result, list):
+            raise Unreadable("the result of getUpdates is not a list", b"")
+        return result
+
+    async def rebuild_polls(self) -> None:
+        """Give up the polls' connection; sends under way are not disturbed."""
+        await self._polls.shutdown()
+
+    async def who_am_i(self) -> Bot:
+        me = await self.bot.get_me()
+        return Bot(me.id, me.username or "")
+
+    async def set_menu(self, memo: Memo) -> None:
+        from gateway.channels.telegram.api.command_menu import set_menus
+
+        await set_menus(self.bot, self._settings, memo)
+
+    async def set_webhook(self) -> None:
+        settings = self._settings
+        # One call at a time: of several, a chat's second message could be stored before its first.
+        await self.bot.set_webhook(
+            settings.hook_url,
+            max_connections=1,
+            secret_token=settings.hook_secret,
+            allowed_updates=_KINDS,
+        )
+
+    async def webhook_info(self) -> telegram.WebhookInfo:
+        return await self.bot.get_webhook_info()
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        """Write a file that somebody sent. Raises `NotFetched`, and `OSError` of `into`."""
+        from gateway.channels.telegram.api.download import fetch
+
+        await fetch(self._settings, self._sends, media, into, limit_bytes)
+
+    @property
+    def file_limit_bytes(self) -> int:
+        from gateway.channels.telegram.api.upload import limit_of
+
+        return limit_of(self._settings)
+
+    async def send_files(self, target: Mapping[str, Any], part: OutboundPart) -> int:
+        """Raises what the request layer raises, and `Refused`."""
+        from gateway.channels.telegram.api.upload import send_files
+
+        return await send_files(self._settings, self._sends, target, part)
+
+    async def remove_webhook(self) -> None:
+        """Updates that wait for the webhook are kept for the polls."""
+        await self.bot.delete_webhook(drop_pending_updates=False)
+
+    async def aclose(self) -> None:
+        await self._polls.shutdown()
+        await self._sends.shutdown()

@@ -1,0 +1,74 @@
+"""The commands that Telegram shows behind the menu button: per scope and language.
+
+https://core.telegram.org/bots/api#setmycommands
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import telegram
+
+from agent.i18n import ENGLISH, briefly, t
+from agent.version import VERSION
+from gateway.channels.state import Memo
+from gateway.channels.telegram.api.request import Refusal
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.commands.table import COMMANDS
+
+# Telegram's tags have two letters: for all who read Chinese the menu is in simplified characters.
+_LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
+# What nobody but the owner may do, and what is for a person alone, not for all in a group.
+_OWNERS = frozenset({"pair", "auto"})
+_PRIVATE = frozenset({"start", "language", "resume", "sessions", "fork", "rename", "undo", "redo"})
+
+
+async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: Memo) -> None:
+    """Tell Telegram, unless it was told the very same before. Raises `TelegramError`."""
+    # Not of the translations: they would have to be read at each start.
+    table = [(name, command.summary) for name, command in COMMANDS.items()]
+    told = json.dumps([VERSION, settings.root, settings.owner, table])
+    mark = hashlib.sha256(told.encode()).hexdigest()
+    name = f"menu:telegram:{settings.account}"
+    if await memo.get(name) == mark:
+        return
+    for scope, language, commands in _menus(settings):
+        try:
+            await bot.set_my_commands(
+                [telegram.BotCommand(*command) for command in commands],
+                scope=telegram.BotCommandScope.de_json(dict(scope), bot),
+                language_code=language,
+            )
+        except Refusal as exc:
+            # The owner may never have written to this bot.
+            if exc.code != 400 or scope["type"] != "chat":
+                raise
+    await memo.put(name, mark)
+
+
+def _menus(
+    settings: TelegramSettings,
+) -> Iterator[tuple[dict[str, Any], str | None, list[tuple[str, str]]]]:
+    """Scope, language, and (name, what it does) of each command."""
+    scopes: list[tuple[dict[str, Any], frozenset[str]]] = [
+        ({"type": "default"}, _OWNERS),
+        ({"type": "all_group_chats"}, _OWNERS | _PRIVATE),
+    ]
+    if settings.owner is not None:
+        scopes.append(({"type": "chat", "chat_id": int(settings.owner)}, frozenset()))
+    for tag, language in _LANGUAGES:
+        with briefly(language):
+            menus = [(scope, list(_commands(without))) for scope, without in scopes]
+        for scope, commands in menus:
+            yield scope, tag, commands
+
+
+def _commands(without: frozenset[str]) -> Iterator[tuple[str, str]]:
+    for name, command in COMMANDS.items():
+        if name not in without:
+            yield name, _sentence(t(command.summary))
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,113 @@
+"""Files that people sent, from the Bot API: by HTTP, or from the disk of a server of one's own.
+
+https://core.telegram.org/bots/api#getfile
+"""
+
+import asyncio
+import errno
+import os
+import stat
+from contextlib import aclosing
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+from telegram.error import TelegramError
+
+from agent.i18n import later
+from agent.security.files.safe_open import opened_folder
+from gateway.channels.base import NotFetched
+from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, Unreadable
+from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
+from gateway.core.messages import Media
+
+# What Telegram's own server gives out at most; one that is run by oneself sets no limit.
+OFFICIAL_LIMIT_BYTES = 20 * 2**20
+_CHUNK_BYTES = 256 * 1024
+_TOO_LARGE = later("it is larger than the {limit} MB that I can take here")
+_UNWILLING = later("Telegram does not give it out ({reason})")
+_BROKEN = later("the connection to Telegram broke again and again")
+_CLOSED = later("the Bot API server has it in a file that I cannot open ({reason})")
+
+
+async def fetch(
+    settings: TelegramSettings, request: AiohttpRequest, media: Media, into: BinaryIO, limit: int
+) -> None:
+    """Write the file's bytes, `limit` of them at most. Raises `NotFetched`, `OSError` of `into`."""
+    if settings.root == OFFICIAL_SERVER:
+        limit = min(limit, OFFICIAL_LIMIT_BYTES)
+    if media.size_bytes is not None and media.size_bytes > limit:
+        raise too_large(limit)
+    try:
+        await _fetch(settings, request, media, into, limit)
+    except Refusal as exc:
+        if "too big" in exc.description:
+            raise too_large(min(limit, OFFICIAL_LIMIT_BYTES)) from exc
+        reason = exc.description
+        raise NotFetched(_UNWILLING, again=exc.code == 429, reason=reason) from exc
+    except TelegramError as exc:
+        raise NotFetched(_BROKEN, again=True) from exc
+
+
+async def _fetch(
+    settings: TelegramSettings, request: AiohttpRequest, media: Media, into: BinaryIO, limit: int
+) -> None:
+    path = await _path_of(settings, request, media)
+    own = path.startswith("/") and settings.root != OFFICIAL_SERVER
+    if own and await asyncio.to_thread(_copy, settings.token, path, into, limit):
+        return
+    url = f"{settings.root}/file/bot{settings.token}/{quote(path.lstrip('/'))}"
+    size = 0
+    async with aclosing(request.download(url)) as chunks:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > limit:
+                raise too_large(limit)
+            into.write(chunk)
+
+
+def too_large(limit_bytes: int) -> NotFetched:
+    return NotFetched(_TOO_LARGE, limit=limit_bytes // 2**20)
+
+
+async def _path_of(settings: TelegramSettings, request: AiohttpRequest, media: Media) -> str:
+    url = f"{settings.root}/bot{settings.token}/getFile"
+    found = await request.call(url, {"file_id": media.remote})
+    path = found.get("file_path") if isinstance(found, dict) else None
+    if not isinstance(path, str) or ".." in Path(path).parts:
+        raise Unreadable("the result of getFile has no path", b"")
+    return path
+
+
+def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
+    """Take a file off the disk that a server with --local has put there, below a folder that is
+    called like the token; False for any other. Raises `NotFetched`, and `OSError` of `into`."""
+    real = Path(os.path.realpath(path))
+    if token not in real.parent.parts:
+        return False
+    try:
+        source = _opened(real)
+    except OSError as exc:
+        raise NotFetched(_CLOSED, reason=exc.strerror or type(exc).__name__) from exc
+    with open(source, "rb") as file:
+        size = 0
+        while chunk := file.read(_CHUNK_BYTES):
+            size += len(chunk)
+            if size > limit_bytes:
+                raise too_large(limit_bytes)
+            into.write(chunk)
+    return True
+
+
+def _opened(real: Path) -> int:
+    """A descriptor of the ordinary file of that very path: what has become a link since, a pipe
+    that nobody writes to, and a second name of a file that is not everybody's are no files of the
+    server. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with opened_folder(real.parent) as folder:
+        found = os.open(real.name, flags, dir_fd=folder)
+    info = os.fstat(found)
+    if stat.S_ISREG(info.st_mode) and (info.st_nlink == 1 or info.st_mode & stat.S_IROTH):
+        return found
+    os.close(found)
+    raise OSError(errno.EPERM, "it is no ordinary file of its own")

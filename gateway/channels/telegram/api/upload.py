@@ -1,0 +1,124 @@
+"""Files that go out to Telegram: one by one, or as an album, as multipart forms.
+
+https://core.telegram.org/bots/api#sending-files
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from agent.text.visible import visible_line
+from gateway.channels.base import Refused
+from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, Unreadable
+from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
+from gateway.core.messages import OutboundFile, OutboundPart
+
+OFFICIAL_LIMIT_BYTES = 50 * 2**20
+OWN_LIMIT_BYTES = 2000 * 2**20
+# A line that is slower than this is given up, and the file is sent again.
+_SLOWEST_BYTES_S = 50_000
+# What Telegram says of a file that it cannot show as what it was sent as.
+_NOT_SHOWN = re.compile(r"PHOTO_|IMAGE_|VIDEO_|photo|wrong file type|too big", re.IGNORECASE)
+
+
+def limit_of(settings: TelegramSettings) -> int:
+    return OFFICIAL_LIMIT_BYTES if settings.root == OFFICIAL_SERVER else OWN_LIMIT_BYTES
+
+
+async def send_files(
+    settings: TelegramSettings,
+    request: AiohttpRequest,
+    target: Mapping[str, Any],
+    part: OutboundPart,
+) -> int:
+    """Send a part's files to the `target` (chat, thread, reply); returns the first message's id.
+
+    What Telegram cannot show as a picture or a film goes out as a document. Raises `Unsent`,
+    `Lost`, `Refusal`, and `Refused` when a file is gone.
+    """
+    try:
+        return await _send(settings, request, target, part)
+    except Refusal as exc:
+        plain = tuple(replace(file, kind="document") for file in part.files)
+        if exc.code != 400 or plain == part.files or not _NOT_SHOWN.search(exc.description):
+            raise
+        return await _send(settings, request, target, replace(part, files=plain))
+
+
+async def _send(
+    settings: TelegramSettings,
+    request: AiohttpRequest,
+    target: Mapping[str, Any],
+    part: OutboundPart,
+) -> int:
+    method = "sendMediaGroup" if len(part.files) > 1 else _method(part.files[0])
+    size = sum(file.size_bytes or len(file.text or "") for file in part.files)
+    with _form(target, part) as form:
+        body = await request.carry(
+            f"{settings.root}/bot{settings.token}/{method}",
+            form,
+            None,
+            settings.answer_s + size / _SLOWEST_BYTES_S,
+        )
+    sent = request.parse_json_payload(body)["result"]
+    first = sent[0] if isinstance(sent, list) and sent else sent
+    if not isinstance(first, dict) or not isinstance(first.get("message_id"), int):
+        raise Unreadable("the answer names no message", body[:200])
+    return int(first["message_id"])
+
+
+@contextmanager
+def _form(target: Mapping[str, Any], part: OutboundPart) -> Iterator[aiohttp.FormData]:
+    """The form, with the files open. Raises `Refused` when one is gone."""
+    form = aiohttp.FormData(quote_fields=False)
+    for name, value in target.items():
+        form.add_field(name, value if isinstance(value, str) else json.dumps(value))
+    caption = _caption(part)
+    with ExitStack() as stack:
+        if len(part.files) == 1:
+            (file,) = part.files
+            for name, value in caption.items():
+                form.add_field(name, value if isinstance(value, str) else json.dumps(value))
+            form.add_field(file.kind, _opened(file, stack), filename=_name(file))
+        else:
+            media: list[dict[str, Any]] = []
+            for number, file in enumerate(part.files):
+                form.add_field(f"file{number}", _opened(file, stack), filename=_name(file))
+                media.append({"type": file.kind, "media": f"attach://file{number}"})
+            media[0].update(caption)
+            form.add_field("media", json.dumps(media))
+        yield form
+
+
+def _opened(file: OutboundFile, stack: ExitStack) -> Any:
+    if file.text is not None:
+        return file.text.encode()
+    try:
+        return stack.enter_context(Path(file.path or "").open("rb"))
+    except OSError as exc:
+        raise Refused(f"the copy of {file.name} is gone") from exc
+
+
+def _method(file: OutboundFile) -> str:
+    return f"send{file.kind.capitalize()}"
+
+
+def _name(file: OutboundFile) -> str:
+    return visible_line(mend(file.name.replace('"', "'").replace("\r", " ").replace("\n", " ")))
+
+
+def _caption(part: OutboundPart) -> Mapping[str, Any]:
+    if not part.text:
+        return {}
+    entities: Sequence[Mapping[str, Any]] = [
+        {"type": one.type, "offset": one.offset, "length": one.length, **one.extra}
+        for one in part.entities
+    ]
+    return {"caption": mend(part.text), "caption_entities": entities}

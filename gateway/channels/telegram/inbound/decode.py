@@ -1,0 +1,286 @@
+"""One raw update to one message for Kore, or the reason why there is none.
+
+https://core.telegram.org/bots/api#update
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.i18n import language_of
+from agent.records import frozen
+from agent.text.visible import visible
+from gateway.channels.chat_aliases import Moves
+from gateway.channels.chat_settings import Places
+from gateway.channels.telegram.ids import stored_id
+from gateway.channels.telegram.inbound.media import kind_of, media_of
+from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.core.messages import InboundMessage, Media, Route, Sender
+
+# Fields of messages that carry somebody else's words: https://core.telegram.org/bots/api#message
+_PASSED_ON = ("forward_origin", "forward_date", "external_reply")
+# Service messages that a private chat may hold; nobody expects an answer to them.
+_SERVICE = frozenset(
+    (
+        *("pinned_message", "message_auto_delete_timer_changed", "write_access_allowed"),
+        *("chat_background_set", "connected_website", "users_shared", "chat_shared"),
+        *("successful_payment", "refunded_payment", "proximity_alert_triggered", "boost_added"),
+        *("forum_topic_created", "forum_topic_edited", "forum_topic_closed"),
+        *("forum_topic_reopened", "general_forum_topic_hidden", "general_forum_topic_unhidden"),
+        *("migrate_to_chat_id", "migrate_from_chat_id", "new_chat_title", "new_chat_photo"),
+        *("delete_chat_photo", "new_chat_members", "left_chat_member", "group_chat_created"),
+        *("supergroup_chat_created", "channel_chat_created", "video_chat_scheduled"),
+        *("video_chat_started", "video_chat_ended", "video_chat_participants_invited"),
+        *("checklist_tasks_done", "checklist_tasks_added", "direct_message_price_changed"),
+        *("paid_message_price_changed", "giveaway_created", "giveaway_completed"),
+        *("suggested_post_approved", "suggested_post_approval_failed", "suggested_post_declined"),
+        *("suggested_post_paid", "suggested_post_refunded", "gift_upgrade_sent"),
+        *("chat_owner_left", "chat_owner_changed"),
+    )
+)
+_COMMAND = re.compile(r"/(\w{1,64})(?:@(\w+))?(?=\s|\Z)")
+
+
+class Undecodable(Exception):
+    """The update is not what the Bot API describes; the text says where, and quotes no value."""
+
+
+# What reading a value of the wrong type can raise.
+MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+
+
+def undecodable(error: Exception) -> Undecodable:
+    """A `ValueError` quotes the value, which a person may have written."""
+    told = "a value has the wrong form" if isinstance(error, ValueError) else str(error)
+    return Undecodable(f"{type(error).__name__}: {told}")
+
+
+@frozen
+class Bot:
+    """Who we are: what getMe says."""
+
+    id: int
+    username: str
+
+
+@frozen
+class Here:
+    """Where an update is read: by which bot, under which account, and what is known of chats."""
+
+    bot: Bot
+    account: str
+    places: Places
+
+    @property
+    def moves(self) -> Moves:
+        return self.places.moves("telegram")
+
+
+def moved(update: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The ids of a group and of the supergroup that it has become; both chats tell it."""
+    message = update.get("message")
+    if not isinstance(message, dict):
+        return None
+    match message:
+        case {"migrate_from_chat_id": int(first), "chat": {"id": int(now)}}:
+            return str(first), str(now)
+        case {"migrate_to_chat_id": int(now), "chat": {"id": int(first)}}:
+            return str(first), str(now)
+    return None
+
+
+def decode(update: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage | None:
+    """None for what is not meant for us: service messages, and group talk without our name.
+
+    Raises `Undecodable` for an update that no version of the Bot API would send.
+    """
+    try:
+        if "callback_query" in update:
+            return _press(update["callback_query"], here, received_at)
+        edited = "edited_message" in update
+        message = update.get("edited_message" if edited else "message")
+        if message is None:
+            return None
+        return _Reading(message, here).inbound(received_at, edited)
+    except MALFORMED as exc:
+        raise undecodable(exc) from exc
+
+
+def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage:
+    """A button was pressed; its message may be too old to be told, or sent by another bot."""
+    sender = person(query["from"])
+    message = query.get("message") or {}
+    chat = message.get("chat") or {"id": sender.id, "type": "private"}
+    return InboundMessage(
+        channel="telegram",
+        account=here.account,
+        chat_id=here.moves.first(str(int(chat["id"]))),
+        sender=sender,
+        event_id=str(query["id"]),
+        content=mend(str(query.get("data", ""))),
+        received_at=received_at,
+        thread_id=_topic(message),
+        private=chat["type"] == "private",
+        pressed=True,
+        pressed_on=_pressed_on(message, chat, here),
+        language=language_of(query["from"].get("language_code")),
+    )
+
+
+def _pressed_on(message: Mapping[str, Any], chat: Mapping[str, Any], here: Here) -> str | None:
+    number = message.get("message_id")
+    return stored_id(str(int(chat["id"])), int(number), here.moves) if number else None
+
+
+def _topic(message: Mapping[str, Any]) -> str | None:
+    thread = message.get("message_thread_id")
+    return str(int(thread)) if thread and message.get("is_topic_message") else None
+
+
+def person(user: Mapping[str, Any]) -> Sender:
+    names = (user.get("first_name"), user.get("last_name"))
+    name = " ".join(str(name) for name in names if name) or str(user.get("title", ""))
+    return Sender(str(int(user["id"])), mend(name))
+
+
+class _Reading:
+    """A message, and what its parts mean for this bot."""
+
+    def __init__(self, message: Mapping[str, Any], here: Here) -> None:
+        self._message = message
+        self._here = here
+        self._bot = here.bot
+        self._chat_id = int(message["chat"]["id"])
+        self._message_id = int(message["message_id"])
+        self._private = message["chat"]["type"] == "private"
+        text = message.get("text", message.get("caption", ""))
+        if not isinstance(text, str):
+            raise TypeError("the text is not a string")
+        # What nobody sees in a message, often one that is passed on, the model is not told unseen.
+        self._text = visible(mend(text))
+
+    def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
+        text, sender, album = self._addressed(self._text), self._sender(), self._album()
+        # Of an album only one part bears the caption with our name.
+        follows = text is None and album is not None and not edited
+        overheard = text is None and self._listens()
+        content = self._shown(self._text if overheard or follows else text, edited)
+        unknown = content is None and not edited and self._is_unknown()
+        if sender is None or (content is None and not unknown):
+            return None
+        event_id = f"{self._chat_id}:{self._message_id}"
+        if edited:
+            event_id += f":{int(self._message.get('edit_date', 0))}"
+        return InboundMessage(
+            channel="telegram",
+            account=self._here.account,
+            chat_id=self._here.moves.first(str(self._chat_id)),
+            sender=sender,
+            event_id=event_id,
+            content=content or "",
+            received_at=received_at,
+            thread_id=self._thread(),
+            message_id=stored_id(str(self._chat_id), self._message_id, self._here.moves),
+            quoted=self._quoted(),
+            quoted_id=self._quoted_id(),
+            quoted_own=self._replied() == (self._message.get("from") or {}).get("id"),
+            edited=edited,
+            private=self._private,
+            forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
+            language=language_of((self._message.get("from") or {}).get("language_code")),
+            media=(*media_of(self._message), *self._quoted_media()),
+            album=album,
+            follows=follows,
+            overheard=overheard,
+            unknown=unknown,
+        )
+
+    def _is_unknown(self) -> bool:
+        """Whether somebody wrote to us alone, and what they sent has no kind that is known."""
+        text = self._text or kind_of(self._message)
+        return self._private and not text and _SERVICE.isdisjoint(self._message)
+
+    def _sender(self) -> Sender | None:
+        """Who is answerable; many people share the user id of an anonymous admin or a channel."""
+        if self._message.get("is_automatic_forward"):
+            return None
+        if behalf := self._message.get("sender_chat"):
+            return person(behalf)
+        author = self._message.get("from")
+        return None if not author or author.get("is_bot") else person(author)
+
+    def _thread(self) -> str | None:
+        """Only a forum topic is a place of its own; replies carry a thread id, too."""
+        return _topic(self._message)
+
+    def _listens(self) -> bool:
+        """Whether what is not for us is kept as context: in some groups, and no commands."""
+        if self._private or self._text.startswith("/"):
+            return False
+        chat_id = self._here.moves.first(str(self._chat_id))
+        route = Route("telegram", self._here.account, chat_id, self._thread())
+        return self._here.places.of(route).listen is True
+
+    def _shown(self, text: str | None, edited: bool) -> str | None:
+        """The text with a word for what came beside it; None when there is nothing to read."""
+        if text is None:
+            return None
+        media = kind_of(self._message)
+        if media is None or (edited and not text):
+            # A live location is edited every few seconds; that is no news to answer.
+            return text if self._text else None
+        return f"[{media}] {text}".rstrip()
+
+    def _album(self) -> str | None:
+        """What the messages of one album have in common."""
+        group = self._message.get("media_group_id")
+        return f"{self._chat_id}:{group}" if group else None
+
+    def _addressed(self, text: str) -> str | None:
+        """The text without our name, or None when it is meant for somebody else."""
+        name = self._bot.username.lower()
+        if command := _COMMAND.match(text):
+            target = command[2]
+            if target and target.lower() != name:
+                return None
+            return f"/{command[1]}{text[command.end() :]}"
+        if self._private:
+            return text
+        mention = re.compile(rf"(?<![\w@])@{re.escape(name)}(?!\w)[,:]?\s*", re.IGNORECASE)
+        without = mention.sub("", text).strip() if name else text
+        if without != text.strip() or self._is_named() or self._replied() == self._bot.id:
+            return without
+        return None
+
+    def _is_named(self) -> bool:
+        """Whether our profile is linked in the text, which works without a username."""
+        entities = self._message.get("entities") or self._message.get("caption_entities") or ()
+        return any(
+            entity.get("type") == "text_mention" and entity["user"]["id"] == self._bot.id
+            for entity in entities
+        )
+
+    def _reply(self) -> Mapping[str, Any] | None:
+        """The message replied to; in a topic that is its opening unless somebody chose one."""
+        reply: Mapping[str, Any] | None = self._message.get("reply_to_message")
+        return None if not reply or "forum_topic_created" in reply else reply
+
+    def _replied(self) -> int | None:
+        reply = self._reply()
+        return reply.get("from", {}).get("id") if reply else None
+
+    def _quoted(self) -> str | None:
+        chosen = self._message.get("quote") or self._reply() or {}
+        text = chosen.get("text") or chosen.get("caption")
+        return visible(mend(str(text))) if text else None
+
+    def _quoted_id(self) -> str | None:
+        number = (self._reply() or {}).get("message_id")
+        if not isinstance(number, int):
+            return None
+        return stored_id(str(self._chat_id), number, self._here.moves)
+
+    def _quoted_media(self) -> tuple[Media, ...]:
+        """Files of the message replied to, also when that stands in another chat."""
+        quoted = self._reply() or self._message.get("external_reply")
+        return media_of(quoted, quoted=True) if quoted else ()

@@ -1,0 +1,138 @@
+"""What a message holds besides text: files by their id, and places, contacts and polls in words.
+
+https://core.telegram.org/bots/api#message
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.core.messages import Media
+
+# In the order in which Telegram's own apps name a message: an animation is a document, too.
+KINDS = (
+    *("animation", "photo", "video", "video_note", "voice", "audio", "sticker"),
+    *("document", "venue", "location", "contact", "poll", "dice"),
+    *("checklist", "story", "paid_media", "game"),
+)
+_WORDS_CHARS = 1_000
+_TYPES = {
+    "photo": "image/jpeg",
+    "sticker": "image/webp",
+    "voice": "audio/ogg",
+    "audio": "audio/mpeg",
+    "animation": "video/mp4",
+    "video": "video/mp4",
+    "video_note": "video/mp4",
+}
+
+
+def kind_of(message: Mapping[str, Any]) -> str | None:
+    return next((kind for kind in KINDS if message.get(kind)), None)
+
+
+def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media, ...]:
+    """At most one: Telegram sends the parts of an album as messages of their own."""
+    kind = kind_of(message)
+    if kind is None:
+        return ()
+    found = message[kind]
+    if kind in _TOLD:
+        words = mend(_TOLD[kind](found))[:_WORDS_CHARS]
+        return (Media(kind, quoted=quoted, words=words),)
+    if kind == "photo":
+        found = _largest(found)
+    moves = kind == "sticker" and (found.get("is_animated") or found.get("is_video"))
+    name = found.get("file_name")
+    return (
+        Media(
+            kind,
+            name=mend(str(name)) if name else None,
+            media_type=found.get("mime_type") or _TYPES.get(kind),
+            size_bytes=_number(found.get("file_size")),
+            seconds=_number(found.get("duration")),
+            # What moves is no picture, and its outline is in its emoji.
+            remote=None if moves else _text(found.get("file_id")),
+            unique=_text(found.get("file_unique_id")),
+            quoted=quoted,
+            words=_text(found.get("emoji")),
+        ),
+    )
+
+
+def _largest(sizes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    return max(sizes, key=lambda size: _area(size.get("width"), size.get("height")))
+
+
+def _area(width: object, height: object) -> int:
+    return (_number(width) or 0) * (_number(height) or 0)
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _text(value: object) -> str | None:
+    return mend(str(value)) if value else None
+
+
+def _location(place: Mapping[str, Any]) -> str:
+    live = ", moving" if place.get("live_period") else ""
+    return f"latitude {place.get('latitude')}, longitude {place.get('longitude')}{live}"
+
+
+def _venue(venue: Mapping[str, Any]) -> str:
+    named = ", ".join(str(venue[key]) for key in ("title", "address") if venue.get(key))
+    return f"{named} ({_location(venue.get('location') or {})})"
+
+
+def _contact(contact: Mapping[str, Any]) -> str:
+    keys = ("first_name", "last_name", "phone_number")
+    return " ".join(str(contact[key]) for key in keys if contact.get(key))
+
+
+def _poll(poll: Mapping[str, Any]) -> str:
+    options = "; ".join(
+        f"{option.get('text')} ({option.get('voter_count', 0)})"
+        for option in poll.get("options") or ()
+    )
+    return f"{poll.get('question')} Options: {options}"
+
+
+def _dice(dice: Mapping[str, Any]) -> str:
+    return f"{dice.get('emoji')} shows {dice.get('value')}"
+
+
+def _checklist(checklist: Mapping[str, Any]) -> str:
+    tasks = "; ".join(
+        f"{task.get('text')} ({'done' if task.get('completion_date') else 'open'})"
+        for task in checklist.get("tasks") or ()
+    )
+    return f"{checklist.get('title')}: {tasks}"
+
+
+def _story(story: Mapping[str, Any]) -> str:
+    chat = story.get("chat") or {}
+    whose = chat.get("title") or chat.get("first_name") or "somebody"
+    return f"of {whose}, which bots are not shown"
+
+
+def _paid(media: Mapping[str, Any]) -> str:
+    return f"{len(media.get('paid_media') or ())} files for {media.get('star_count')} stars"
+
+
+def _game(game: Mapping[str, Any]) -> str:
+    return f"{game.get('title')}: {game.get('description')}"
+
+
+_TOLD: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "location": _location,
+    "venue": _venue,
+    "contact": _contact,
+    "poll": _poll,
+    "dice": _dice,
+    "checklist": _checklist,
+    "story": _story,
+    "paid_media": _paid,
+    "game": _game,
+}

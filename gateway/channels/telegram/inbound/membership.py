@@ -1,0 +1,46 @@
+"""What an update tells of the bot's own place in a chat.
+
+https://core.telegram.org/bots/api#chatmemberupdated
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.channels.base import Standing
+from gateway.channels.telegram.inbound.decode import MALFORMED, Here, person, undecodable
+from gateway.core.messages import Route
+
+
+def standing_in(update: Mapping[str, Any], here: Here) -> Standing | None:
+    """None for an update of another kind, and for the group that a supergroup was before, which
+    everybody leaves. Raises `Undecodable`."""
+    change = update.get("my_chat_member")
+    if change is None:
+        return None
+    try:
+        chat, author = change["chat"], person(change["from"])
+        private = chat["type"] == "private"
+        wire = str(int(chat["id"]))
+        first = here.moves.first(wire)
+        if here.moves.now(first) != wire:
+            return None
+        return Standing(
+            route=Route("telegram", here.account, first),
+            event_id=f"{here.account}:{int(update['update_id'])}",
+            title=f"{author.name if private else str(chat.get('title', ''))[:80]!r} ({wire})",
+            by=f"{author.name[:80]!r} ({author.id})",
+            present=_is_in(change["new_chat_member"]),
+            was_present=_is_in(change["old_chat_member"]),
+            private=private,
+        )
+    except MALFORMED as exc:
+        raise undecodable(exc) from exc
+
+
+def _is_in(member: Mapping[str, Any]) -> bool:
+    """A restricted member may have left, too."""
+    status = member["status"]
+    return bool(member.get("is_member")) if status == "restricted" else status not in _OUT
+
+
+_OUT = ("left", "kicked")

@@ -1,0 +1,260 @@
+"""The loop that fetches updates and confirms them only after they are on disk."""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from telegram.error import TelegramError
+
+from agent.errors import KoreError
+from gateway.channels.base import Accept, Batch, ChannelStatus, Undecoded
+from gateway.channels.chat_settings import Places
+from gateway.channels.state import Forgetful, Memo
+from gateway.channels.telegram.api.client import BATCH_LIMIT, TelegramClient
+from gateway.channels.telegram.api.log_once import Troubles
+from gateway.channels.telegram.api.request import Lost, Refusal, Unreadable
+from gateway.channels.telegram.inbound.decode import Bot, Here
+from gateway.channels.telegram.inbound.poll_lock import claimed
+from gateway.channels.telegram.inbound.updates import batch_of
+from gateway.channels.telegram.settings import TelegramSettings
+
+_log = logging.getLogger(__name__)
+
+# Telegram may restart its ids at random after a week without updates; an older offset would
+# then hide messages. https://core.telegram.org/bots/api#update
+OFFSET_LIFE_S = 3 * 24 * 3600.0
+_UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
+# An answer may be garbled on its way; an update that comes garbled so often is so by itself.
+_GARBLED_TRIES = 3
+# A server that says "nothing" at once instead of waiting must not be asked without a pause.
+_HASTE_S = 0.5
+# What may be troubled, in the words in which its end is told.
+_POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is told"
+
+
+class Poller:
+    """Fetches with `offset`, hands over, and confirms by the offset of the next fetch."""
+
+    def __init__(
+        self,
+        settings: TelegramSettings,
+        client: TelegramClient,
+        cursor: int | None,
+        places: Places | None = None,
+        memo: Memo | None = None,
+    ) -> None:
+        self.status = ChannelStatus("starting")
+        # Called when a poll comes through after some that did not.
+        self.reachable: Callable[[], None] = lambda: None
+        self._is_reached = False
+        self._settings = settings
+        self._client = client
+        self._offset = cursor
+        self._places = places or Places()
+        self._memo = memo or Forgetful()
+        self._limit = BATCH_LIMIT
+        self._delay_s = settings.backoff_s
+        self._garbled = 0
+        self._troubles = Troubles()
+        self._me: asyncio.Future[Bot] | None = None
+        self._completed_at = self._news_at = time.monotonic()
+
+    @property
+    def here(self) -> Here | None:
+        """Where updates are read; None until the bot's name is known."""
+        if self._me is None or not self._me.done() or self._me.cancelled():
+            return None
+        return Here(self._me.result(), self._settings.account, self._places)
+
+    async def run(self, accept: Accept) -> None:
+        """Runs until cancelled."""
+        while True:
+            with claimed(self._settings.token, self._settings.root) as holder:
+                if holder is None:
+                    return await self._run(accept)
+            self._troubled(
+                f"{holder} on this machine polls for this bot already; stop it, or use a bot of "
+                "your own",
+                "conflict",
+            )
+            await asyncio.sleep(self._settings.conflict_s)
+
+    async def _run(self, accept: Accept) -> None:
+        self._me = asyncio.get_running_loop().create_future()
+        self._completed_at = self._news_at = time.monotonic()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._introduce(self._me))
+                await self._poll(accept)
+        finally:
+            self.status = replace(self.status, state="stopped")
+
+    async def _introduce(self, me: asyncio.Future[Bot]) -> None:
+        """Learn our name and set the menu, however long the network takes; polls do not wait."""
+        delay_s = self._settings.backoff_s
+        while True:
+            try:
+                if not me.done():
+                    me.set_result(await self._client.who_am_i())
+                    self._troubles.over(_NAME)
+                    if self.status.state == "starting":
+                        # The first poll may wait long for news; that all is well is known now.
+                        self.status = ChannelStatus("polling")
+                return await self._client.set_menu(self._memo)
+            except TelegramError as exc:
+                if not me.done():
+                    self._nameless(str(exc))
+            await asyncio.sleep(self._jitter(delay_s))
+            delay_s = min(2 * delay_s, self._settings.backoff_limit_s)
+
+    async def _poll(self, accept: Accept) -> None:
+        while True:
+            try:
+                batch = await self._fetch()
+            except Refusal as exc:
+                await self._yield_to(exc)
+                continue
+            except TelegramError as exc:
+                await self._back_off(str(exc))
+                continue
+            if batch is None or await self._hand_over(accept, batch):
+                self._delay_s = self._settings.backoff_s
+
+    async def _fetch(self) -> Batch | None:
+        """None when nothing is new, or when a smaller fetch has to come first."""
+        asked_at = time.monotonic()
+        # After a failure the first poll that comes through tells so: it must not wait for news.
+        at_once = self.status.state == "retrying"
+        try:
+            async with asyncio.timeout(self._settings.silence_s):
+                updates = await self._client.get_updates(self._offset, self._limit, at_once=at_once)
+        except TimeoutError:
+            await self._back_off("a poll hung")
+            return None
+        except Unreadable as exc:
+            return self._isolate(exc)
+        self._garbled = 0
+        self._completed_at = time.monotonic()
+        self._troubles.over(_POLLS)
+        self.status = ChannelStatus("polling", time.time())
+        if not self._is_reached:
+            self._is_reached = True
+            self.reachable()
+        if not updates:
+            if self._completed_at - self._news_at > OFFSET_LIFE_S:
+                self._offset = None
+            self._limit = BATCH_LIMIT
+            if not at_once and self._completed_at - asked_at < _HASTE_S:
+                await asyncio.sleep(_HASTE_S)
+            return None
+        self._limit = min(2 * self._limit, BATCH_LIMIT)
+        self._news_at = self._completed_at
+        assert self._me is not None
+        # Without our name we could not tell in a group who is addressed.
+        return self._decoded(updates, await asyncio.shield(self._me))
+
+    def _decoded(self, updates: Sequence[Any], me: Bot) -> Batch:
+        here = Here(me, self._settings.account, self._places)
+        batch = batch_of(updates, here, time.time(), self._offset)
+        if batch.next_offset == self._offset:
+            raise Lost("a poll brought no updates but something else")
+        return batch
+
+    def _isolate(self, trouble: Unreadable) -> Batch | None:
+        """An answer cannot be read: fetch one by one, and bury the update that is to blame.
+
+        Raises the trouble again while it may be the network's, not an update's.
+        """
+        found = _UPDATE_ID.search(trouble.head)
+        if found is None:
+            raise trouble
+        if self._limit > 1:
+            self._limit = 1
+            return None
+        self._garbled += 1
+        if not trouble.too_large and self._garbled < _GARBLED_TRIES:
+            raise trouble
+        self._garbled = 0
+        update_id = int(found[1])
+        raw = trouble.head.decode("utf-8", "replace")
+        return Batch((), [Undecoded(f"update:{update_id}", str(trouble), raw)], update_id + 1)
+
+    async def _hand_over(self, accept: Accept, batch: Batch) -> bool:
+        """Whether the batch is on disk; if not it is neither confirmed nor lost."""
+        try:
+            await accept("telegram", self._settings.account, batch)
+        except (KoreError, OSError) as exc:
+            # The line is all right: what could not be stored is fetched again soon.
+            self._troubled(f"messages could not be stored: {exc}", "storage")
+            await asyncio.sleep(self._settings.store_again_s)
+            return False
+        self._troubles.over(_STORE)
+        self._offset = batch.next_offset
+        self._completed_at = time.monotonic()
+        return True
+
+    async def _yield_to(self, refusal: Refusal) -> None:
+        if refusal.code in (401, 404):
+            await self._wait_for_the_owner(refusal)
+        elif refusal.code == 409 and "webhook" in refusal.description.lower():
+            _log.warning("telegram: a webhook was set for this bot; it is removed to poll instead")
+            await self._remove_webhook()
+        elif refusal.code == 409:
+            self._troubled(
+                "another program polls for this bot; stop it, or use a bot of your own", "conflict"
+            )
+            await asyncio.sleep(self._settings.conflict_s)
+        elif refusal.code == 429:
+            self._troubled(str(refusal))
+            await asyncio.sleep(refusal.retry_after_s)
+        else:
+            await self._back_off(str(refusal))
+
+    async def _remove_webhook(self) -> None:
+        try:
+            await self._client.remove_webhook()
+        except TelegramError as exc:
+            await self._back_off(str(exc))
+
+    async def _back_off(self, reason: str, state: Any = "retrying") -> None:
+        self._troubled(reason, state)
+        if time.monotonic() - self._completed_at > self._settings.silence_s:
+            self._completed_at = time.monotonic()
+            self._troubles.say(_POLLS, "no poll came through for long; the connection is rebuilt")
+            await self._client.rebuild_polls()
+        await asyncio.sleep(self._jitter(self._delay_s))
+        self._delay_s = min(2 * self._delay_s, self._settings.backoff_limit_s)
+
+    def _troubled(self, reason: str, state: Any = "retrying") -> None:
+        if state != "storage":
+            self._is_reached = False
+        # A poll that comes through is no sign that what it brings can be stored.
+        self._troubles.say(_STORE if state == "storage" else _POLLS, reason)
+        self.status = ChannelStatus(state, self.status.last_poll_at, reason)
+
+    def _nameless(self, cause: str) -> None:
+        """A poll that fails for the same cause has told it already, or need not tell it again."""
+        sentence = f"the bot's name could not be asked for: {cause}"
+        self._troubles.say(_NAME, cause, sentence)
+        if self.status.state != "refused" and self.status.last_error != cause:
+            self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
+
+    async def _wait_for_the_owner(self, refusal: Refusal) -> None:
+        """A token is seldom refused by mistake, but a server that starts may do so: ask again."""
+        sentence, hint = self._settings.token_refused(refusal.description)
+        if self.status.state != "refused":
+            _log.error(
+                "telegram:%s receives nothing: %s. %s", self._settings.account, sentence, hint
+            )
+        self._is_reached = False
+        self.status = ChannelStatus("refused", self.status.last_poll_at, f"{sentence}. {hint}")
+        await asyncio.sleep(self._settings.refused_s)
+
+    @staticmethod
+    def _jitter(delay_s: float) -> float:
+        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

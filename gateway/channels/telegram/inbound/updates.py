@@ -1,0 +1,86 @@
+"""Raw updates to a batch: what can be read of them, what cannot, and what has moved."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gateway.channels.base import UNDECODED_LIMIT_CHARS, Batch, Standing, Undecoded
+from gateway.channels.telegram.inbound.decode import Here, Undecodable, decode, moved
+from gateway.channels.telegram.inbound.membership import standing_in
+from gateway.core.messages import InboundMessage
+
+# The Bot API nests a few levels; what lies deeper is never read.
+_DEPTH = 24
+
+
+def batch_of(
+    updates: Iterable[Any], here: Here, received_at: float, next_offset: int | None = None
+) -> Batch:
+    """One bad update blocks no other. What is no update at all is passed over; the batch's next
+    offset is then the one that was given."""
+    messages: list[InboundMessage] = []
+    undecoded: list[Undecoded] = []
+    moves: list[tuple[str, str]] = []
+    standings: list[Standing] = []
+    for raw in updates:
+        if not isinstance(raw, dict) or not is_update_id(raw.get("update_id")):
+            continue
+        next_offset = max(next_offset or 0, raw["update_id"] + 1)
+        update = without_nulls(raw)
+        if move := moved(update):
+            # At once: what follows in the same batch is said in the new chat.
+            here.moves.learn(*move)
+            moves.append(move)
+        try:
+            if (standing := standing_in(update, here)) is not None:
+                standings.append(standing)
+            decoded = decode(update, here, received_at)
+        except Undecodable as exc:
+            undecoded.append(_kept(raw, str(exc)))
+            continue
+        if decoded is not None:
+            messages.append(decoded)
+    return Batch(messages, undecoded, next_offset, moves, standings)
+
+
+def decoded_again(raw: str, here: Here, received_at: float) -> Batch:
+    """The batch of an update that was kept, or of a whole answer that held one; it moves no
+    cursor."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return Batch((), [Undecoded("", "it is not complete JSON", raw)])
+    updates = found.get("result", [found]) if isinstance(found, dict) else ()
+    batch = batch_of(updates if isinstance(updates, list) else (), here, received_at)
+    return Batch(batch.messages, batch.undecoded, None, batch.moves, batch.standings)
+
+
+def is_update_id(value: object) -> bool:
+    """Whether it is a number that a cursor can be set to, and stored."""
+    return isinstance(value, int) and 0 <= value < 2**62
+
+
+def without_nulls(value: Any, depth: int = _DEPTH) -> Any:
+    """The Bot API leaves out what is not there; some servers send it as null."""
+    if depth and isinstance(value, dict):
+        return {key: without_nulls(one, depth - 1) for key, one in value.items() if one is not None}
+    if depth and isinstance(value, list):
+        return [without_nulls(one, depth - 1) for one in value if one is not None]
+    return value
+
+
+def _kept(update: Mapping[str, Any], reason: str) -> Undecoded:
+    raw = json.dumps(update)[:UNDECODED_LIMIT_CHARS]
+    fields = ", ".join(sorted(str(key)[:40] for key in update)[:8])
+    return Undecoded(
+        f"update:{update['update_id']}", f"{reason} (fields: {fields})", raw, _author(update)
+    )
+
+
+def _author(update: Mapping[str, Any]) -> str:
+    """So that what they sent is exported and deleted with the rest of theirs."""
+    for part in update.values():
+        match part:
+            case {"from": {"id": int(number)}}:
+                return f"telegram:{number}"
+    return ""

@@ -1,0 +1,117 @@
+"""A question to a person as one Telegram message: what would happen, in code, with buttons."""
+
+import json
+from collections.abc import Iterator
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.text.visible import exact
+from gateway.channels.telegram.outbound.render import REPEAT_NOTE
+from gateway.channels.telegram.outbound.split import LIMIT_UNITS
+from gateway.channels.telegram.outbound.utf16 import mend, units
+from gateway.core.approval import Question, choices
+from gateway.core.messages import Entity, OutboundFile, OutboundPart
+
+# The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
+_CODE_UNITS = LIMIT_UNITS - 1300 - units(REPEAT_NOTE)
+_LINE_CHARS = 400
+
+
+@frozen
+class _Piece:
+    text: str
+    style: str | None = None
+    language: str | None = None
+
+
+def show(question: Question, decided: str | None = None) -> OutboundPart:
+    """The question with its buttons; `decided` says what came of it, and takes their place.
+
+    What does not fit is left out in the middle and said so; `whole` holds all of it then, and only
+    "once" can be allowed.
+    """
+    code, language = _subject(question)
+    cut = _cut(code)
+    pieces = [*_pieces(question, cut, language)]
+    if cut != code:
+        note = t("⚠️ The middle did not fit here: the file above holds all of it.")
+        pieces.append(_Piece(f"\n{note}"))
+    if decided:
+        pieces.append(_Piece(f"\n\n{exact(decided)[:_LINE_CHARS]}", "bold"))
+        return _part(pieces)
+    part = _part(pieces)
+    return OutboundPart(part.text, part.entities, choices(question.nonce, whole=cut == code))
+
+
+def whole(question: Question) -> OutboundFile | None:
+    """A file with all that would happen, when `show` leaves something out; else None."""
+    code, language = _subject(question)
+    if _cut(code) == code:
+        return None
+    name = f"question-{question.number}.{'diff' if language == 'diff' else 'txt'}"
+    return OutboundFile(name, text=code, size_bytes=len(code.encode()))
+
+
+def _pieces(question: Question, code: str, language: str | None) -> Iterator[_Piece]:
+    # A command stands below, whole.
+    title = question.title if question.command is None else question.tool
+    head = t("🔐 Question {n}: {title}", n=question.number, title=exact(title))
+    yield _Piece(head, "bold")
+    if question.folder:
+        place = t("in {folder}", folder=exact(question.folder)[:_LINE_CHARS])
+        yield _Piece(f"\n{place}")
+    yield _Piece("\n")
+    yield _Piece(code, "pre", language)
+    yield _Piece(f"\n{exact(t(question.reason))[:_LINE_CHARS]}")
+    if question.asker != question.principal:
+        asker = t("Asked for by {name}", name=exact(question.asker)[:_LINE_CHARS])
+        yield _Piece(f"\n{asker}")
+
+
+def _subject(question: Question) -> tuple[str, str | None]:
+    """Exactly what would happen, every character visible, and the language it is in."""
+    arguments = dict(question.arguments)
+    if question.command is not None:
+        others = {name: value for name, value in arguments.items() if value != question.command}
+        code, language = question.command + _told(others), "bash"
+    elif question.diff:
+        code, language = question.diff, "diff"
+    elif question.sends is not None:
+        code, language = question.sends, None
+    else:
+        code, language = f"{question.tool}{_told(arguments)}", None
+    return exact(mend(code)).strip("\n") or t("(nothing)"), language
+
+
+def _told(arguments: dict[str, object]) -> str:
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in arguments.items()
+    }
+    return "".join(f"\n{name}: {text}" for name, text in texts.items())
+
+
+def _cut(code: str) -> str:
+    """As much of both ends as fits."""
+    if units(code) <= _CODE_UNITS:
+        return code
+    half = _CODE_UNITS // 2 - 40
+    head, tail = code[:half], code[-half:]
+    while units(head) > half:
+        head = head[: -max(1, (units(head) - half) // 2)]
+    while units(tail) > half:
+        tail = tail[max(1, (units(tail) - half) // 2) :]
+    missing = t("… {n:,} characters …", n=len(code) - len(head) - len(tail))
+    return f"{head}\n{missing}\n{tail}"
+
+
+def _part(pieces: list[_Piece]) -> OutboundPart:
+    entities = []
+    at = 0
+    for piece in pieces:
+        size = units(piece.text)
+        if piece.style:
+            extra = {"language": piece.language} if piece.language else {}
+            entities.append(Entity(piece.style, at, size, extra))
+        at += size
+    return OutboundPart("".join(piece.text for piece in pieces), tuple(entities))

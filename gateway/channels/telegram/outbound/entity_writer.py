@@ -1,0 +1,204 @@
+"""Text that grows at its end, with formatting that nests as Telegram demands.
+
+Which entities may stand in which: https://core.telegram.org/bots/api#messageentity
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.channels.telegram.outbound.utf16 import offsets
+from gateway.core.messages import Entity
+
+# Of deeper nesting only the marks of its first lines are shown.
+_DEPTH = 8
+# Deeper items have no mark of their own: a line must not cost more for what stands before it.
+_MARGINS = 64
+# Formatting that nothing else may stand in, and that stands in quotations alone.
+_CODE = ("code", "pre")
+# What cannot be taken apart: none of these may hold code, nor another of these.
+_WHOLE = ("text_link",)
+_QUOTE = "blockquote"
+# A quotation longer than this is folded up, to be opened by whoever wants to read it.
+_FOLDED_CHARS = 600
+
+
+@dataclass(slots=True)
+class _Open:
+    """Formatting that goes on; `start` is None until something is written in it."""
+
+    kind: str
+    extra: dict[str, Any]
+    start: int | None = None
+
+
+@dataclass(slots=True)
+class _Margin:
+    """What stands before each line of a list item or quotation, and once before its first."""
+
+    rest: str
+    first: str | None = None
+
+
+@dataclass(slots=True)
+class Marks:
+    """Written from start to end; places count in characters until `finish`."""
+
+    length: int = 0
+    _pieces: list[str] = field(default_factory=list)
+    _newlines: int = 0
+    _owed: int = 0
+    _open: list[_Open] = field(default_factory=list)
+    _spans: list[tuple[str, int, int, dict[str, Any]]] = field(default_factory=list)
+    _margins: list[_Margin] = field(default_factory=list)
+    _repeated: Counter[str] = field(default_factory=Counter)
+    _deeper: int = 0
+
+    def block(self, newlines: int) -> None:
+        """What follows stands on a line of its own, after this many line ends at least."""
+        self._owed = max(self._owed, newlines)
+
+    def write(self, text: str) -> None:
+        """Text under the formatting that is open; line ends are followed by the margin."""
+        for number, line in enumerate(text.split("\n")):
+            if number:
+                self._put("\n")
+            if line:
+                self._settle(with_margin=True)
+                self._start()
+                self._put(line)
+
+    def code(self, text: str) -> None:
+        """Inline code; within a link it is plain, and other formatting makes room for it."""
+        if not text.strip() or any(mark.kind in _WHOLE for mark in self._open):
+            self.write(text)
+            return
+        self._settle(with_margin=True)
+        self._interrupt()
+        start = self.length
+        self._put(text.replace("\n", " "))
+        self._spans.append(("code", start, self.length, {}))
+
+    def pre(self, text: str, language: str = "") -> None:
+        """A block of code, in which nothing is altered."""
+        self._settle(with_margin=any(margin.first for margin in self._margins))
+        self._interrupt()
+        start = self.length
+        self._put(text)
+        self._spans.append(("pre", start, self.length, {"language": language} if language else {}))
+
+    def open(self, kind: str, **extra: Any) -> None:
+        """The same within the same changes nothing: it is only counted, however deep it goes."""
+        if self.is_open(kind):
+            self._repeated[kind] += 1
+        else:
+            self._open.append(_Open(kind, extra))
+
+    def close(self, kind: str) -> None:
+        """End the innermost of this kind; what was opened in it goes on behind it."""
+        if self._repeated[kind]:
+            self._repeated[kind] -= 1
+            return
+        for index in reversed(range(len(self._open))):
+            if self._open[index].kind == kind:
+                self._cut(index)
+                del self._open[index]
+                return
+
+    def is_open(self, kind: str) -> bool:
+        return any(mark.kind == kind for mark in self._open)
+
+    def indent(self, rest: str, first: str | None = None) -> None:
+        """Until `outdent`, lines begin with `rest`, and the first with `first`."""
+        if len(self._margins) < _MARGINS:
+            self._margins.append(_Margin(rest, first))
+        else:
+            self._deeper += 1
+
+    def remark(self, first: str) -> None:
+        """Another mark for the item whose text is about to come."""
+        if self._margins and self._margins[-1].first is not None:
+            self._margins[-1].first = first
+
+    def outdent(self) -> None:
+        """Ends the margin; the mark of an item without text is shown all the same."""
+        if self._deeper:
+            self._deeper -= 1
+            return
+        if self._margins[-1].first is not None:
+            self._settle(with_margin=True)
+        self._margins.pop()
+
+    def since(self, start: int) -> str:
+        """What was written from this place on."""
+        pieces: list[str] = []
+        missing = self.length - start
+        for piece in reversed(self._pieces):
+            if missing <= 0:
+                break
+            pieces.append(piece)
+            missing -= len(piece)
+        return "".join(reversed(pieces))
+
+    def finish(self) -> tuple[str, list[Entity]]:
+        """The text and its entities, whose ends are trimmed, in order of their place."""
+        while self._open:
+            self.close(self._open[-1].kind)
+        text = "".join(self._pieces)
+        at = offsets(text)
+        found = []
+        # Blanks that a block of code begins with belong to it, and to the quotation around it.
+        blocks = {start for kind, start, _, _ in self._spans if kind == "pre"}
+        for kind, start, end, extra in self._spans:
+            if kind not in _CODE:
+                while start < end and text[start].isspace() and start not in blocks:
+                    start += 1
+            while start < end and text[end - 1].isspace():
+                end -= 1
+            if kind == _QUOTE and end - start > _FOLDED_CHARS:
+                kind = "expandable_blockquote"
+            if start < end:
+                found.append(Entity(kind, at[start], at[end] - at[start], extra))
+        return text, sorted(found, key=lambda entity: (entity.offset, -entity.length))
+
+    def _put(self, text: str) -> None:
+        self._pieces.append(text)
+        self.length += len(text)
+        tail = len(text) - len(text.rstrip("\n"))
+        self._newlines = tail + (self._newlines if tail == len(text) else 0)
+
+    def _settle(self, *, with_margin: bool) -> None:
+        """Write the line ends that are owed and, at the start of a line, what stands before it."""
+        owed, self._owed = self._owed, 0
+        if self.length and owed > self._newlines:
+            self._put("\n" * (owed - self._newlines))
+        if with_margin and (self._newlines or not self.length):
+            for depth, margin in enumerate(self._margins):
+                before = margin.first if margin.first is not None else margin.rest
+                if margin.first is not None or depth < _DEPTH:
+                    self._put(before)
+                margin.first = None
+
+    def _start(self) -> None:
+        for mark in self._open:
+            if mark.start is None:
+                mark.start = self.length
+
+    def _interrupt(self) -> None:
+        """End everything but quotations here; it goes on with the next text."""
+        for index, mark in enumerate(self._open):
+            if mark.kind == _QUOTE:
+                if mark.start is None:
+                    mark.start = self.length
+            else:
+                self._end(index)
+
+    def _cut(self, index: int) -> None:
+        for inner in range(index, len(self._open)):
+            self._end(inner)
+
+    def _end(self, index: int) -> None:
+        mark = self._open[index]
+        if mark.start is not None and mark.start < self.length:
+            self._spans.append((mark.kind, mark.start, self.length, mark.extra))
+        mark.start = None

@@ -1,0 +1,291 @@
+"""What the parser finds in markdown, written down as text with formatting."""
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from agent.text.visible import visible_line
+from gateway.channels.telegram.outbound.entity_writer import Marks
+from gateway.channels.telegram.outbound.latex import readable
+from gateway.channels.telegram.outbound.links import opens
+from gateway.channels.telegram.outbound.markdown_prepare import (
+    END_SPOILER,
+    FORMULA,
+    SPOILER,
+    Events,
+    definitions,
+)
+from gateway.channels.telegram.outbound.table import Table, columns
+from gateway.core.messages import Entity
+
+_INLINE = {"Strong": "bold", "Emphasis": "italic", "Strikethrough": "strikethrough"}
+_BULLETS = "•◦▪"
+_RULE = "———"
+_QUOTED, _ITEM = "│ ", "   "
+_BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_SENTINELS = re.compile(f"([{SPOILER}{END_SPOILER}{FORMULA}])")
+_LANGUAGE = re.compile(r"[\w+#.-]*")
+# As much of the source before a block as is looked at for an empty line.
+_LOOK_BACK = 200
+
+
+def _spelled(url: str) -> str:
+    """The address with blanks and all that nobody would see in it as `%20`."""
+    hides = [char for char in set(url) if char == " " or visible_line(char) != char]
+    return url.translate({ord(char): quote(char) for char in hides})
+
+
+class Walk:
+    """Goes over the events of one source; `marks` holds what they came to."""
+
+    def __init__(self, source: bytes) -> None:
+        self.marks = Marks()
+        self._source = source
+        self._lists: list[int | None] = []
+        self._links: list[tuple[str, str, int]] = []
+        self._code: list[str] | None = None
+        self._info = ""
+        self._quotes = 0
+        self._table: Table | None = None
+        self._used: set[str] = set()
+
+    def events(self, events: Events) -> None:
+        for event, span in events:
+            if self._table is None:
+                self._event(event, span)
+            elif not self._table.add(event, span, self._source):
+                table, self._table = self._table, None
+                self._show(table)
+
+    def _event(self, event: Any, span: dict[str, int]) -> None:
+        if isinstance(event, str):
+            self._alone(event, span)
+            return
+        ((kind, value),) = event.items()
+        match kind:
+            case "Start":
+                self._start(value, span)
+            case "End":
+                self._end(value if isinstance(value, str) else next(iter(value)))
+            case "Text" if self._code is not None:
+                self._code.append(value)
+            case "Text":
+                self._text(value)
+            case "Code":
+                self.marks.code(_SENTINELS.sub("", value))
+            case "InlineMath" | "DisplayMath":
+                self._math(value, block=kind == "DisplayMath")
+            case "InlineHtml" | "Html":
+                self._text(_BREAK_TAG.sub("\n", value))
+            case "FootnoteReference":
+                self._text(f"[{value}]")
+            case "TaskListMarker":
+                number = f"{self._lists[-1] - 1}. " if self._lists and self._lists[-1] else ""
+                self.marks.remark(f"{number}{'☑' if value else '☐'} ")
+
+    def _alone(self, event: str, span: dict[str, int]) -> None:
+        if event == "Rule":
+            self._block(span)
+            self.marks.write(_RULE)
+            self.marks.block(1)
+        else:
+            self.marks.write("\n")
+
+    def _start(self, tag: Any, span: dict[str, int]) -> None:
+        value: Any = None
+        name = tag
+        if not isinstance(tag, str):
+            ((name, value),) = tag.items()
+        if name in _INLINE:
+            self.marks.open(_INLINE[name])
+            return
+        match name:
+            case "Link" | "Image":
+                self._link(value, is_image=name == "Image")
+            case "Heading":
+                self.marks.block(2)
+                self.marks.open("bold")
+            case "Item":
+                self._item(span)
+            case _:
+                self._block(span)
+                self._begin(name, value, span)
+
+    def _begin(self, name: str, value: Any, span: dict[str, int]) -> None:
+        match name:
+            case "BlockQuote":
+                self._quotes += 1
+                self.marks.open("blockquote")
+                self.marks.indent(_QUOTED if self._quotes > 1 else "")
+                if value is not None:
+                    self._bold([({"Text": value}, span)])
+                    self.marks.block(1)
+            case "CodeBlock":
+                self._code, self._info = [], value["Fenced"] if isinstance(value, dict) else ""
+            case "List":
+                self._lists.append(value)
+            case "FootnoteDefinition":
+                self.marks.indent(_ITEM, f"[{value}] ")
+            case "Table":
+                self._table = Table(value)
+
+    def _end(self, name: str) -> None:
+        marks = self.marks
+        match name:
+            case _ if name in _INLINE:
+                marks.close(_INLINE[name])
+            case "Link" | "Image":
+                self._end_link()
+            case "Heading":
+                marks.close("bold")
+                marks.block(1)
+            case "BlockQuote":
+                self._quotes -= 1
+                marks.outdent()
+                marks.close("blockquote")
+                marks.block(1)
+            case "CodeBlock":
+                self._end_code()
+            case "List":
+                self._lists.pop()
+                marks.block(1)
+            case "Item" | "FootnoteDefinition":
+                marks.outdent()
+                marks.block(1)
+            case "Paragraph" | "HtmlBlock":
+                marks.block(1)
+
+    def _block(self, span: dict[str, int]) -> None:
+        """A block begins: behind an empty line if the source has one there. What only we took for
+        a spoiler may have begun before it, and ends here."""
+        if self.marks.is_open("spoiler"):
+            self.marks.close("spoiler")
+        before = self._source[max(span["start"] - _LOOK_BACK, 0) : span["start"]]
+        gap = before[len(before.rstrip(b" \t>\n")) :]
+        self.marks.block(2 if gap.count(b"\n") > 1 else 1)
+
+    def _item(self, span: dict[str, int]) -> None:
+        self._block(span)
+        number = self._lists[-1] if self._lists else None
+        if number is None:
+            bullet = _BULLETS[min(len(self._lists), len(_BULLETS)) - 1]
+            self.marks.indent(_ITEM, f"{bullet} ")
+        else:
+            self._lists[-1] = number + 1
+            self.marks.indent(_ITEM, f"{number}. ")
+
+    def _text(self, text: str) -> None:
+        for piece in _SENTINELS.split(text):
+            if piece == SPOILER:
+                self.marks.open("spoiler")
+            elif piece == END_SPOILER:
+                self.marks.close("spoiler")
+            elif piece != FORMULA:
+                self.marks.write(piece)
+
+    def _math(self, latex: str, *, block: bool) -> None:
+        latex = _SENTINELS.sub("", latex).strip()
+        text = readable(latex)
+        if block:
+            self.marks.block(1)
+        if text is not None:
+            self.marks.write(text)
+        elif block:
+            self.marks.pre(latex, "latex")
+        else:
+            self.marks.code(latex)
+        if block:
+            self.marks.block(1)
+
+    def _link(self, link: dict[str, str], *, is_image: bool) -> None:
+        url = _SENTINELS.sub("", link["dest_url"])
+        self._used.add(link["id"])
+        if is_image:
+            self.marks.write("🖼 ")
+        self._links.append((url, "text_link" if opens(url) else "", self.marks.length))
+        if opens(url):
+            self.marks.open("text_link", url=_spelled(url))
+
+    def _end_link(self) -> None:
+        """An address that Telegram would not open stands behind the words that it was under."""
+        url, kind, start = self._links.pop()
+        label = self.marks.since(start).strip()
+        if not label:
+            self.marks.write(url)
+        elif not kind and url and not url.startswith("#") and url not in label:
+            self.marks.write(f" ({url})")
+        if kind:
+            self.marks.close(kind)
+
+    def _end_code(self) -> None:
+        assert self._code is not None, "a block of code was begun"
+        code, self._code = "".join(self._code), None
+        found = _LANGUAGE.match(self._info)
+        language = found[0] if found else ""
+        if more := self._info[len(language) :].strip(" \t,:"):
+            self.marks.write(more)
+            self.marks.block(1)
+        if code.strip():
+            self.marks.pre(_SENTINELS.sub("", code).removesuffix("\n"), language)
+            self.marks.block(1)
+
+    def _show(self, table: Table) -> None:
+        """In columns where they fit a narrow screen and hold no links, else row by row."""
+        head, *body = table.rows
+        texts = [[self._plain(cell) for cell in row] for row in table.rows]
+        grid = None if table.has_links else columns(texts, table.alignments)
+        if grid is not None:
+            self.marks.pre(grid)
+        elif len(head) == 2 or not body:
+            self._bold(*head)
+            for row in filter(any, body):
+                self.marks.block(1)
+                self._cells(list(filter(None, row)), "• ", " — ")
+        else:
+            for row in body:
+                self._titled(head, row)
+        self.marks.block(1)
+
+    def _titled(self, head: list[Events], row: list[Events]) -> None:
+        """One row: its first cell, and each other under what its column is called."""
+        self.marks.block(2)
+        for number, cell in enumerate(row):
+            if not cell:
+                continue
+            self.marks.block(1)
+            if number:
+                self.marks.write("• ")
+            if number < len(head) and head[number]:
+                self._cells([head[number]], "", "")
+                self.marks.write(": ")
+            if number:
+                self.events(cell)
+            else:
+                self._bold(cell)
+
+    def _bold(self, *cells: Events) -> None:
+        self.marks.open("bold")
+        self._cells(list(cells), "", " — ")
+        self.marks.close("bold")
+
+    def _cells(self, cells: list[Events], before: str, between: str) -> None:
+        self.marks.write(before)
+        for number, cell in enumerate(cells):
+            if number:
+                self.marks.write(between)
+            self.events(cell)
+
+    def _plain(self, cell: Events) -> str:
+        walk = Walk(self._source)
+        walk.events(cell)
+        return walk.marks.finish()[0].replace("\n", " ")
+
+    def finish(self) -> tuple[str, list[Entity]]:
+        """The text and its entities; at the end what was defined and never referred to."""
+        if b"]:" in self._source:
+            used = {" ".join(label.split()).casefold() for label in self._used}
+            for label, found in definitions(self._source):
+                if " ".join(label.split()).casefold() not in used:
+                    self.marks.block(1)
+                    self.marks.write(found)
+        return self.marks.finish()

@@ -1,0 +1,168 @@
+"""Markdown made ready for the parser: what it would misread is marked or escaped before."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from gateway.channels.telegram.outbound.utf16 import mend
+
+# Characters that no text holds (they are taken out of it before) mark what the parser does not
+# know: where a spoiler begins and ends, and that something between dollars is a formula for sure.
+SPOILER, END_SPOILER, FORMULA = "\ufdd0", "\ufdd1", "\ufdd2"
+# Tables, footnotes, strikethrough, task lists, math, kinds of quotations: bits of pulldown-cmark.
+OPTIONS = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 10 | 1 << 11
+
+_CONTROLS = (
+    {code: " " for code in range(32) if chr(code) not in "\t\n"}
+    | {127: " "}
+    | {ord(mark): "\ufffd" for mark in (SPOILER, END_SPOILER, FORMULA)}
+)
+_SPOILERS = re.compile(
+    rb"(?<![\\|\w])\|\|(?=[^\s|])((?:(?!\n\s*\n)[^|]|\|(?!\|)){1,2000}?)(?<=[^\s|\\])\|\|(?![|\w])"
+)
+_FORMULAS = re.compile(
+    r"(?<!\\)\\(?:\((?P<line>(?:(?!\n\s*\n)[^$]){1,600}?)\\\)"
+    r"|\[(?P<block>(?:(?!\n\s*\n)[^$]){1,600}?)\\\])"
+)
+_FORMULA_SIGNS = re.compile(r"[\\^_={}+<>*/\d]")
+_DUNDER = re.compile(rb"__[a-z\d]+(?:_[a-z\d]+)*__")
+_LETTER = re.compile(rb"[A-Za-z\d]")
+_WHOLE = ("Code", "CodeBlock", "Table", "InlineMath", "DisplayMath", "InlineHtml", "HtmlBlock")
+_LINKS = ("Link", "Image")
+# Escaping one may lay another bare; each time the text is parsed anew.
+_PASSES = 16
+
+Events = list[tuple[Any, dict[str, int]]]
+
+
+def clean(markdown: str) -> str:
+    """No lone surrogates and no control characters, which Telegram would blank out anyway."""
+    text = mend(markdown).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return text.translate(_CONTROLS)
+
+
+def parsed(markdown: str) -> tuple[bytes, Events]:
+    """The source as it was parsed, and what the parser found with places in bytes of it."""
+    source = _marked(markdown)
+    events = parse(source)
+    for _ in range(_PASSES):
+        literal = sorted(_literal(source, events))
+        if not literal:
+            break
+        bounds = [0, *literal, len(source)]
+        source = b"\\".join(source[start:end] for start, end in pairwise(bounds))
+        events = parse(source)
+    return source, events
+
+
+def parse(source: bytes) -> Events:
+    import pyromark
+
+    options = pyromark.Options(OPTIONS)
+    return list(pyromark.events_with_range(source.decode(), options=options))  # type: ignore[arg-type]
+
+
+def name(event: Any) -> str:
+    """What the event or, at its start, the block is called."""
+    if isinstance(event, str):
+        return event
+    kind, value = next(iter(event.items()))
+    if kind == "Start":
+        return value if isinstance(value, str) else next(iter(value))
+    return str(kind)
+
+
+def _marked(markdown: str) -> bytes:
+    """Spoilers and LaTeX's own brackets, outside of code, in a form that the parser keeps."""
+    source = markdown.encode()
+    if "\\(" in markdown or "\\[" in markdown:
+        source = _outside(source, lambda text: _FORMULAS.sub(_dollars, text))
+    if "||" in markdown:
+        source = _with_spoilers(source)
+    return source
+
+
+def _with_spoilers(source: bytes) -> bytes:
+    """A spoiler may hold code, and no code holds a spoiler."""
+    masked = bytearray(source)
+    for start, end in _regions(source, _WHOLE):
+        masked[start:end] = b"x" * (end - start)
+    done, last = bytearray(), 0
+    for found in _SPOILERS.finditer(masked):
+        start, end = found.span(1)
+        done += source[last : found.start()] + SPOILER.encode()
+        done += source[start:end] + END_SPOILER.encode()
+        last = found.end()
+    return bytes(done + source[last:])
+
+
+def _outside(source: bytes, change: Callable[[str], str]) -> bytes:
+    whole = list(_regions(source, _WHOLE + _LINKS))
+    bounds = [0, *(at for region in whole for at in region), len(source)]
+    pieces = [source[start:end] for start, end in pairwise(bounds)]
+    pieces[::2] = [change(piece.decode()).encode() for piece in pieces[::2]]
+    return b"".join(pieces)
+
+
+def _regions(source: bytes, kinds: Sequence[str]) -> Iterator[tuple[int, int]]:
+    end = 0
+    for event, span in parse(source):
+        begins = isinstance(event, dict) and "End" not in event and name(event) in kinds
+        if begins and span["start"] >= end:
+            yield span["start"], span["end"]
+            end = span["end"]
+
+
+def _dollars(found: re.Match[str]) -> str:
+    """Brackets may be escaped as well: words in them are no formula."""
+    latex = (found["block"] or found["line"]).strip()
+    if not _looks_like_math(latex):
+        return found[0]
+    return f"$${FORMULA}{latex}$$" if found["block"] else f"${FORMULA}{latex}$"
+
+
+def _literal(source: bytes, events: Events) -> Iterator[int]:
+    """Where a sign is itself although the parser took it for a mark: two prices, two variables of
+    a shell, "about", a product, `__init__`."""
+    for event, span in events:
+        start, end = span["start"], span["end"]
+        if event == {"Start": "Strikethrough"}:
+            if source[start : start + 2] != b"~~":
+                yield from (start, end - 1)
+        elif event in ({"Start": "Emphasis"}, {"Start": "Strong"}):
+            if _is_in_a_word(source, start, end):
+                width = 2 if event == {"Start": "Strong"} else 1
+                yield from (*range(start, start + width), *range(end - width, end))
+        elif isinstance(event, dict) and "InlineMath" in event:
+            if "$" in event["InlineMath"]:
+                yield start
+            elif not _is_formula(event["InlineMath"], source, start, end):
+                yield from (start, end - 1)
+
+
+def _is_in_a_word(source: bytes, start: int, end: int) -> bool:
+    if _DUNDER.fullmatch(source, start, end):
+        return True
+    return bool(_LETTER.match(source, max(start - 1, 0), start) and _LETTER.match(source, end))
+
+
+def _is_formula(latex: str, source: bytes, start: int, end: int) -> bool:
+    if latex.startswith(FORMULA):
+        return True
+    around = source[max(start - 1, 0) : start] + source[end : end + 1]
+    return not re.search(rb"\w", around) and _looks_like_math(latex)
+
+
+def _looks_like_math(latex: str) -> bool:
+    return len(latex) <= 3 or _FORMULA_SIGNS.search(latex) is not None
+
+
+def definitions(source: bytes) -> Iterator[tuple[str, str]]:
+    """Link references that the source defines: what they are called, and how that is written."""
+    import pyromark
+
+    found = pyromark.reference_definitions(source.decode(), options=pyromark.Options(OPTIONS))
+    for label, definition in found.items():
+        span = definition["span"]
+        yield label, source[span["start"] : span["end"]].decode().strip()

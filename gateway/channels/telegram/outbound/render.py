@@ -1,0 +1,200 @@
+"""Markdown to Telegram messages: text with entities, never a `parse_mode`.
+
+https://core.telegram.org/bots/api#messageentity
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from agent.i18n import later, plural, t
+from agent.text.visible import visible
+from agent.turn.completion_signal import in_words
+from gateway.channels.telegram.outbound.markdown_prepare import clean, parsed
+from gateway.channels.telegram.outbound.split import LIMIT_ENTITIES, LIMIT_UNITS, first_part, split
+from gateway.channels.telegram.outbound.utf16 import offsets, units
+from gateway.core.messages import Entity, OutboundFile, OutboundPart
+
+# Its translations are shorter, and so are the other notes.
+REPEAT_NOTE = later("↻ This may be a repeat: the connection broke while sending.\n")
+PREVIEW_NOTE = later("↻ The whole answer; an unfinished version may be above.\n")
+PAGE_NOTE = later("↻ An unfinished version of this part may be above.\n")
+STRAYED_NOTE = later("↪ From a topic that is closed or gone:\n")
+EMPTY_ANSWER = later("The answer was empty. Please ask again, perhaps in other words.")
+
+# A part leaves room for the note that a later retry may have to put in front.
+_PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
+# As much source as can show up in one message; the rest of a long answer is not parsed again
+# and again while it streams.
+_PREVIEW_CHARS = 3 * LIMIT_UNITS
+# Below a message that has no room for all that is there already.
+_MORE = "…"
+_LOOSE_END = re.compile(
+    r"(?:!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}|(?<!\S)(?:[*_~|]{1,3}|`{1,3})|!?\[)\Z"
+)
+_HALF_MARK = re.compile(r"(?<!\*)\*\Z")
+_FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*\Z")
+_HEADING_CHARS = 80
+# With what stands above and notes in front, a caption stays below Telegram's 1,024.
+_OUTLINE_UNITS = 700
+# Letters begin each line and nothing in it could be a mark: no parser needs to be loaded for that.
+_SAID = r"[^\W\d_](?:[^\n`*_~|<>&\\\[\]$#!]*[^\s`*_~|<>&\\\[\]$#!])?"
+_PLAIN = re.compile(rf"{_SAID}(?:\n{{1,2}}{_SAID})*")
+# What a parser raises when it meets input that its authors did not think of.
+_PARSER_FAILURES = (
+    ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError,
+)  # fmt: skip
+
+
+def render(markdown: str) -> tuple[OutboundPart, ...]:
+    """What Telegram shows for an answer: at least one part, none blank or too long. Never fails."""
+    text, entities = _convert(clean(in_words(markdown)))
+    return split(text, entities, _PART_UNITS) or (OutboundPart(t(EMPTY_ANSWER)),)
+
+
+def shortened(
+    markdown: str, parts: tuple[OutboundPart, ...], most: int
+) -> tuple[OutboundPart, ...]:
+    """An answer of more than `most` messages (0: of any number) as its beginning and a file."""
+    if not 0 < most < len(parts):
+        return parts
+    kept = text_messages(most)
+    text = visible(clean(in_words(markdown)))
+    whole = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
+    caption = plural(
+        len(parts) - kept,
+        "The answer goes on for one more message. This file holds all of it.",
+        "The answer goes on for {n} more messages. This file holds all of it.",
+    )
+    return *parts[:kept], OutboundPart("\n".join([caption, *_outline(text)]), files=(whole,))
+
+
+def text_messages(most: int) -> int:
+    """How many messages of an answer that becomes a file stay text: the file is the last of
+    `most`, and something stands above it. 0 where nothing becomes a file."""
+    return max(1, most - 1) if most else 0
+
+
+def _outline(markdown: str) -> list[str]:
+    """The headings of a long answer, as lines below its file: what it comes to, at a glance."""
+    found: list[str] = []
+    room, fenced = _OUTLINE_UNITS, False
+    for line in markdown.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        heading = None if fenced else _HEADING.match(line)
+        if heading is None:
+            continue
+        text = f"• {_convert(heading[1])[0].strip()[:_HEADING_CHARS]}"
+        room -= units(text) + 1
+        if room < 0:
+            return [*found, _MORE]
+        found.append(text)
+    return found if len(found) > 1 else []
+
+
+def render_preview(markdown: str, line: str = "") -> OutboundPart | None:
+    """The start of an answer that is still growing, as one message, with `line` below; None while
+    it is blank."""
+    pages = render_pages(markdown, line, 1)
+    return pages[0] if pages else None
+
+
+def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...]:
+    """An answer that is still growing, as at most `most` messages, with `line` below the last;
+    none while it is blank.
+
+    Marks that were opened at the very end and a link that is half there are left out.
+    """
+    begun = in_words(markdown[: most * _PREVIEW_CHARS], growing=True)
+    text, entities = _convert(_closed(clean(begun)))
+    parts = split(text, entities, _PART_UNITS)
+    if not parts or not (line or len(parts) > most):
+        return parts
+    *full, last = parts[:most]
+    return *full, _with_line(last, line)
+
+
+def _with_line(part: OutboundPart, line: str) -> OutboundPart:
+    """The part, shortened where it has no room for the line."""
+    below, formatted = _convert(clean(line) or _MORE)
+    begun = first_part(part.text, part.entities, _PART_UNITS - units(below) - 2)
+    assert begun is not None, "no part is blank"
+    shift = units(begun.text) + 2
+    moved = tuple(replace(entity, offset=entity.offset + shift) for entity in formatted)
+    return OutboundPart(f"{begun.text}\n\n{below}", (begun.entities + moved)[:LIMIT_ENTITIES])
+
+
+def _closed(markdown: str) -> str:
+    """Without marks that were opened at the very end; what is open before is closed there."""
+    source = _LOOSE_END.sub(r"\1", markdown)
+    if len(_FENCE.findall(source)) % 2:
+        return source
+    last = source[source.rfind("\n\n") + 1 :]
+    if last.count("`") % 2:
+        return f"{source}`"
+    if last.count("**") % 2:
+        if source.endswith("**"):
+            return source[:-2]
+        # One star of the closing two may be there already.
+        return _HALF_MARK.sub("", source).rstrip() + "**"
+    return source
+
+
+def mark_repeat(part: OutboundPart, *, preview: bool = False, number: int = 0) -> OutboundPart:
+    """The part with a first line that says that it may have arrived before, or an unfinished
+    `preview` of it; `number` counts the parts before it."""
+    if not preview:
+        return _noted(part, t(REPEAT_NOTE))
+    return _noted(part, t(PAGE_NOTE if number else PREVIEW_NOTE))
+
+
+def mark_strayed(part: OutboundPart) -> OutboundPart:
+    """The part with a first line that says that it answers what was said in a topic."""
+    return _noted(part, t(STRAYED_NOTE))
+
+
+def _noted(part: OutboundPart, note: str) -> OutboundPart:
+    if units(note) + units(part.text) > LIMIT_UNITS:
+        note = note[0] + "\n"
+    if not part.text:
+        # Below a file without a caption the note stands alone.
+        note = note.rstrip()
+    shift = units(note)
+    moved = tuple(replace(entity, offset=entity.offset + shift) for entity in part.entities)
+    return replace(part, text=note + part.text, entities=moved)
+
+
+def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:
+    if _PLAIN.fullmatch(markdown):
+        return _with_nothing_hidden(markdown, ())
+    from gateway.channels.telegram.outbound.markdown import Walk
+
+    try:
+        source, events = parsed(markdown)
+        walk = Walk(source)
+        walk.events(events)
+        return _with_nothing_hidden(*walk.finish())
+    except _PARSER_FAILURES:
+        return _with_nothing_hidden(markdown, ())
+
+
+def _with_nothing_hidden(text: str, entities: Sequence[Entity]) -> tuple[str, Sequence[Entity]]:
+    """Only what was parsed shows all that hides in it: `&#x200b;` is one plain word before."""
+    if visible(text) == text:
+        return text, entities
+    at = offsets(text)
+    bounds = sorted({0, at[-1], *(n for e in entities for n in (e.offset, e.offset + e.length))})
+    pieces, moved, done = [], {0: 0}, 0
+    for start, end in pairwise(bounds):
+        piece = visible(text[bisect_left(at, start) : bisect_left(at, end)])
+        pieces.append(piece)
+        done += units(piece)
+        moved[end] = done
+    return "".join(pieces), [
+        replace(e, offset=moved[e.offset], length=moved[e.offset + e.length] - moved[e.offset])
+        for e in entities
+    ]

@@ -1,0 +1,320 @@
+"""What goes out to Telegram, and what each way of failing means for a retry."""
+
+import re
+from collections import Counter
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TypeVar
+
+from telegram import (
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    LinkPreviewOptions,
+    MessageEntity,
+    ReplyParameters,
+)
+from telegram.error import TelegramError
+
+from gateway.channels.base import (
+    Ambiguous,
+    BadFormat,
+    Gone,
+    Moved,
+    NoTopic,
+    NotSent,
+    RateLimited,
+    Refused,
+    SendError,
+    Unreachable,
+)
+from gateway.channels.chat_aliases import Moves
+from gateway.channels.rate_limiter import Gate
+from gateway.channels.telegram.api.client import TelegramClient
+from gateway.channels.telegram.api.request import Refusal, Unsent
+from gateway.channels.telegram.ids import chat_of, message_of, stored_id, thread_of
+from gateway.channels.telegram.outbound.render import mark_repeat, mark_strayed, render_preview
+from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.core.messages import OutboundMessage, OutboundPart, Route
+
+_T = TypeVar("_T")
+_NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+_TOAST_CHARS = 200
+_PREVIEWS = 64
+
+# Telegram words its refusals for people; these phrases have been stable for years.
+_UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
+_GONE = re.compile(r"message to edit not found|can't be edited|message_id_invalid", re.IGNORECASE)
+_FORMAT = re.compile(r"can't parse|entit(?:y|ies)|unsupported url", re.IGNORECASE)
+_NO_TOPIC = re.compile(
+    r"message thread not found|topic_(?:closed|deleted|id_invalid)"
+    r"|topic (?:is )?(?:closed|deleted)",
+    re.IGNORECASE,
+)
+_UNREACHABLE = re.compile(
+    r"chat not found|user not found|peer_id_invalid|deactivated|was kicked|not a member"
+    r"|not enough rights|no rights|chat_write_forbidden|administrator rights|upgraded to a super",
+    re.IGNORECASE,
+)
+
+
+class Sender:
+    """Everything that one bot sends passes its gate here."""
+
+    def __init__(self, client: TelegramClient, gate: Gate, moves: Moves | None = None) -> None:
+        self._bot = client.bot
+        self._client = client
+        self._gate = gate
+        self._moves = moves or Moves()
+        self._knows_drafts = True
+        self._admitted: Counter[str] = Counter()
+        # What the previews show that grow now.
+        self._shown: dict[tuple[Route, str], OutboundPart] = {}
+
+    async def admit(self, route: Route) -> None:
+        """Wait at the gate for the next `send` to this chat, which then goes out at once."""
+        await self._gate.acquire(route.chat_id, group=_is_group(route))
+        self._admitted[route.chat_id] += 1
+
+    async def send(self, message: OutboundMessage) -> str:
+        """Waits at the gate unless admitted, then sends or edits; returns the message's id."""
+        route, part = message.route, message.content
+        if message.maybe_duplicate and message.provider_msg is None:
+            part = mark_repeat(part, preview=message.preview_lost, number=message.part)
+        if message.strayed and message.part == 0:
+            part = mark_strayed(part)
+        await self._pass_gate(route)
+        if message.provider_msg and self._is_shown(route, part, message.provider_msg):
+            return message.provider_msg
+        try:
+            if message.provider_msg is not None:
+                return await self._edit(route, part, message.provider_msg)
+            return await self._new(route, part, message.reply_to)
+        except Moved as moved:
+            # Only here: whoever sends a final stores it, too.
+            self._moves.learn(moved.first, moved.now)
+            raise
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        """Waits at the gate unless admitted; returns the id of the first message."""
+        route, part = message.route, message.content
+        if message.maybe_duplicate:
+            part = mark_repeat(part, preview=message.preview_lost)
+        if message.strayed and message.part == 0:
+            part = mark_strayed(part)
+        await self._pass_gate(route)
+        for _ in part.files[1:]:
+            # Each part of an album counts, but an album is not sent in parts.
+            self._gate.try_acquire(route.chat_id, group=_is_group(route))
+        chat_id = chat_of(route, self._moves)
+        answers = message_of(route, message.reply_to, self._moves) if message.reply_to else None
+        reply = {"message_id": answers, "allow_sending_without_reply": True}
+        target = {
+            "chat_id": chat_id,
+            "message_thread_id": thread_of(route),
+            "reply_parameters": reply if answers else None,
+        }
+        given = {name: value for name, value in target.items() if value is not None}
+        try:
+            sent = await self._outcome(route, self._client.send_files(given, part))
+        except Moved as moved:
+            self._moves.learn(moved.first, moved.now)
+            raise
+        return stored_id(str(chat_id), sent, self._moves)
+
+    async def probe(self) -> None:
+        """Ask for something harmless: what stands between us and the server shows in that, too."""
+        try:
+            await self._bot.get_me()
+        except (TelegramError, LookupError, TypeError, ValueError) as exc:
+            raise NotSent(f"Telegram does not answer: {exc}") from exc
+
+    async def preview(
+        self, route: Route, page: OutboundPart, provider_msg: str | None, reply_to: str | None
+    ) -> str:
+        """Show a page of a growing answer. Raises `RateLimited` when the gate is busy."""
+        group = _is_group(route)
+        if provider_msg and self._is_shown(route, page, provider_msg):
+            return provider_msg
+        if not self._gate.try_acquire(route.chat_id, group=group):
+            raise RateLimited(self._gate.wait_s(route.chat_id, group=group))
+        if provider_msg is not None:
+            shown = await self._edit(route, page, provider_msg)
+        else:
+            shown = await self._new(route, page, reply_to)
+        self._shown[(route, shown)] = page
+        if len(self._shown) > _PREVIEWS:
+            del self._shown[next(iter(self._shown))]
+        return shown
+
+    def _is_shown(self, route: Route, part: OutboundPart, provider_msg: str) -> bool:
+        """Whether a preview shows this already: Telegram refuses an edit that changes nothing,
+        and counts it."""
+        return self._shown.get((route, provider_msg)) == part
+
+    def sketches(self, route: Route) -> bool:
+        """Whether drafts can be shown there: in private chats, by servers that know them."""
+        return self._knows_drafts and not _is_group(route)
+
+    async def sketch(self, route: Route, text: str, number: int) -> None:
+        """Shows a draft, which the next message or half a minute takes away.
+
+        https://core.telegram.org/bots/api#sendmessagedraft
+        """
+        part = render_preview(text)
+        if part is None or not self._gate.try_acquire(route.chat_id, group=False):
+            return
+        draft = self._bot.send_message_draft(
+            chat_of(route, self._moves),
+            number,
+            mend(part.text),
+            message_thread_id=thread_of(route),
+            entities=_entities(part),
+        )
+        try:
+            await self._outcome(route, draft)
+        except (Refused, NotSent) as exc:
+            # An older server, or a bot that may not: nobody misses what was never promised.
+            unknown = getattr(exc.__cause__, "code", None) in (400, 404)
+            self._knows_drafts = not unknown
+
+    async def typing(self, route: Route) -> None:
+        """Raises `SendError`; a busy gate is no error, nothing is shown then."""
+        if self._gate.try_acquire(route.chat_id, group=_is_group(route)):
+            await self._outcome(
+                route,
+                self._bot.send_chat_action(
+                    chat_of(route, self._moves), "typing", message_thread_id=thread_of(route)
+                ),
+            )
+
+    async def acknowledge(self, query_id: str, sentence: str) -> None:
+        """Answer a pressed button; it passes no gate, for nothing is written to the chat.
+
+        https://core.telegram.org/bots/api#answercallbackquery
+        """
+        try:
+            await self._bot.answer_callback_query(query_id, mend(sentence[:_TOAST_CHARS]))
+        except TelegramError as exc:
+            raise send_error(exc) from exc
+        except (LookupError, TypeError, ValueError) as exc:
+            raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
+
+    async def take_buttons(self, route: Route, provider_msg: str) -> None:
+        """Take the buttons of a message away. Raises `SendError`.
+
+        https://core.telegram.org/bots/api#editmessagereplymarkup
+        """
+        message_id = message_of(route, provider_msg, self._moves)
+        if message_id is None:
+            return
+        await self._gate.acquire(route.chat_id, group=_is_group(route))
+        edit = self._bot.edit_message_reply_markup(
+            chat_id=chat_of(route, self._moves), message_id=message_id
+        )
+        with suppress(_Unchanged):
+            await self._outcome(route, edit)
+
+    async def _pass_gate(self, route: Route) -> None:
+        if not self._admitted[route.chat_id]:
+            await self.admit(route)
+        self._admitted[route.chat_id] -= 1
+        if not self._admitted[route.chat_id]:
+            del self._admitted[route.chat_id]
+
+    async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
+        target = message_of(route, reply_to, self._moves) if reply_to else None
+        reply = ReplyParameters(target, allow_sending_without_reply=True) if target else None
+        chat_id = chat_of(route, self._moves)
+        sent = await self._outcome(
+            route,
+            self._bot.send_message(
+                chat_id,
+                mend(part.text),
+                entities=_entities(part),
+                message_thread_id=thread_of(route),
+                reply_parameters=reply,
+                reply_markup=_keyboard(part),
+                link_preview_options=_NO_PREVIEW,
+            ),
+        )
+        return stored_id(str(chat_id), sent.message_id, self._moves)
+
+    async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
+        message_id = message_of(route, provider_msg, self._moves)
+        if message_id is None:
+            raise Gone("the message stands in the group that this chat was before")
+        # Until this edit has come through, nobody knows what is shown.
+        self._shown.pop((route, provider_msg), None)
+        edit = self._bot.edit_message_text(
+            mend(part.text),
+            chat_id=chat_of(route, self._moves),
+            message_id=message_id,
+            entities=_entities(part),
+            reply_markup=_keyboard(part),
+            link_preview_options=_NO_PREVIEW,
+        )
+        with suppress(_Unchanged):
+            await self._outcome(route, edit)
+        return provider_msg
+
+    async def _outcome(self, route: Route, call: Awaitable[_T]) -> _T:
+        """The call's result, or its failure in the words of the port."""
+        try:
+            result = await call
+        except TelegramError as exc:
+            error = send_error(exc)
+            if isinstance(exc, Refusal) and exc.new_chat_id is not None:
+                error = Moved(route.chat_id, str(exc.new_chat_id))
+            if isinstance(error, RateLimited):
+                group = _is_group(route)
+                self._gate.note_refused(route.chat_id, error.retry_after_s, group=group)
+            raise error from exc
+        except (LookupError, TypeError, ValueError) as exc:
+            raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
+        self._gate.note_passed()
+        return result
+
+
+class _Unchanged(SendError):
+    """The message already shows this very text: as good as done."""
+
+
+def send_error(exc: TelegramError) -> SendError:
+    """What a failure of the request layer means for the message."""
+    if isinstance(exc, Unsent):
+        return NotSent(str(exc))
+    if not isinstance(exc, Refusal):
+        return Ambiguous(str(exc))
+    reason = exc.description
+    if exc.code == 429:
+        return RateLimited(exc.retry_after_s)
+    if _NO_TOPIC.search(reason):
+        return NoTopic(reason)
+    if exc.code == 403 or _UNREACHABLE.search(reason):
+        return Unreachable(reason)
+    if exc.code in (401, 404, 409):
+        # The token or the server is wrong, not the message: it waits until that is mended.
+        return NotSent(str(exc))
+    for pattern, error in ((_UNCHANGED, _Unchanged), (_GONE, Gone), (_FORMAT, BadFormat)):
+        if pattern.search(reason):
+            return error(reason)
+    return Refused(reason)
+
+
+def _entities(part: OutboundPart) -> list[MessageEntity] | None:
+    return [
+        MessageEntity(entity.type, entity.offset, entity.length, **entity.extra)
+        for entity in part.entities
+    ] or None
+
+
+def _keyboard(part: OutboundPart) -> InlineKeyboardMarkup | None:
+    """Two buttons a row; an edit without any takes those away that are shown."""
+    buttons = [InlineKeyboardButton(b.label, callback_data=b.data) for b in part.buttons]
+    rows = [buttons[i : i + 2] for i in range(0, len(buttons), 2)]
+    return InlineKeyboardMarkup(rows) if rows else None
+
+
+def _is_group(route: Route) -> bool:
+    """Private chats have the positive id of their person."""
+    return route.chat_id.startswith("-")

@@ -1,0 +1,159 @@
+"""Cut one rendered text into messages that Telegram accepts."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gateway.channels.telegram.outbound.utf16 import breaks_at, is_blank, offsets
+from gateway.core.messages import Entity, OutboundPart
+
+LIMIT_UNITS = 4096
+# Telegram drops what is beyond, and with it a part of the formatting.
+LIMIT_ENTITIES = 100
+_BLOCK = "pre"
+# A cut at a paragraph is worth a half-empty message, one at a word only a small gap.
+_SEAMS = (
+    (re.compile(r"\n[^\S\n]*\n\s*"), 0.5),
+    (re.compile(r"\n"), 0.4),
+    (re.compile(r"[.!?…][\"')\]»”’]*\s+|[。！？；]"), 0.5),
+    (re.compile(r"\s+|[、，]"), 0.0),
+)
+
+
+def split(
+    text: str, entities: Sequence[Entity] = (), limit_units: int = LIMIT_UNITS
+) -> tuple[OutboundPart, ...]:
+    """Parts of at most `limit_units` and `LIMIT_ENTITIES` that read on from one another; none for
+    a blank text.
+
+    Only blank characters at the seams are dropped. A code block that fits in one part stays
+    whole; a longer one is cut at its lines and is a block, with its language, in every part.
+    """
+    return tuple(_Cutter(text, entities, limit_units).parts())
+
+
+def first_part(text: str, entities: Sequence[Entity], limit_units: int) -> OutboundPart | None:
+    """What `split` begins with."""
+    return next(_Cutter(text, entities, limit_units).parts(), None)
+
+
+class _Cutter:
+    def __init__(self, text: str, entities: Sequence[Entity], limit_units: int) -> None:
+        self._text = text
+        self._at = offsets(text)
+        self._limit = limit_units
+        self._entities = sorted(entities, key=lambda entity: (entity.offset, -entity.length))
+        self._blocks = [
+            (self._index(entity.offset), self._index(entity.offset + entity.length))
+            for entity in self._entities
+            if entity.type == _BLOCK
+        ]
+
+    def parts(self) -> Iterator[OutboundPart]:
+        start = self._skip_blank(0)
+        while start < len(self._text):
+            end = self._end_of_part(start)
+            stop = start + len(self._text[start:end].rstrip())
+            if not is_blank(self._text[start:stop]):
+                yield self._part(start, stop)
+            start = self._skip_blank(end)
+
+    def _part(self, start: int, stop: int) -> OutboundPart:
+        first, last = self._at[start], self._at[stop]
+        clipped = []
+        for entity in self._entities:
+            if entity.offset >= last:
+                break
+            begin = max(entity.offset, first)
+            end = min(entity.offset + entity.length, last)
+            if begin < end and entity.type != _BLOCK:
+                begin, end = self._trimmed(begin, end)
+            if begin < end:
+                clipped.append(replace(entity, offset=begin - first, length=end - begin))
+        return OutboundPart(self._text[start:stop], tuple(clipped))
+
+    def _trimmed(self, begin: int, end: int) -> tuple[int, int]:
+        """Formatting that was cut ends at what is shown, as Telegram would have it."""
+        start, stop = self._index(begin), self._index(end)
+        while start < stop and self._text[start].isspace() and not self._is_code(start):
+            start += 1
+        while start < stop and self._text[stop - 1].isspace():
+            stop -= 1
+        return self._at[start], self._at[stop]
+
+    def _is_code(self, index: int) -> bool:
+        return any(start <= index < end for start, end in self._blocks)
+
+    def _skip_blank(self, start: int) -> int:
+        """The next character to show; the indentation of a line of code counts as shown."""
+        text = self._text
+        first = start
+        while first < len(text) and text[first].isspace():
+            first += 1
+        line = max(text.rfind("\n", start, first) + 1, start)
+        for block_start, block_end in self._blocks:
+            if block_start <= first < block_end:
+                return max(line, block_start, start)
+        return first
+
+    def _end_of_part(self, start: int) -> int:
+        room = min(self._at[start] + self._limit, self._crowded(self._at[start]))
+        if self._at[-1] <= room:
+            return len(self._text)
+        reach = self._index(room)
+        for block_start, block_end in self._blocks:
+            if block_start < reach < block_end:
+                return self._cut_at_block(start, reach, (block_start, block_end))
+        return self._cut_in_prose(start, reach)
+
+    def _crowded(self, first: int) -> int:
+        """The unit that a part from `first` on must end before: there is one entity too many."""
+        count = 0
+        for entity in self._entities:
+            if entity.offset + entity.length > first:
+                count += 1
+            if count > LIMIT_ENTITIES:
+                return max(entity.offset, first + 1)
+        return self._at[-1]
+
+    def _cut_at_block(self, start: int, reach: int, block: tuple[int, int]) -> int:
+        """The part would end inside a code block: end it before the block, or at a line of it."""
+        block_start, block_end = block
+        fits = self._at[block_end] - self._at[block_start] <= self._limit
+        if fits and block_start > start:
+            return block_start
+        line = self._text.rfind("\n", max(start, block_start), reach)
+        if line > max(start, block_start) and not is_blank(self._text[start:line]):
+            return line
+        if block_start > start and not is_blank(self._text[start:block_start]):
+            return block_start
+        return self._cut_anywhere(start, reach)
+
+    def _cut_in_prose(self, start: int, reach: int) -> int:
+        for pattern, least_filled in _SEAMS:
+            least = start + max(1, int((reach - start) * least_filled))
+            cut = self._last_seam(pattern, least, reach)
+            if cut is not None:
+                return cut
+        return self._cut_anywhere(start, reach)
+
+    def _last_seam(self, pattern: re.Pattern[str], least: int, reach: int) -> int | None:
+        ends = [match.end() for match in pattern.finditer(self._text, least, reach)]
+        return next((end for end in reversed(ends) if self._may_cut(end)), None)
+
+    def _may_cut(self, index: int) -> bool:
+        return breaks_at(self._text, index) and not any(
+            block_start < index < block_end for block_start, block_end in self._blocks
+        )
+
+    def _cut_anywhere(self, start: int, reach: int) -> int:
+        """No good place: between two visible characters, or, if one fills a part, inside it."""
+        for index in range(reach, start, -1):
+            if breaks_at(self._text, index):
+                return index
+        return reach
+
+    def _index(self, unit: int) -> int:
+        """The last character that begins at or before this unit."""
+        return bisect_right(self._at, unit) - 1

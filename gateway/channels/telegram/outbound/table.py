@@ -1,0 +1,92 @@
+"""Tables for a narrow screen: as columns where they fit, else row by row."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.channels.telegram.outbound.markdown_prepare import Events, name
+
+# About what a telephone shows in fixed width without breaking the line.
+SCREEN_CELLS = 38
+_ZWJ, _EMOJI = "\u200d", "\ufe0f"
+
+
+@dataclass(slots=True)
+class Table:
+    """What the parser finds of a table, until it ends; the first row is the head."""
+
+    alignments: Sequence[str]
+    rows: list[list[Events]] = field(default_factory=list)
+    has_links: bool = False
+
+    def add(self, event: Any, span: dict[str, int], source: bytes) -> bool:
+        """False at the end of the table."""
+        match event:
+            case {"Start": "TableHead" | "TableRow"}:
+                self.rows.append([])
+            case {"Start": "TableCell"}:
+                self.rows[-1].append([])
+            case {"End": "TableCell"}:
+                self._cell_end = span["end"]
+            case {"End": "TableRow"}:
+                self._more(source[self._cell_end : span["end"]].decode(), span)
+            case {"End": "Table"}:
+                return False
+            case {"End": "TableHead"}:
+                pass
+            case _:
+                self.has_links = self.has_links or name(event) in ("Link", "Image")
+                self.rows[-1][-1].append((event, span))
+        return True
+
+    def _more(self, rest: str, span: dict[str, int]) -> None:
+        """The parser drops cells that the head has no column for."""
+        for cell in filter(None, map(str.strip, rest.split("|"))):
+            self.rows[-1].append([({"Text": cell}, span)])
+
+    _cell_end: int = 0
+
+
+def cells_of(text: str) -> int:
+    """How many columns of a fixed-width font the text takes, about."""
+    if text.isascii():
+        return len(text)
+    cells = 0
+    before = ""
+    for char in text:
+        if before == _ZWJ or char in (_ZWJ, _EMOJI) or _is_tone(char):
+            # Joined to what stands before it; a sign that is shown as an emoji is wide.
+            cells += char == _EMOJI and unicodedata.east_asian_width(before) not in "WF"
+        elif unicodedata.category(char) not in ("Mn", "Me", "Cf"):
+            cells += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        before = char
+    return cells
+
+
+def columns(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str | None:
+    """The rows, of which the first is the head, in columns; None when they are too wide."""
+    count = max(map(len, rows), default=0)
+    full = [[*row, *[""] * (count - len(row))] for row in rows]
+    widths = [max(cells_of(row[n]) for row in full) for n in range(count)]
+    if sum(widths) + 3 * (count - 1) > SCREEN_CELLS:
+        return None
+    lines = [
+        " │ ".join(
+            _padded(cell, width, alignments[n] if n < len(alignments) else "")
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in full
+    ]
+    lines.insert(1, "─┼─".join("─" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _padded(text: str, width: int, alignment: str) -> str:
+    room = width - cells_of(text)
+    before = {"Right": room, "Center": room // 2}.get(alignment, 0)
+    return " " * before + text + " " * (room - before)
+
+
+def _is_tone(char: str) -> bool:
+    return "\U0001f3fb" <= char <= "\U0001f3ff"

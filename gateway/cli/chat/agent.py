@@ -1,0 +1,273 @@
+"""`kore agent`: a conversation in this terminal, or one turn for a script."""
+
+import argparse
+import asyncio
+import os
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.security.policy.modes import MODES
+from gateway.cli.ahead import import_ahead
+from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneTurn, Order
+from gateway.cli.chat.project_options import place_of, project_of
+from gateway.cli.chat.service_connection import open_line, successor
+from gateway.cli.chat.terminal import ask_here, interrupts, reached
+from gateway.cli.context import dollars, home_of, hours, whole
+from gateway.cli.invocation import as_installed, program_name
+from gateway.cli.service_link import settings_beside
+from gateway.runtime.paths import Home
+from gateway.runtime.process_hardening import shield
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from gateway.cli.console.chat.shell_escape import Command, Show
+    from gateway.config import Settings
+    from gateway.control.protocol import OwnerLost
+    from gateway.control.service import Service
+
+_STDIN_LIMIT_BYTES = 1_000_000
+SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("text", nargs="?", metavar="TEXT", help="say this, print the answer (- reads stdin)")
+    add("-m", "--message", metavar="TEXT", help="the same as TEXT")
+    add("-p", "--print", metavar="TEXT", dest="printed", help="the same; stdin is added to it")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-c", "--continue", action="store_true", dest="latest", help="go on with the last session"
+    )
+    where.add_argument("-s", "--session", metavar="ID", help="go on with this session")
+    where.add_argument(
+        "-r", "--resume", nargs="?", const="", metavar="ID", help="the same, or choose from a list"
+    )
+    add("--fork-session", action="store_true", help="go on in a copy; the session stays as it is")
+    add("--model", metavar="NAME", help="a name from model_list, vendor/model, or a profile")
+    add("--agent", metavar="NAME", help="speak with this agent (`kore agents list`)")
+    add("--thinking", action="store_true", help="ask the model to think before it answers")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")
+    how.add_argument(
+        "--permission-mode",
+        choices=MODES,
+        metavar="MODE",
+        help="how far it goes by itself: plan, ask, accept-edits or auto",
+    )
+    add("--allowed-tools", metavar="A,B", help="use these tools only")
+    add("--disallowed-tools", metavar="A,B", help="use all tools but these")
+    add("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    add("-f", "--file", action="append", type=Path, metavar="PATH", help="show the model this file")
+    add("--sandbox", choices=SANDBOXES, help="what commands run in (default: security.sandbox)")
+    add("--max-cost", type=dollars, metavar="USD", help="stop a turn before it costs more")
+    add("--max-iter", type=whole, metavar="N", help="at most N model calls in a turn")
+    add(
+        "--output-format",
+        choices=("text", "json", "stream-json"),
+        default="text",
+        help="of a single turn (default: text)",
+    )
+    add("--profile", type=Path, metavar="FILE", help="write a profile of this run, for pstats")
+    add("--init", action="store_true", help="plan TEXT as long work: a checklist, and no more")
+    add("--auto-continue", action="store_true", help="session after session, until all is done")
+    add("--max-sessions", type=whole, metavar="N", help="(default: 50)")
+    add("--max-hours", type=hours, metavar="H", help="(default: no end)")
+    add("--team", metavar="A,B", help="agents that work side by side")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
+    if args.profile is None:
+        return _run(args)
+    from cProfile import Profile
+
+    profile = Profile()
+    try:
+        return profile.runcall(_run, args)
+    finally:
+        profile.dump_stats(args.profile)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.fork_session and not (args.latest or args.session or args.resume):
+        raise ConfigError(t("--fork-session needs a session"), hint=t("add -c, -s ID or -r ID"))
+    shield()
+    text, options = _text(args), _options(args)
+    home = home_of(args)
+    if home.config.exists():
+        import_ahead("aiohttp")
+    overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
+    settings = settings_beside(args, overrides)
+    if args.agent is not None:
+        from gateway.turns.agent_profiles import agent_option
+
+        options["agent"] = agent_option(home, settings, args.agent, options.get("cwd"))
+    _log_to_file(args, settings, home)
+    try:
+        if args.init or args.auto_continue:
+            from gateway.cli.chat.long_task import work
+
+            project = project_of(args, options, settings)
+            order = Order(text or "", args.output_format, options=options, project=project)
+            return asyncio.run(work(args, order, settings, home))
+        if text is None:
+            return asyncio.run(_talk(args, options, settings, home))
+        session = args.session or args.resume
+        project = project_of(args, options, settings)
+        streams = args.printed is not None
+        order = Order(text, args.output_format, session, args.latest, options, project, streams)
+        return asyncio.run(_once(order, settings, home, forked=args.fork_session))
+    except asyncio.CancelledError:
+        return INTERRUPTED
+
+
+def _log_to_file(args: argparse.Namespace, settings: "Settings", home: Home) -> None:
+    """The terminal is for the conversation; what this process logs goes to a file of its own."""
+    from gateway.runtime.log_setup import open_logs
+
+    home.ensure()
+    open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "agent.log")
+
+
+def _text(args: argparse.Namespace) -> str | None:
+    """What to say in a single turn; None for a conversation. Raises `ConfigError`."""
+    given = [text for text in (args.text, args.message, args.printed) if text is not None]
+    if len(given) > 1:
+        raise ConfigError(t("found several messages, expected one of TEXT, -m and -p"))
+    text: str | None = given[0] if given else None
+    if text == "-" or (text is None and not args.auto_continue and not sys.stdin.isatty()):
+        text = _stdin()
+    elif args.printed is not None and _is_fed():
+        text = f"{text}\n\n{_stdin()}".strip()
+    if text is None:
+        if args.output_format != "text" and not args.auto_continue:
+            raise ConfigError(
+                t("--output-format is for a single turn"), hint="kore agent -m TEXT …"
+            )
+        return None
+    if not text.strip():
+        raise ConfigError(t("the message is empty"), hint=t("kore agent -m TEXT, or text on stdin"))
+    if args.resume == "":
+        raise ConfigError(
+            t("-r needs the ID of a session here"), hint=t("`kore sessions list` shows them")
+        )
+    return text
+
+
+def _stdin() -> str:
+    content = sys.stdin.buffer.read(_STDIN_LIMIT_BYTES + 1)
+    if len(content) > _STDIN_LIMIT_BYTES:
+        raise ConfigError(t("stdin holds more than {limit:,} bytes", limit=_STDIN_LIMIT_BYTES))
+    return content.decode(errors="replace")
+
+
+def _is_fed() -> bool:
+    """Whether stdin is a pipe or a file, not a terminal, a closed or an empty one."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if args.model:
+        options["model"] = args.model
+    if args.thinking:
+        options["thinking"] = True
+    if args.auto:
+        options["auto"] = True
+    if args.permission_mode:
+        options["mode"] = args.permission_mode
+    for option in ("allowed_tools", "disallowed_tools"):
+        if (names := getattr(args, option)) is not None:
+            options[option] = _tools(names, f"--{option.replace('_', '-')}")
+    if args.max_cost is not None:
+        options["max_cost_usd"] = args.max_cost
+    if args.max_iter:
+        options["max_iterations"] = args.max_iter
+    if args.cwd is not None:
+        folder = Path.cwd() / args.cwd.expanduser()
+        if not folder.is_dir():
+            raise ConfigError(t("--cwd {folder}: no such folder", folder=args.cwd))
+        options["cwd"] = str(folder.resolve())
+    return options
+
+
+def _tools(names: str, flag: str) -> list[str]:
+    """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
+    from agent.security.policy.policy_file import TOOLS
+    from agent.security.policy.policy_node import guess
+    from gateway.access.roles import tool_name
+
+    found = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        tool = tool_name(name)
+        if tool is None:
+            said = t('"{name}" is not a tool{guess}', name=name, guess=guess(name, TOOLS))
+            raise ConfigError(f"{flag}: {said}")
+        found.append(tool)
+    return found
+
+
+async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool) -> int:
+    interrupted = asyncio.Event()
+    with interrupts(interrupted):
+        async with open_line(settings, home) as line:
+            service = line.service
+            status = await service.status()
+            chosen = order.options.get("model", status.get("model"))
+            if (hint := status.get("model_hint")) and chosen == status.get("model"):
+                print(as_installed(t(hint)), file=sys.stderr)
+            if order.project is not None and order.project.remark and order.output == "text":
+                print(order.project.remark, file=sys.stderr)
+            ask = ask_here(interrupted)
+            if ask is None:
+                order = replace(order, options={**order.options, "unattended": True})
+            if forked:
+                order = replace(order, session=await _fork(service, order.session), latest=False)
+            return await OneTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
+
+
+async def _fork(service: "Service", session: str | None) -> str:
+    """A copy of this session, or of the one that was used here last."""
+    from gateway.cli.console.chat.message_builder import principal
+
+    if session is None:
+        session = await service.last_session(principal())
+        if session is None:
+            raise ConfigError(t("--fork-session: there is no session yet"))
+    return await service.fork(session)
+
+
+async def _talk(
+    args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: Home
+) -> int:
+    from gateway.cli.console.chat.conversation import converse
+    from gateway.cli.console.chat.repl import Start
+
+    session = args.session or args.resume
+    fresh = not (session or args.latest)
+    if args.fork_session:
+        async with reached(settings, home) as service:
+            session = await _fork(service, session or None)
+    project = project_of(args, options, settings)
+
+    def by_hand(command: str, show: "Show") -> "Command":
+        from gateway.cli.console.chat.shell_escape import Command, Shell
+
+        return Command(Shell.of(settings, options.get("cwd")), command, show)
+
+    place = place_of(options, settings, project, home.root)
+    choose, command = args.resume == "", program_name()
+    start = Start(session or None, fresh, choose, options, project, place, command, by_hand)
+
+    def connect(lost: "OwnerLost | None") -> "AbstractAsyncContextManager[Service]":
+        return reached(settings, home) if lost is None else successor(settings, home, lost)
+
+    await converse(connect, start, home.root)
+    return DONE

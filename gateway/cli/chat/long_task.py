@@ -1,0 +1,272 @@
+"""`kore agent --init` and `--auto-continue`: one piece of work over many sessions.
+
+What has been done stands in the folder's own files, and how many sessions it took in the tally.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.context.feature_list import LIST, PROGRESS, is_same_work
+from agent.context.long_task import features_of, plan_of, text_of
+from agent.errors import ConfigError, KoreError
+from agent.i18n import later, plural, t
+from agent.prompts import fill
+from gateway.cli.chat.long_task_progress import Tally, TallyFile, opened
+from gateway.cli.chat.long_task_session import BEAT_S, Shift, Worked
+from gateway.cli.chat.longplan import Plan, plan_for, refuse_stand_in
+from gateway.cli.chat.one_shot import (
+    BLOCKED,
+    DECIDE,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    LIMIT,
+    USAGE,
+    Ask,
+    Order,
+)
+from gateway.cli.chat.service_connection import Line, open_line
+from gateway.cli.chat.terminal import ask_here, interrupts
+from gateway.runtime.paths import Home
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+# Sessions in a row that change neither checklist nor progress.
+_IDLE = 2
+# A session that was killed this often is not begun again.
+_CUTS = 3
+_STOP_S = 60
+_AGAIN_S = 0.2
+
+
+async def work(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> int:
+    """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
+    plan = plan_for(args, order, settings, home)
+    interrupted = asyncio.Event()
+    with interrupts(interrupted), opened(home, plan.folder) as tally_file:
+        async with open_line(settings, home) as line:
+            refuse_stand_in(order.options, await line.service.status())
+            ask = ask_here(interrupted)
+            if ask is None:
+                options = {**order.options, "unattended": True}
+                plan = replace(plan, order=replace(order, options=options))
+            long = LongWork(line, plan, tally_file, ask)
+            return await (long.run if args.auto_continue else long.init)(interrupted)
+
+
+class LongWork:
+    """`exit_code = await LongWork(line, plan, tally_file, ask).run(interrupted)`."""
+
+    def __init__(
+        self,
+        line: Line,
+        plan: Plan,
+        tally_file: TallyFile,
+        ask: Ask | None,
+        beat_s: float = BEAT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._line = line
+        self._plan = plan
+        self._tally_file = tally_file
+        self._clock = clock
+        self._shift = Shift(line, plan, tally_file, ask, beat_s, clock)
+
+    async def init(self, interrupted: asyncio.Event) -> int:
+        """Have the files written. Raises `ConfigError` when there is a checklist already."""
+        folder = self._plan.folder
+        if (folder / LIST).exists():
+            raise ConfigError(
+                t("{path} is there already", path=folder / LIST),
+                hint=t("kore agent --auto-continue goes on with it; remove it to begin anew"),
+            )
+        code, _ = await self._make_plan(await self._take_up(), interrupted)
+        self._tally_file.close()
+        return code
+
+    async def run(self, interrupted: asyncio.Event) -> int:
+        """Session after session, to the end of the work or of a limit."""
+        folder, code = self._plan.folder, DONE
+        tally = await self._take_up()
+        if features_of(folder) is None:
+            if self._plan.text is None or (folder / LIST).exists():
+                lack = later("there is no {file} in {folder}")
+                if (folder / LIST).exists():
+                    lack = later("there is no usable {file} in {folder}")
+                raise ConfigError(
+                    t(lack, file=LIST, folder=folder),
+                    hint=t('kore agent --init "the task" makes one'),
+                )
+            code, tally = await self._make_plan(tally, interrupted)
+        if code == DONE:
+            code = await self._sessions(tally, interrupted)
+        # What raises is no orderly end: the next command goes on from there.
+        self._tally_file.close()
+        return code
+
+    async def _take_up(self) -> Tally:
+        """Where a killed command has left it. Raises `KoreError` when it goes on by itself."""
+        tally = self._tally_file.read()
+        if tally.lane is None:
+            return tally
+        _say(
+            plural(
+                tally.done,
+                "going on where a command was cut off, after one session",
+                "going on where a command was cut off, after {n} sessions",
+            )
+        )
+        # A running gateway works on when only the terminal was killed; two must not work at once.
+        until = self._clock() + _STOP_S
+        while await self._line.service.stop(tally.lane):
+            if self._clock() > until:
+                raise KoreError(
+                    t("the session that was cut off is still at work"),
+                    hint=t("`kore sessions list` shows it; try again, or stop Kore"),
+                )
+            await asyncio.sleep(_AGAIN_S)
+        cuts = tally.cuts if tally.planning else tally.cuts + 1
+        tally = replace(tally, lane=None, cuts=cuts, planning=False)
+        if tally.cuts >= _CUTS:
+            _say(
+                t(
+                    "session {n} was cut off {cuts} times; it counts as done",
+                    n=tally.done + 1,
+                    cuts=_CUTS,
+                )
+            )
+            tally = replace(tally, done=tally.done + 1, cuts=0)
+        self._tally_file.write(tally)
+        return tally
+
+    async def _make_plan(self, tally: Tally, interrupted: asyncio.Event) -> tuple[int, Tally]:
+        """The exit code, and the tally with the time that it took."""
+        folder = self._plan.folder
+        text = fill("long_init", plan=plan_of(folder), task=self._plan.text or "")
+        under_way = replace(tally, planning=True)
+        worked = await self._shift.work(text, under_way, interrupted)
+        code, tally = worked.code, replace(tally, worked_s=worked.total_s)
+        self._tally_file.write(tally)
+        is_late = code == INTERRUPTED and not interrupted.is_set()
+        features = features_of(folder)
+        if features is not None:
+            told = plural(
+                len(features),
+                "{n} feature is in {path}",
+                "{n} features are in {path}",
+                path=folder / LIST,
+            )
+            _say(told)
+            # That the hours are used up is said where they are counted.
+            return DONE if is_late else code, tally
+        if is_late:
+            late = later("the hours are used up; no usable {file} was written in {folder}")
+            _say(t(late, file=LIST, folder=folder))
+            return LIMIT, tally
+        if code in (DONE, LIMIT):
+            none = later(
+                "no usable {file} was written in {folder}: say more about the task, or try again"
+            )
+            _say(t(none, file=LIST, folder=folder))
+            return FAILED, tally
+        return code, tally
+
+    async def _sessions(self, tally: Tally, interrupted: asyncio.Event) -> int:
+        folder = self._plan.folder
+        while True:
+            passing, total = _standing(folder)
+            if passing == total:
+                _say(_all_pass(total, tally.done))
+                return DONE
+            if (left_s := self._shift.left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
+                standing = {"passing": passing, "total": total}
+                over = plural(
+                    tally.done,
+                    "{n} session is done; {passing} of {total} features pass",
+                    "{n} sessions are done; {passing} of {total} features pass",
+                    **standing,
+                )
+                if left_s <= 0:
+                    over = t(
+                        "the hours are used up; {passing} of {total} features pass", **standing
+                    )
+                _say(over)
+                return LIMIT
+            before = _files(folder)
+            begun = later("session {n}: {passing} of {total} features pass")
+            _say(t(begun, n=tally.done + 1, passing=passing, total=total))
+            worked = await self._shift.work(self._text(tally), tally, interrupted)
+            after = _files(folder)
+            idle = tally.idle + 1 if after == before else 0
+            tally = Tally(tally.done + 1, idle=idle, worked_s=worked.total_s)
+            self._tally_file.write(tally)
+            if interrupted.is_set():
+                return INTERRUPTED
+            if not is_same_work(before[0], after[0]):
+                _say(
+                    t("more than what passes has changed in {path}: look at it", path=folder / LIST)
+                )
+                return FAILED
+            if (end := _end(worked, tally)) is not None:
+                return end
+
+    def _text(self, tally: Tally) -> str:
+        """What the next session is told."""
+        text = fill("long_session", n=tally.done + 1)
+        if self._plan.text:
+            text += f"\n\n{self._plan.text}"
+        if self._plan.team:
+            text += "\n\n" + fill("long_team", team=", ".join(self._plan.team))
+        return text
+
+
+def _end(worked: Worked, tally: Tally) -> int | None:
+    """Whether a session ends it all, and how."""
+    if worked.code in (BLOCKED, DECIDE, FAILED, USAGE):
+        return worked.code
+    # A session that came to the end of its model calls is followed by the next; money is not.
+    if worked.code == LIMIT and worked.stopped == "limit":
+        return LIMIT
+    if tally.idle >= _IDLE:
+        said = t(
+            "{n} sessions in a row changed neither {file} nor {progress}",
+            n=_IDLE,
+            file=LIST,
+            progress=PROGRESS,
+        )
+        _say(said)
+        return LIMIT
+    return None
+
+
+def _standing(folder: Path) -> tuple[int, int]:
+    features = features_of(folder) or ()
+    return sum(one.passes for one in features), len(features)
+
+
+def _all_pass(total: int, done: int) -> str:
+    """After so many sessions; none when there was nothing left to do."""
+    if not done:
+        return plural(total, "the only feature passes", "all {n} features pass")
+    return plural(
+        done,
+        "all {total} features pass, after one session",
+        "all {total} features pass, after {n} sessions",
+        total=total,
+    )
+
+
+def _files(folder: Path) -> tuple[str, str]:
+    """The checklist and the progress."""
+    return text_of(folder, LIST), text_of(folder, PROGRESS)
+
+
+def _say(text: str) -> None:
+    print(f"── {text}", file=sys.stderr, flush=True)

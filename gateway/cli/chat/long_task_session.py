@@ -1,0 +1,90 @@
+"""One session of long work: its only turn, within the hours that are left."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from agent.records import frozen
+from gateway.cli.chat.long_task_progress import Tally, TallyFile
+from gateway.cli.chat.longplan import Plan
+from gateway.cli.chat.one_shot import Ask, OneTurn
+from gateway.cli.chat.service_connection import Line
+
+# How often the time of a session under way is noted.
+BEAT_S = 10.0
+
+
+@frozen
+class Worked:
+    """The exit code of a session's turn, what stopped it, and how long all has taken by now."""
+
+    code: int
+    stopped: str | None
+    total_s: float
+
+
+@frozen
+class Shift:
+    """Works one session after the other; `clock` is monotonic time in seconds."""
+
+    line: Line
+    plan: Plan
+    tally_file: TallyFile
+    ask: Ask | None
+    beat_s: float
+    clock: Callable[[], float]
+
+    def left_s(self, tally: Tally) -> float:
+        hours = self.plan.max_hours
+        return float("inf") if hours is None else hours * 3600 - tally.worked_s
+
+    async def work(self, text: str, tally: Tally, interrupted: asyncio.Event) -> Worked:
+        """Have `text` answered in a new session; a person or the clock may stop it."""
+        # The turn needs one event for both.
+        stop = asyncio.Event()
+        timer = None
+        if (left_s := self.left_s(tally)) != float("inf"):
+            timer = asyncio.get_running_loop().call_later(left_s, stop.set)
+        relay = asyncio.create_task(_pass_on(interrupted, stop))
+        began = self.clock()
+        try:
+            code, stopped = await self._turn(text, stop, tally)
+        finally:
+            relay.cancel()
+            await asyncio.wait({relay})
+            if timer is not None:
+                timer.cancel()
+        return Worked(code, stopped, tally.worked_s + self.clock() - began)
+
+    async def _turn(self, text: str, stop: asyncio.Event, tally: Tally) -> tuple[int, str | None]:
+        """The exit code, and what stopped it."""
+        if self.plan.order.project is not None:
+            self.plan.order.project.forget()
+        order = replace(self.plan.order, text=text)
+        turn = OneTurn(self.line, order, sys.stdout, sys.stderr, self.ask)
+        under_way = replace(tally, lane=turn.lane)
+        self.tally_file.write(under_way)
+        beat = asyncio.create_task(self._note(under_way))
+        try:
+            code = await turn.run(stop)
+        finally:
+            beat.cancel()
+            await asyncio.wait({beat})
+        return code, turn.stopped
+
+    async def _note(self, tally: Tally) -> None:
+        """Keep the tally true: a kill loses no more than a beat of the time that was worked."""
+        began = self.clock()
+        while True:
+            await asyncio.sleep(self.beat_s)
+            with suppress(OSError):
+                self.tally_file.write(
+                    replace(tally, worked_s=tally.worked_s + self.clock() - began)
+                )
+
+
+async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:
+    await first.wait()
+    second.set()

@@ -1,0 +1,269 @@
+"""One turn without a conversation: the answer on stdout, everything else on stderr."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, field
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from agent import events
+from agent.errors import KoreError
+from agent.i18n import later, t
+from agent.records import frozen
+from agent.security.policy.base import Answer
+from agent.serialization import dumps
+from agent.text.visible import visible
+from agent.types import Result
+from gateway.cli.chat.progress_line import Pulse
+from gateway.cli.chat.service_connection import Line
+from gateway.cli.chat.streamed_answer import Streamed
+from gateway.cli.console.chat.message_builder import Speaker, principal
+from gateway.cli.console.output.text import call_line, outcome, side_line
+from gateway.control.protocol import HandedOver, OwnerLost, watch_event_to_json
+from gateway.control.service import Delivered, Service, WatchEvent
+
+if TYPE_CHECKING:
+    from agent.context.project_context import Project
+
+OutputFormat = Literal["text", "json", "stream-json"]
+Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
+
+_LOST = later("Kore stopped before the answer was complete; it goes on when Kore runs again")
+DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+@frozen
+class Order:
+    """What to say and where: in `session`, in the newest one (`latest`), or in a new one."""
+
+    text: str
+    output: OutputFormat = "text"
+    session: str | None = None
+    latest: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    project: "Project | None" = None
+    # Print the text of the model as it comes, also what it says before a call of a tool.
+    streams: bool = False
+
+
+class OneTurn:
+    """`exit_code = await OneTurn(line, order, out, err).run(interrupted)`.
+
+    `ask` puts an approval to a person; without it approvals are denied.
+    """
+
+    def __init__(
+        self, line: Line, order: Order, out: TextIO, err: TextIO, ask: Ask | None = None
+    ) -> None:
+        self._line = line
+        self._order = order
+        self._out = out
+        self._err = err
+        self._ask = ask
+        self._pulse = Pulse(err)
+        self._speaker = Speaker(f"once-{os.urandom(4).hex()}", order.options, order.project)
+        self._message = self._speaker.say(order.text)
+        streams = order.streams and order.output == "text"
+        self._streamed = Streamed(out, self._pulse.rest) if streams else None
+        self._answer: list[str] = []
+        self._result: Result | None = None
+        self._error: events.Error | None = None
+        self._stopping = False
+        self._chosen = False
+        self._started: set[str] = set()
+
+    @property
+    def lane(self) -> str:
+        return self._speaker.lane
+
+    @property
+    def stopped(self) -> str | None:
+        """What ended the turn when it was not the model."""
+        return self._result.stopped if self._result else None
+
+    async def run(self, interrupted: asyncio.Event) -> int:
+        """Returns the exit code once the turn is stored. `interrupted` stops the turn.
+
+        When the owner of the data changes, the turn goes on in the new one. Raises `KoreError` when
+        the turn could not be asked for.
+        """
+        while True:
+            try:
+                await self._follow(interrupted)
+                break
+            except OwnerLost as lost:
+                if self._streamed:
+                    self._streamed.begin()
+                if isinstance(lost, HandedOver):
+                    self._note(t("· {why}; this run goes on there", why=visible(str(lost))))
+                await self._line.renew(lost, self.lane)
+        self._close()
+        return INTERRUPTED if interrupted.is_set() else self._exit_code()
+
+    @property
+    def _service(self) -> Service:
+        return self._line.service
+
+    async def _follow(self, interrupted: asyncio.Event) -> None:
+        """Ask, unless that is stored already, and show what comes until it is answered."""
+        lane = self._speaker.lane
+        if not self._chosen:
+            await self._choose_session(lane)
+            self._chosen = True
+        failure: KoreError | None = None
+        async with self._service.watch(lane) as watched:
+            await self._service.submit(self._message)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    stopper = group.create_task(self._stop_when(interrupted))
+                    pulse = group.create_task(self._pulse.beat())
+                    async for event in watched:
+                        if await self._take(event):
+                            break
+                    else:
+                        raise OwnerLost(t(_LOST))
+                    stopper.cancel()
+                    pulse.cancel()
+            except* KoreError as failures:
+                failure = next(e for e in failures.exceptions if isinstance(e, KoreError))
+            finally:
+                self._pulse.erase()
+        if failure is not None:
+            raise failure
+
+    async def _choose_session(self, lane: str) -> None:
+        session = self._order.session
+        if self._order.latest:
+            session = await self._service.last_session(principal())
+        if session is not None:
+            await self._service.bind(lane, session)
+
+    async def _stop_when(self, interrupted: asyncio.Event) -> None:
+        await interrupted.wait()
+        self._stopping = not await self._service.stop(self._speaker.lane)
+
+    async def _take(self, event: WatchEvent) -> bool:
+        """Returns whether the turn is over."""
+        if self._stopping and isinstance(event, events.SessionStart | events.IterationStart):
+            # Ctrl-C came before there was a turn to stop.
+            self._stopping = not await self._service.stop(self._speaker.lane)
+        if self._order.output == "stream-json":
+            self._pulse.erase()
+            print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
+        if self._streamed:
+            self._stream(self._streamed, event)
+        match event:
+            case events.ToolStart():
+                self._start(event)
+            case events.ToolResulted(id=id_):
+                self._started.discard(id_)
+                self._note("\n".join(f"  └ {line}" for line in outcome(event)))
+            case events.ApprovalAsked():
+                await self._approve(event)
+            case events.Done(result=result):
+                self._result = result
+            case Delivered():
+                return self._deliver(event)
+            case _:
+                if isinstance(event, events.Error):
+                    self._error = event
+                elif line := side_line(event):
+                    self._note(line)
+        return False
+
+    def _stream(self, streamed: Streamed, event: WatchEvent) -> None:
+        match event:
+            case events.TextDelta(text=text):
+                streamed.add(text)
+            case events.IterationStart():
+                streamed.begin()
+            case events.ToolStart() | events.ApprovalAsked() | events.Error():
+                streamed.close()
+            case _:
+                pass
+
+    def _start(self, event: events.ToolStart) -> None:
+        # A call that waited for somebody starts once more when it goes on.
+        if event.id not in self._started:
+            self._started.add(event.id)
+            self._note(f"● {call_line(event.name, event.arguments)}")
+
+    async def _approve(self, asked: events.ApprovalAsked) -> None:
+        if self._ask is None:
+            self._note(
+                t(
+                    "{call} needs an approval ({reason}) and was denied: nobody can be asked here. "
+                    "A conversation in the terminal can answer; -y allows what does not need a "
+                    "person in every mode.",
+                    call=call_line(asked.tool, asked.arguments),
+                    reason=t(asked.reason),
+                )
+            )
+        with self._pulse.held():
+            answer = await self._ask(asked) if self._ask else "deny"
+        await self._service.answer(asked.nonce, answer, principal())
+
+    def _deliver(self, delivered: Delivered) -> bool:
+        ours = delivered.event_id == self._message.event_id
+        if not ours or (delivered.kind == "notice" and not delivered.last):
+            self._note(visible(delivered.text))
+            return False
+        self._answer.append(delivered.text)
+        if self._order.output == "text":
+            self._show(delivered.text)
+        return delivered.last
+
+    def _show(self, text: str) -> None:
+        if self._result is None or self._result.stopped not in ("error", "cancelled"):
+            if self._streamed:
+                self._streamed.finish(text)
+                return
+            terminal = self._out.isatty()
+            self._pulse.erase()
+            print(visible(text) if terminal else text, file=self._out, flush=True)
+        else:
+            if self._streamed:
+                self._streamed.close()
+            self._note(visible(text))
+            if self._error is not None and self._error.message not in text:
+                self._note(side_line(self._error) or "")
+
+    def _close(self) -> None:
+        if self._order.output == "json":
+            print(dumps(self._summary()), file=self._out, flush=True)
+
+    def _summary(self) -> dict[str, Any]:
+        result = self._result
+        return {
+            "text": "\n\n".join(self._answer),
+            "success": result.success if result else self._error is None,
+            "session_id": result.session_id if result else None,
+            "signal": result.signal if result else None,
+            "signal_reason": result.signal_reason if result else None,
+            "stopped": result.stopped if result else None,
+            "usage": asdict(result.usage) if result else None,
+            "cost_usd": result.cost_usd if result else None,
+            "error": self._error
+            and {
+                "code": self._error.code,
+                "message": self._error.message,
+                "hint": self._error.hint,
+            },
+        }
+
+    def _exit_code(self) -> int:
+        result = self._result
+        if result is None:
+            return FAILED if self._error else DONE
+        if result.stopped is not None:
+            limits = dict.fromkeys(("max_iterations", "loop", "limit"), LIMIT)
+            stops = {**limits, "cancelled": INTERRUPTED}
+            failed = USAGE if result.error_code == "config" else FAILED
+            return stops.get(result.stopped, failed)
+        if result.signal in ("BLOCKED", "DECIDE"):
+            return BLOCKED if result.signal == "BLOCKED" else DECIDE
+        return DONE if result.success else FAILED
+
+    def _note(self, text: str) -> None:
+        self._pulse.erase()
+        print(text, file=self._err, flush=True)

@@ -1,0 +1,60 @@
+"""A line on the terminal that says how long a turn without a conversation has been at work."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from agent.i18n import t
+from gateway.cli.console.output.text import seconds
+
+_EVERY_S = 1.0
+_ERASE = "\r\x1b[K"
+
+
+class Pulse:
+    """One line on `err`, drawn anew each second; nothing where `err` is no terminal, or one that
+    cannot erase. Whoever prints there calls `erase` first."""
+
+    def __init__(self, err: TextIO) -> None:
+        self._err = err
+        self._is_shown = err.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._is_drawn = self._is_held = False
+        self._began_at = 0.0
+
+    async def beat(self) -> None:
+        """Until it is cancelled."""
+        self._began_at = time.monotonic()
+        while self._is_shown:
+            await asyncio.sleep(_EVERY_S)
+            if not self._is_held:
+                took = seconds(int(time.monotonic() - self._began_at)).replace(".0", "")
+                said = t("working {time} · Ctrl-C stops", time=took)
+                self._err.write(f"{_ERASE}\x1b[2m{said}\x1b[0m")
+                self._err.flush()
+                self._is_drawn = True
+
+    def erase(self) -> None:
+        if self._is_drawn:
+            self._is_drawn = False
+            self._err.write(_ERASE)
+            self._err.flush()
+
+    def rest(self) -> None:
+        """From now on the answer itself says that there is work."""
+        self.erase()
+        self._is_held = True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While a person is asked on the same terminal; the clock rests."""
+        self.erase()
+        self._is_held = True
+        asked_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self._began_at += time.monotonic() - asked_at
+            self._is_held = False

@@ -1,0 +1,117 @@
+"""What `kore agent` shows the model of a folder and of files: `--cwd` and `-f`."""
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.i18n import later, t
+
+if TYPE_CHECKING:
+    from agent.context.project_context import Project
+    from agent.security.taint.origin import Origin
+    from gateway.cli.console.chat.workdir import Place
+    from gateway.config import Settings
+
+_STRANGE = later(
+    "This folder is not trusted: its files count as a stranger's words, and Kore asks before "
+    "anything leaves. If they are yours: {command}"
+)
+
+
+def project_of(
+    args: argparse.Namespace, options: Mapping[str, Any], settings: "Settings"
+) -> "Project | None":
+    """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
+    if "cwd" not in options and not args.file:
+        return None
+    from agent.security.files.paths import blocked_entry
+
+    folder = Path(options.get("cwd") or Path.cwd())
+    files = [(folder / given.expanduser()).resolve() for given in args.file or ()]
+    for file in files:
+        if not file.is_file():
+            raise ConfigError(f"--file {file}: no such file")
+        if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
+            raise ConfigError(f"--file {file}: security.blocked_paths keeps it from the model")
+    root = folder if "cwd" in options else None
+    return _project(root, files, settings)
+
+
+def place_of(
+    options: Mapping[str, Any], settings: "Settings", project: "Project | None", home: Path
+) -> "Place":
+    """The same folder as a conversation in the terminal sees it."""
+    from agent.security.taint.origin import is_in
+    from gateway.cli.console.chat.custom_commands import Customs, Shelf
+    from gateway.cli.console.chat.workdir import Place
+    from gateway.turns.agent_profiles import origin_of
+
+    def models() -> Sequence[str]:
+        from gateway.ops.model_catalog import offers
+
+        return [one.name for one in offers(settings, os.environ, ())]
+
+    entries = {entry.model_name: entry for entry in settings.model_list}
+
+    def window(model: str) -> int:
+        """Without the key, which a terminal beside a gateway need not have."""
+        from agent.providers.vendors import find_vendor
+        from gateway.config.model_entries import profile_models
+
+        if model not in entries:
+            model = profile_models(settings).get(model, model)
+        entry = entries.get(model)
+        vendor = find_vendor((entry.model if entry else model).partition("/")[0])
+        own = entry.context_tokens if entry else None
+        most = settings.context.max_tokens
+        return min(own or (vendor.context_tokens if vendor else most), most)
+
+    def title(model: str) -> str:
+        """Every configuration of `kore init` has a "default", which says nothing."""
+        first = (entry.model for entry in settings.model_list if entry.model_name == model)
+        return next(first, model) if model == "default" else model
+
+    folder = Path(options.get("cwd") or settings.agent.workspace)
+    real = folder.resolve()
+    origin = origin_of(settings)
+    # The workspace is the agent's: what lies there, a model may have written.
+    trusted = is_in(real, origin.own[1:])
+    own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
+    shelves = [Shelf(one, False, True) for one in own]
+    shelves += [Shelf(real / name / "commands", True, trusted) for name in (".kore", ".claude")]
+    return Place(
+        folder,
+        settings.security.blocked_paths,
+        lambda: project or _project(None, (), settings),
+        models,
+        str(settings.security.modes.get("cli", "ask")),
+        window,
+        title,
+        Customs(shelves),
+    )
+
+
+def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "Project":
+    from agent.context.directory_tree import Shape
+    from agent.context.project_context import FILE_SHARE, Project
+    from gateway.runtime.secrets import redactor_of
+    from gateway.turns.agent_profiles import origin_of
+
+    context = settings.context
+    shape = Shape(context.max_tree_depth, context.max_files_per_dir)
+    clean = redactor_of(settings, os.environ).clean
+    limit = int(context.max_tokens * FILE_SHARE)
+    origin = origin_of(settings)
+    remark = _remark(root, origin)
+    return Project(root, files, shape, limit, clean, remark, origin)
+
+
+def _remark(root: Path | None, origin: "Origin") -> str:
+    """What the person should know of the folder before they begin."""
+    if root is None or origin.is_own(root):
+        return ""
+    return t(_STRANGE, command=f"kore trust {shlex.quote(str(root))}")

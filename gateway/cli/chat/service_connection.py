@@ -1,0 +1,103 @@
+"""A line to Kore that outlives the process at its other end."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from gateway.control.client import Client
+from gateway.control.protocol import HandedOver, OwnerLost
+from gateway.control.service import Service
+from gateway.runtime.paths import Home
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+# How long a gateway that asked for the data has to take the lock before it is taken back.
+_TAKEN_S = 3.0
+# How long a new owner may take to start: it may check and upgrade the database first.
+_STARTED_S = 120.0
+_LOOK_S = 0.1
+# One that is closing may take a call and never answer it.
+_ANSWER_S = 0.5
+# One that is being killed may still let callers in.
+_LOSSES = 20
+
+Renew = Callable[[OwnerLost, Sequence[str]], Awaitable[Service]]
+
+
+class Line:
+    """`service` is whom to speak to now; after a loss, `renew` finds who goes on."""
+
+    def __init__(self, service: Service, renew: Renew | None = None) -> None:
+        self.service = service
+        self._renew = renew
+        self._losses = 0
+
+    async def renew(self, lost: OwnerLost, lane: str) -> None:
+        """Speak to the successor, or be it. `lane` still waits for its answer. Raises `lost` when
+        there is no other, `KoreError`."""
+        self._losses += 1
+        if self._renew is None or self._losses > _LOSSES:
+            raise lost
+        self.service = await self._renew(lost, (lane,))
+
+
+@asynccontextmanager
+async def open_line(settings: "Settings", home: Home) -> AsyncIterator[Line]:
+    """A line for a program that waits for its answers, whoever owns the data meanwhile."""
+    from gateway.cli.chat.terminal import reached
+
+    held = AsyncExitStack()
+
+    async def renew(lost: OwnerLost, lanes: Sequence[str]) -> Service:
+        nonlocal held
+        # In an orderly way: what is let go of here is what the successor waits for.
+        before, held = held, AsyncExitStack()
+        await before.aclose()
+        return await held.enter_async_context(successor(settings, home, lost, lanes))
+
+    try:
+        yield Line(await held.enter_async_context(reached(settings, home)), renew)
+    finally:
+        await held.aclose()
+
+
+@asynccontextmanager
+async def successor(
+    settings: "Settings", home: Home, lost: OwnerLost, lanes: Sequence[str] = ()
+) -> AsyncIterator[Service]:
+    """The service of the process that owns the data next: one that asked for it, one that starts,
+    else this one, which goes on with `lanes`. Raises `Locked` when nobody can be reached."""
+    from gateway.cli.chat.terminal import reached
+
+    if isinstance(lost, HandedOver):
+        until = time.monotonic() + _TAKEN_S
+        while not await _is_reachable(home):
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(_LOOK_S)
+    deadline = time.monotonic() + _STARTED_S
+    while True:
+        async with AsyncExitStack() as stack:
+            try:
+                service = await stack.enter_async_context(reached(settings, home, attended=lanes))
+            except ConfigError as exc:
+                if exc.code != "locked" or time.monotonic() > deadline:
+                    raise
+            except OwnerLost:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                yield service
+                return
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _is_reachable(home: Home) -> bool:
+    try:
+        return await Client.connect(home.socket, timeout_s=_ANSWER_S) is not None
+    except OwnerLost:
+        return False

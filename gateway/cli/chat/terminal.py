@@ -1,0 +1,62 @@
+"""What a turn in this terminal needs: the service, a person to ask, and a way to interrupt."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from gateway.runtime.paths import Home
+
+if TYPE_CHECKING:
+    from gateway.cli.chat.one_shot import Ask
+    from gateway.config import Settings
+    from gateway.control.service import Service
+
+
+@asynccontextmanager
+async def reached(
+    settings: "Settings", home: Home, *, attended: Sequence[str] = ()
+) -> "AsyncIterator[Service]":
+    """The service to speak to; `attended` as in `open_service`. Raises `ConfigError` when it lacks
+    the sandbox that is wanted."""
+    from gateway.cli.service_link import open_service
+
+    async with open_service(settings, home, attended=attended) as service:
+        wanted = settings.security.sandbox
+        used = str((await service.status()).get("sandbox", ""))
+        if wanted not in ("auto", "none") and used != wanted:
+            raise ConfigError(
+                f"sandbox {wanted}: Kore is running already, and its commands run in {used}",
+                hint="stop it, or set security.sandbox and start it again",
+            )
+        yield service
+
+
+def ask_here(interrupted: asyncio.Event) -> "Ask | None":
+    """A way to ask whoever sits at this terminal; None when nobody does."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    from gateway.cli.console.approvals.prompt import ask_at_terminal
+
+    return ask_at_terminal(sys.stdin, sys.stderr, interrupted)
+
+
+@contextmanager
+def interrupts(interrupted: asyncio.Event) -> Iterator[None]:
+    """The first Ctrl-C sets the event, the second ends the program."""
+    loop, main = asyncio.get_running_loop(), asyncio.current_task()
+
+    def on_signal() -> None:
+        if interrupted.is_set() and main is not None:
+            main.cancel()
+        interrupted.set()
+
+    loop.add_signal_handler(signal.SIGINT, on_signal)
+    try:
+        yield
+    finally:
+        with suppress(RuntimeError):
+            loop.remove_signal_handler(signal.SIGINT)

@@ -1,0 +1,107 @@
+"""Questions before something is done: what exactly, and one key for the answer."""
+
+import asyncio
+import os
+import termios
+import tty
+from collections.abc import Awaitable, Callable
+from typing import TextIO
+
+from agent.events import ApprovalAsked
+from agent.i18n import later, t
+from agent.security.policy.base import Answer
+from agent.text.visible import exact
+from gateway.cli.console.approvals.key_choice import Choice
+from gateway.cli.console.output.text import seconds
+
+CHOICES = later("[y] once  [s] for this session  [a] always  [n] no")
+_CTRL_C = "\x03"
+_VERDICTS: dict[Answer, str] = {
+    "once": later("allowed once"),
+    "session": later("allowed for this session"),
+    "always": later("always allowed, exactly this"),
+    "deny": later("denied"),
+}
+
+
+def subject(asked: ApprovalAsked) -> str:
+    """Exactly what would happen, every character visible; a diff is shown beside it."""
+    arguments = {**asked.arguments, **_beside(asked)}
+    if isinstance(command := arguments.get("command"), str):
+        others = [f"  {name}: {value}" for name, value in arguments.items() if name != "command"]
+        return exact("\n".join([f"{asked.tool}: {command}", *others]))
+    if asked.diff is not None and "path" in arguments:
+        return exact(f"{asked.tool}: {arguments['path']}")
+    told = "\n".join(f"  {name}: {value}" for name, value in arguments.items())
+    return exact(f"{asked.tool}\n{told}" if told else asked.tool)
+
+
+def _beside(asked: ApprovalAsked) -> dict[str, str]:
+    """What the arguments alone do not tell."""
+    found = {"in": asked.folder, "sends": asked.sends}
+    return {name: text for name, text in found.items() if text}
+
+
+def verdict(answer: Answer) -> str:
+    return t(_VERDICTS[answer])
+
+
+def ask_at_terminal(
+    keys: TextIO, screen: TextIO, interrupted: asyncio.Event
+) -> Callable[[ApprovalAsked], Awaitable[Answer]]:
+    """Ask on a bare terminal, outside of a conversation. Ctrl-C denies and interrupts."""
+
+    async def ask(asked: ApprovalAsked) -> Answer:
+        diff = f"\n{exact(asked.diff)}" if asked.diff else ""
+        print(f"? {subject(asked)}{diff}\n  {exact(t(asked.reason))}", file=screen)
+        left = t("{time} left", time=seconds(asked.expires_s))
+        print(f"  {t(CHOICES)}  ({left}) ", end="", file=screen, flush=True)
+        answer = await _one_answer(keys.fileno(), asked.expires_s, interrupted)
+        print(verdict(answer), file=screen, flush=True)
+        return answer
+
+    return ask
+
+
+async def _one_answer(terminal: int, deadline_s: float, interrupted: asyncio.Event) -> Answer:
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Answer] = loop.create_future()
+
+    def decide(answer: Answer) -> None:
+        if not found.done():
+            found.set_result(answer)
+
+    choice = Choice(decide)
+    choice.arm()
+
+    def on_key() -> None:
+        key = _read(terminal)
+        if key == _CTRL_C:
+            interrupted.set()
+            decide("deny")
+        elif not choice.press(key):
+            choice.arm()
+
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setraw(terminal, termios.TCSAFLUSH)
+        _keep_output(terminal)
+        loop.add_reader(terminal, on_key)
+        async with asyncio.timeout(deadline_s):
+            return await found
+    except TimeoutError:
+        return "deny"
+    finally:
+        choice.take_back()
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _read(terminal: int) -> str:
+    return os.read(terminal, 1).decode(errors="replace") or _CTRL_C
+
+
+def _keep_output(terminal: int) -> None:
+    mode = termios.tcgetattr(terminal)
+    mode[tty.OFLAG] |= termios.OPOST
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)

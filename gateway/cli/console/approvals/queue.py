@@ -1,0 +1,71 @@
+"""The questions that stand on the screen, one at a time, and the keys that answer them."""
+
+from collections import deque
+from collections.abc import Callable
+
+from agent.events import ApprovalAsked
+from agent.security.policy.base import Answer
+from gateway.cli.console.approvals.key_choice import Choice
+from gateway.cli.console.output.turn_view import View
+
+Reply = Callable[[ApprovalAsked, Answer], None]
+
+
+class Questions:
+    """`put` what is asked and `close` what is settled; `reply` is called with the person's word."""
+
+    def __init__(self, view: View, reply: Reply) -> None:
+        self._view = view
+        self._reply = reply
+        self._open: deque[ApprovalAsked] = deque()
+        self._withdrawn: set[str] = set()
+        self._choice = Choice(self._decide)
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def put(self, asked: ApprovalAsked) -> None:
+        self._open.append(asked)
+        if len(self._open) == 1:
+            self._ask()
+
+    def close(self, nonce: str) -> bool:
+        """It is answered; whether that is still to be told."""
+        self._next(nonce)
+        was_withdrawn = nonce in self._withdrawn
+        self._withdrawn.discard(nonce)
+        return not was_withdrawn
+
+    def withdraw(self) -> None:
+        """A stop withdraws all, and says so itself."""
+        for asked in list(self._open):
+            self._withdrawn.add(asked.nonce)
+            self._next(asked.nonce)
+
+    def press(self, key: str) -> bool:
+        """A key while a question stands. Early keys were meant for something else."""
+        return bool(self._open) and self._choice.press(key)
+
+    def arm(self) -> None:
+        self._choice.arm()
+
+    def take_back(self) -> str:
+        return self._choice.take_back()
+
+    def _decide(self, answer: Answer) -> None:
+        asked = self._open[0]
+        self._reply(asked, answer)
+        self._next(asked.nonce)
+
+    def _ask(self) -> None:
+        self._view.ask(self._open[0], self._choice.is_armed)
+        self._choice.arm()
+
+    def _next(self, nonce: str) -> None:
+        first = self._open[0].nonce if self._open else None
+        self._open = deque(asked for asked in self._open if asked.nonce != nonce)
+        if first == nonce:
+            self._view.foot.settle()
+            self._choice.take_back()
+            if self._open:
+                self._ask()

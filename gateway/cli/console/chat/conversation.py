@@ -1,0 +1,111 @@
+"""A conversation in the terminal, which outlives the Kore that it is with."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from rich.text import Text
+
+from agent.errors import KoreError
+from agent.i18n import speak, spoken, t
+from agent.text.visible import visible
+from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, CONSOLE_COMMANDS
+from gateway.cli.console.chat.repl import Repl, Start
+from gateway.cli.console.chat.turn_screen import Unsent
+from gateway.cli.console.input.completion import Completions
+from gateway.cli.console.input.plain_prompt import PlainPrompt
+from gateway.cli.console.input.prompt import Prompt
+from gateway.cli.console.output.ascii_fallback import speaks_utf8
+from gateway.cli.console.output.screen import Screen
+from gateway.control.protocol import HandedOver, OwnerLost
+from gateway.control.service import Opened, Service
+
+_TRIES = 4
+_PAUSE_S = 0.5
+# A service, or the one that follows after a loss.
+Connect = Callable[[OwnerLost | None], AbstractAsyncContextManager[Service]]
+
+
+async def converse(connect: Connect, start: Start, folder: Path) -> None:
+    """Talk until the person leaves. `folder` keeps the history of what was typed.
+
+    When the owner of the data goes away, its successor is looked for: several times, because one
+    that is being killed may still let callers in. Raises `KoreError` when there is none.
+    """
+    screen = Screen(sys.stdout)
+    prompt: Prompt | PlainPrompt = (
+        Prompt(
+            folder / "console_history",
+            str(start.options.get("cwd", "")),
+            Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.place),
+            "› " if speaks_utf8(sys.stdout) else "> ",
+        )
+        if screen.live
+        else PlainPrompt(sys.stdin, sys.stdout)
+    )
+    with prompt.quiet():
+        try:
+            await _converse(connect, start, screen, prompt)
+        finally:
+            await prompt.close()
+
+
+async def _converse(
+    connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
+) -> None:
+    left: Opened | None = None
+    unsent: Sequence[Unsent] = ()
+    lost: OwnerLost | None = None
+    tries = 0
+    while True:
+        repl: Repl | None = None
+        try:
+            async with connect(lost) as service:
+                try:
+                    if lost is not None:
+                        screen.print(Text(await _found(service, lost), "dim"))
+                    opened = left or await service.open_console(start.session, start.fresh)
+                    speak(opened.language or spoken())
+                    repl = Repl(service, opened, start, screen, prompt, unsent)
+                    await repl.run(greet=left is None)
+                    return
+                except* OwnerLost as group:
+                    # Outside of this the data is let go of, in an orderly way.
+                    lost = _first(group)
+        except* OwnerLost as group:
+            lost = _first(group)
+        assert lost is not None, "only a loss comes here"
+        tries = 1 if repl is not None and repl.spoke else tries + 1
+        if tries > _TRIES or (repl is None and left is None):
+            raise KoreError(t("Kore stopped and cannot be reached again")) from lost
+        # The same lane again: that is where the answer to an unfinished turn will come.
+        left, unsent = (repl.place, repl.unsent) if repl is not None else (left, unsent)
+        await asyncio.sleep(_PAUSE_S * (tries - 1))
+        start = replace(start, choose=False)
+        if not isinstance(lost, HandedOver):
+            why = visible(str(lost))
+            screen.print(Text(t("! {why}; looking for it again …", why=why), "yellow"))
+
+
+async def _found(service: Service, lost: OwnerLost) -> str:
+    """Who goes on with the conversation, in a line."""
+    status = await service.status()
+    if status.get("pid") == os.getpid():
+        return t(
+            "· No gateway runs: this terminal works by itself, and chats wait for `kore gateway`."
+        )
+    if isinstance(lost, HandedOver):
+        return t("· {why}: this conversation goes on through it.", why=visible(str(lost)))
+    return t("· Connected again.")
+
+
+def _first(group: BaseExceptionGroup[OwnerLost]) -> OwnerLost:
+    cause: BaseException = group
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    assert isinstance(cause, OwnerLost)
+    return cause

@@ -1,0 +1,119 @@
+"""Commands that people write themselves: a markdown file each, sent as a message."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from agent.records import frozen
+
+_MOST = 500
+_DEPTH = 3
+_SUMMARY_CHARS = 100
+_PLACE = re.compile(r"\$ARGUMENTS\b|\{args\}|\$([1-9])(?!\d)")
+
+
+@frozen
+class Custom:
+    """`name` is without its slash; `body` may hold `$ARGUMENTS`, `{args}` and `$1` to `$9`. One
+    that is not `trusted` came with a folder."""
+
+    name: str
+    summary: str
+    body: str
+    path: Path
+    trusted: bool
+
+    def filled(self, arguments: str) -> str:
+        """What is sent. Arguments that have no place in the text stand behind it."""
+        words = arguments.split()
+
+        def put(found: re.Match[str]) -> str:
+            number = int(found[1] or 0)
+            return arguments if not number else "".join(words[number - 1 : number])
+
+        text, places = _PLACE.subn(put, self.body)
+        return text if places or not arguments else f"{text}\n\n{arguments}"
+
+
+@frozen
+class Shelf:
+    """A folder of such files; `project`: it lies in the folder that somebody works in."""
+
+    folder: Path
+    project: bool
+    trusted: bool
+
+
+class Customs:
+    """Reads them anew each time, for they are edited while one talks. A person's own go before
+    those of a project of the same name; `project:NAME` and `user:NAME` say which is meant."""
+
+    def __init__(self, shelves: Sequence[Shelf]) -> None:
+        self._shelves = sorted(shelves, key=lambda shelf: shelf.project)
+
+    def all(self) -> list[Custom]:
+        found: dict[str, Custom] = {}
+        for shelf in self._shelves:
+            for name, path in _files(shelf):
+                if name not in found and (custom := _read(name, path, shelf)) is not None:
+                    found[name] = custom
+        return list(found.values())
+
+    def find(self, name: str) -> Custom | None:
+        kind, _, rest = name.partition(":")
+        wanted = rest if kind in ("project", "user") and rest else name
+        for shelf in self._shelves:
+            if wanted is not name and shelf.project != (kind == "project"):
+                continue
+            for found, path in _files(shelf):
+                if found == wanted and (custom := _read(found, path, shelf)) is not None:
+                    return custom
+        return None
+
+
+def _files(shelf: Shelf) -> Iterator[tuple[str, Path]]:
+    """Names and files: `git/commit.md` is called `git:commit`."""
+    return islice(_walk(shelf.folder, (), shelf), _MOST)
+
+
+def _walk(folder: Path, above: tuple[str, ...], shelf: Shelf) -> Iterator[tuple[str, Path]]:
+    try:
+        with os.scandir(folder) as entries:
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in sorted_entries:
+        # A link that came with a folder may lead to what no model is to see.
+        if not shelf.trusted and entry.is_symlink():
+            continue
+        name = entry.name.removesuffix(".md").replace(" ", "-")
+        if entry.is_dir():
+            if len(above) < _DEPTH and not entry.is_symlink():
+                yield from _walk(Path(entry.path), (*above, name), shelf)
+        elif entry.name.endswith(".md") and entry.is_file() and name.isprintable():
+            yield ":".join((*above, name)), Path(entry.path)
+
+
+def _read(name: str, path: Path, shelf: Shelf) -> Custom | None:
+    from agent.security.taint.file_marks import is_marked, is_unseen
+    from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
+
+    # A command may have written it after strangers' words, and nobody was asked.
+    if is_unseen(path):
+        return None
+    # The folder above may be a link, too.
+    if not shelf.trusted and path.resolve() != path.absolute():
+        return None
+    try:
+        with path.open("rb") as file:
+            text, _ = decode(file.read(SIZE_LIMIT_BYTES))
+    except OSError:
+        return None
+    found = read(text)
+    told = found.fields.get("description") or next(iter(found.body.splitlines()), "")
+    hint = found.fields.get("argument-hint") or ""
+    summary = " ".join(f"{told} {hint if isinstance(hint, str) else ''}".lstrip("# ").split())
+    trusted = shelf.trusted and not is_marked(path)
+    return Custom(name, summary[:_SUMMARY_CHARS], found.body, path, trusted)

@@ -1,0 +1,34 @@
+"""Events that wait while the person types or chooses: the screen is somebody else's then."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+from gateway.control.service import WatchEvent
+
+# As far as this whoever brings events is not kept waiting.
+LIMIT = 1024
+
+
+class Held:
+    """A bounded hold: beyond it the service joins, leaves out and says so (`gateway.core.event_hub`)."""
+
+    def __init__(self) -> None:
+        self._events: deque[WatchEvent] = deque()
+        self._room = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._events)
+
+    async def keep(self, event: WatchEvent) -> None:
+        """Returns when there is room for another one."""
+        self._events.append(event)
+        if len(self._events) >= LIMIT:
+            self._room.clear()
+            await self._room.wait()
+
+    def taken(self) -> Iterator[WatchEvent]:
+        """All of them, oldest first; afterwards none is held."""
+        while self._events:
+            yield self._events.popleft()
+        self._room.set()

@@ -1,0 +1,262 @@
+"""The commands that only a terminal has; all others are messages like any other."""
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from agent.errors import KoreError
+from agent.i18n import later, plural, t
+from agent.text.visible import visible
+from gateway.cli.console.output import renderables
+from gateway.cli.console.output.screen import Screen
+from gateway.commands.table import COMMANDS, GROUPS, find_command
+from gateway.control.service import Said, Service, SessionInfo
+
+if TYPE_CHECKING:
+    from gateway.cli.console.chat.workdir import Place
+    from gateway.cli.console.input.session_picker import Choice, Preview
+
+    Pick = Callable[[Sequence[Choice], Preview], Awaitable[str | None]]
+
+# Those of every chat are listed for completion; the gateway answers them.
+CONSOLE_COMMANDS = (
+    ("/sessions", later("list the sessions")),
+    ("/resume", later("go on with a session: /resume ID, or choose from the list")),
+    ("/export", later("write this session to a file: /export FILE (.md: for reading)")),
+    ("/output", later("show the last result whole, then the one before (also Ctrl-O)")),
+    ("/review", later("have the model look over what is not committed: /review, or /review WHAT")),
+    ("/init", later("have the model write AGENTS.md for the folder; you see it first")),
+    ("/exit", later("leave; the session stays")),
+)
+FILE = ("@path", later("show it a file, a folder or a picture with the message"))
+BY_HAND = ("!command", later("run it here yourself; the model sees what it printed"))
+# What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
+_NOT_BY_HAND = ("!tool ", "![")
+_WORD = re.compile(r"/[A-Za-z]{3,20}")
+_CLOSE = 0.75
+_OWN = {name for name, _ in CONSOLE_COMMANDS}
+CHAT_COMMANDS = tuple(
+    (f"/{name}", command.summary)
+    for name, command in COMMANDS.items()
+    if name != "start" and f"/{name}" not in _OWN
+)
+CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
+KEYS_HELP = (
+    ("Enter", later("send")),
+    ("Alt-Enter, Ctrl-J", later("new line")),
+    ("Tab", later("take what the menu offers")),
+    ("Up, Down", later("earlier lines")),
+    ("Ctrl-O", later("show the last result whole")),
+    ("Ctrl-R", later("search in what was typed")),
+    ("Esc, Ctrl-C", later("stop the turn; Ctrl-C also clears the line")),
+    ("Ctrl-D", later("leave")),
+)
+_TERMINAL, _CUSTOM, _KEYS = later("Terminal"), later("Your own commands"), later("Keys")
+_AGO = ((86_400, later("{n} d ago")), (3_600, later("{n} h ago")), (60, later("{n} min ago")))
+_SHOWN_SESSIONS = 20
+_SHOWN_MESSAGES = 2
+# Columns that a terminal needs to show more of a session than what it is called.
+_WIDE = 72
+_PICKED_SESSIONS = 500
+_PREVIEWED = 6
+Choose = Callable[[str], Awaitable[str | None]]
+
+
+def help_table(place: "Place | None" = None) -> Table:
+    """All that can be typed, with the commands that people wrote themselves."""
+    chat = dict(CHAT_COMMANDS)
+    groups: list[tuple[str, Iterable[tuple[str, str]]]] = [
+        (title, [(f"/{name}", chat[f"/{name}"]) for name in names if f"/{name}" in chat])
+        for title, names in GROUPS
+    ]
+    groups.append((_TERMINAL, (*CONSOLE_COMMANDS, FILE, BY_HAND)))
+    if place and (own := [(f"/{one.name}", one.summary) for one in place.customs.all()]):
+        groups.append((_CUSTOM, own))
+    groups.append((_KEYS, KEYS_HELP))
+    table = Table.grid(padding=(0, 2))
+    for title, rows in groups:
+        table.add_row(Text(t(title), "bold underline"))
+        for name, summary in rows:
+            table.add_row(Text(f"  {name}", "bold"), Text(visible(t(summary)), "dim"))
+    return table
+
+
+def by_hand(text: str) -> str | None:
+    """The shell command that somebody runs with `!`; None for any other line."""
+    if not text.startswith("!") or text.startswith(_NOT_BY_HAND):
+        return None
+    return text[1:].strip() or None
+
+
+def misspelt(text: str) -> str | None:
+    """What to say of a line that nearly is a command of the console; None for all others."""
+    word = next(iter(text.split()), "")
+    if not _WORD.fullmatch(word) or word in CONSOLE_WORDS or find_command(word[1:]):
+        return None
+    from difflib import get_close_matches
+
+    known = [*CONSOLE_WORDS, *(name for name, _ in CHAT_COMMANDS)]
+    close = get_close_matches(word.casefold(), known, 1, _CLOSE)
+    # Words behind a command of the chats are judged there.
+    if not close or (close[0] not in CONSOLE_WORDS and word != text.strip()):
+        return None
+    return t("There is no {word}; did you mean {meant}?", word=word, meant=close[0])
+
+
+class Sessions:
+    """`/sessions` and `/resume` on one lane."""
+
+    def __init__(
+        self, service: Service, screen: Screen, choose: Choose, pick: "Pick | None" = None
+    ) -> None:
+        self._pick = pick
+        self._service = service
+        self._screen = screen
+        self._choose = choose
+
+    async def show(self) -> Sequence[SessionInfo]:
+        found = await self._service.sessions(_SHOWN_SESSIONS)
+        table = Table.grid(padding=(0, 2))
+        wide = self._screen.console.width >= _WIDE
+        for _ in range(5 if wide else 3):
+            table.add_column(no_wrap=True)
+        for n, info in enumerate(found, 1):
+            details = (
+                plural(info.messages, "{n:,} message", "{n:,} messages"),
+                (info.lane or "").split(":")[0],
+            )
+            table.add_row(
+                Text(f"{n:>3}", "bold"),
+                Text(info.id, "cyan"),
+                Text(_ago(time.time() - info.last_active_at), "dim"),
+                *(Text(detail, "dim") for detail in (details if wide else ())),
+                Text(visible(info.name), no_wrap=True, overflow="ellipsis"),
+            )
+        self._screen.print(table if found else Text(t("There are no sessions yet."), "dim"))
+        return found
+
+    async def resume(self, lane: str, wanted: str) -> str | None:
+        """Put the lane into a session that is named, numbered or chosen; its id, or None.
+
+        Raises `KoreError` for one that does not exist.
+        """
+        found: Sequence[SessionInfo] = ()
+        if not wanted and self._pick is not None:
+            wanted = await self._picked(self._pick) or ""
+        elif not wanted:
+            found = await self.show()
+            if not found:
+                return None
+            wanted = (await self._choose(t("number or ID (empty: none) › ")) or "").strip()
+        if not wanted:
+            return None
+        if wanted.isdecimal() and len(wanted) <= len(str(_SHOWN_SESSIONS)):
+            found = found or await self._service.sessions(_SHOWN_SESSIONS)
+            if not 1 <= int(wanted) <= len(found):
+                raise KoreError(
+                    t(
+                        "found number {wanted}, expected 1 to {found}",
+                        wanted=wanted,
+                        found=len(found),
+                    )
+                )
+            wanted = found[int(wanted) - 1].id
+        session = await self._service.bind(lane, wanted)
+        await self.recall(session)
+        return session
+
+    async def export(self, lane: str, wanted: str) -> None:
+        """Write the lane's session to a new file. Raises `KoreError` when that cannot be."""
+        session = await self._service.bound(lane)
+        if session is None:
+            raise KoreError(t("there is nothing to export yet: this session has not begun"))
+        wanted = wanted or f"{session}.jsonl"
+        if wanted.endswith(".md"):
+            from gateway.sessions.transcript import readable
+
+            text = readable(await self._service.messages(session)) + "\n"
+        else:
+            text = "".join(f"{line}\n" for line in await self._service.lines(session))
+        written = await asyncio.to_thread(_write, wanted, text)
+        self._screen.print(Text(t("Written to {visible}.", visible=visible(written)), "dim"))
+
+    async def _picked(self, pick: "Pick") -> str | None:
+        from gateway.cli.console.input.session_picker import Choice
+
+        now = time.time()
+        found = await self._service.sessions(_PICKED_SESSIONS)
+        if not found:
+            self._screen.print(Text(t("There are no sessions yet."), "dim"))
+            return None
+        choices = [
+            Choice(info.id, info.name, f"{_ago(now - info.last_active_at):>10}") for info in found
+        ]
+        return await pick(choices, self._first_and_last)
+
+    async def _first_and_last(self, session: str) -> Sequence[str]:
+        """How a session began and where it stands."""
+        half = _PREVIEWED // 2
+        found = await self._service.glimpse(session, half, half)
+        first, last = ([_line(said) for said in part] for part in (found.beginning, found.end))
+        between = found.info.messages - len(first) - len(last)
+        return [*first, *(["  " + t("… {n:,} more", n=between)] if last and between else []), *last]
+
+    async def recall(self, session: str) -> None:
+        """The last words of a session, so that one knows where one is."""
+        found = await self._service.glimpse(session, 0, _SHOWN_MESSAGES)
+        self._screen.print(
+            Text(
+                plural(
+                    found.info.messages,
+                    "Session {id}, {n:,} message",
+                    "Session {id}, {n:,} messages",
+                    id=session,
+                ),
+                "dim",
+            )
+        )
+        for n, said in enumerate(found.end):
+            if said.role == "user":
+                if n:
+                    self._screen.print()
+                self._screen.print(Text(f"› {visible(said.text)}"), "dim")
+            else:
+                self._screen.print_block(renderables.markdown(said.text), "dim")
+        self._screen.print()
+
+
+def _write(name: str, text: str) -> str:
+    """Make a new file that nobody else reads; its whole name. Raises `KoreError`."""
+    file = Path.cwd() / Path(name).expanduser()
+    try:
+        with open(file, "x", encoding="utf-8", opener=_private) as opened:
+            opened.write(text)
+    except FileExistsError as exc:
+        raise KoreError(
+            t("{file} is there already", file=file), hint=t("/export FILE takes a new name")
+        ) from exc
+    except OSError as exc:
+        raise KoreError(f"{file}: {exc.strerror}") from exc
+    return str(file)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _line(said: Said) -> str:
+    return f"{'›' if said.role == 'user' else ' '} {said.text}"
+
+
+def _ago(elapsed_s: float) -> str:
+    for size_s, words in _AGO:
+        if elapsed_s >= size_s:
+            return t(words, n=int(elapsed_s // size_s))
+    return t("just now")

@@ -1,0 +1,145 @@
+"""Who speaks in this terminal, and how their words become messages."""
+
+import getpass
+import os
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
+
+from agent.i18n import spoken
+from agent.records import frozen
+from agent.security.policy.modes import is_mode
+from agent.serialization import safe_text
+from gateway.cli.console.chat.workdir import Place, media_of
+from gateway.core.messages import InboundMessage, Route, Sender
+
+if TYPE_CHECKING:
+    from agent.context.project_context import Project
+    from gateway.cli.console.chat.workdir import Order
+    from gateway.cli.console.input.file_mentions import Named
+
+CHANNEL = "cli"
+ACCOUNT = "local"
+# From here on another conversation is spoken in, which was told nothing yet.
+_ELSEWHERE = frozenset({"/new", "/resume", "/fork", "/compact"})
+# The latest commands that the model is told of, each bounded by itself.
+_KEPT_RUNS = 8
+
+
+@frozen
+class Speaker:
+    """One chat of the console channel. `options` go with every message (see `InboundMessage`),
+    and what is new in `project` with the next one, as does what was `run` by hand since; files of
+    the `place` go along where they are named."""
+
+    chat_id: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    project: "Project | None" = None
+    place: Place | None = None
+    run: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT_RUNS))
+
+    @property
+    def lane(self) -> str:
+        return Route(CHANNEL, ACCOUNT, self.chat_id).lane
+
+    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "Named | None":
+        """What the line points at with `@`."""
+        return self.place.named(text, pasted) if self.place is not None else None
+
+    def order(self, text: str) -> "Order | None":
+        """What is sent for a command that is a prompt."""
+        return self.place.order(text) if self.place is not None else None
+
+    def say(
+        self, text: str, named: "Named | None" = None, order: "Order | None" = None
+    ) -> InboundMessage:
+        return InboundMessage(
+            channel=CHANNEL,
+            account=ACCOUNT,
+            chat_id=self.chat_id,
+            sender=Sender(str(os.getuid()), _login()),
+            event_id=os.urandom(16).hex(),
+            content=safe_text(text),
+            received_at=time.time(),
+            options={**self.options, **_with(order, self._news(text, named))},
+            media=media_of(named) if named is not None and named.pictures else (),
+            language=spoken(),
+        )
+
+    def unsay(self, message: InboundMessage) -> None:
+        """It was refused: what it was to bring along goes with the next one."""
+        runs = [*message.options.get("run", ()), *self.run]
+        self.run.clear()
+        self.run.extend(runs)
+        if "project" in message.options:
+            self.forget()
+
+    def settled_by(self, text: str) -> "Speaker":
+        """From a command on that chooses it, the conversation's own choice counts."""
+        options = {k: v for k, v in self.options.items() if k not in _settled(text)}
+        return replace(self, options=options)
+
+    def forget(self) -> None:
+        """What was told of the folder may have left the window: it is told again."""
+        if self.project is not None:
+            self.project.forget()
+        if self.place is not None:
+            self.place.forget()
+
+    def _news(self, text: str, named: "Named | None") -> dict[str, Any]:
+        if text.startswith("/"):
+            if text.split()[0] in _ELSEWHERE:
+                self.forget()
+            return {}
+        told: dict[str, Any] = {}
+        if self.run:
+            told["run"] = list(self.run)
+            self.run.clear()
+        project, files = self.project, named.files if named is not None else []
+        if project is None and files and self.place is not None:
+            project = self.place.project()
+        news = project.news(files) if project is not None else None
+        if news is not None:
+            shown = {"text": safe_text(news.text), "taint": sorted(news.taint)}
+            told["project"] = {**shown, "evicted": news.evicted}
+        return told
+
+
+def _with(order: "Order | None", news: dict[str, Any]) -> dict[str, Any]:
+    """What a command says of itself goes along with what is told of the folder."""
+    told = order.told if order is not None else {}
+    if not told:
+        return news
+    shown = news.get("project", {"text": "", "taint": [], "evicted": 0})
+    text = "\n\n".join(part for part in (told["text"], shown["text"]) if part)
+    taint = sorted({*told["taint"], *shown["taint"]})
+    return {**news, "project": {**shown, "text": text, "taint": taint}}
+
+
+def _settled(text: str) -> tuple[str, ...]:
+    """The options of the command line whose place a command of the conversation takes."""
+    match text.split():
+        case ["/model", _, *_]:
+            return ("model",)
+        case ["/thinking", "on" | "off" | "default", *_]:
+            return ("thinking",)
+        case ["/plan" | "/auto", *_]:
+            return ("mode", "auto")
+        case ["/mode", mode, *_] if is_mode(mode.casefold()):
+            return ("mode", "auto")
+    return ()
+
+
+def principal() -> str:
+    """The console's user, as approvals and sessions name them."""
+    return f"{CHANNEL}:{os.getuid()}"
+
+
+def _login() -> str:
+    # A user id without an account, as containers have it.
+    with suppress(KeyError, OSError):
+        return getpass.getuser()
+    return ""

@@ -1,0 +1,224 @@
+"""One conversation with one Kore: read a message, show its turn, read the next one."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.records import frozen
+from agent.text.visible import visible
+from agent.version import VERSION
+from gateway.cli.console.chat.local_commands import Sessions, by_hand, help_table
+from gateway.cli.console.chat.message_builder import Speaker
+from gateway.cli.console.chat.turn_screen import Stage, Unsent
+from gateway.cli.console.chat.workdir import Place
+from gateway.cli.console.input.plain_prompt import PlainPrompt
+from gateway.cli.console.input.prompt import Prompt
+from gateway.cli.console.output.ascii_fallback import plain, speaks_utf8
+from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.status_line import Status
+from gateway.cli.console.output.text import complaint
+from gateway.control.protocol import OwnerLost
+from gateway.control.service import Opened, Service
+
+if TYPE_CHECKING:
+    from agent.context.project_context import Project
+    from gateway.cli.console.chat.shell_escape import Command, Show
+
+
+@frozen
+class Start:
+    """Which session to begin with: `session`, a new one (`fresh`), else the last; or `choose`."""
+
+    session: str | None = None
+    fresh: bool = True
+    choose: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    project: "Project | None" = None
+    place: Place | None = None
+    command: str = "kore"
+    # Begins a command that is run with `!`; without it there are none.
+    by_hand: "Callable[[str, Show], Command] | None" = None
+
+
+class Repl:
+    """One conversation with one service."""
+
+    def __init__(
+        self,
+        service: Service,
+        opened: Opened,
+        start: Start,
+        screen: Screen,
+        prompt: Prompt | PlainPrompt,
+        unsent: Sequence[Unsent] = (),
+    ) -> None:
+        self._service = service
+        self._opened = opened
+        self._start = start
+        self._screen = screen
+        self._prompt = prompt
+        self._session = opened.session
+        speaker = Speaker(opened.chat_id, start.options, start.project, start.place)
+        self._stage = Stage(service, speaker, screen, prompt)
+        self._unsent = unsent
+        self._status: Status | None = None
+        if isinstance(prompt, Prompt):
+            prompt.completions.service = service
+        pick = prompt.pick if isinstance(prompt, Prompt) else None
+        self._sessions = Sessions(service, screen, prompt.read, pick)
+
+    @property
+    def session(self) -> str | None:
+        """The session that this lane is in; None until the first message makes one."""
+        return self._stage.session or self._session
+
+    @property
+    def place(self) -> Opened:
+        """Where this conversation stands, for a successor that goes on with it."""
+        return Opened(self._opened.chat_id, self.session, self._stage.busy)
+
+    @property
+    def spoke(self) -> bool:
+        """Whether anything was heard from the service."""
+        return self._stage.heard
+
+    @property
+    def unsent(self) -> Sequence[Unsent]:
+        """What was typed and may not have reached the service; a successor is told again."""
+        return [*self._unsent, *self._stage.unsent]
+
+    async def run(self, greet: bool) -> None:
+        """Returns when the person leaves. Raises what the service raises, in a group."""
+        facts = await self._service.status()
+        own = self._start.options.get("agent", {}).get("model")
+        self._begin_status(str(own or facts.get("model")))
+        if greet:
+            await self._greet(facts)
+        async with self._stage.open(self._opened.unfinished):
+            while self._unsent:
+                await self._stage.send_again(self._unsent[0])
+                self._unsent = self._unsent[1:]
+            if self._start.choose:
+                await self._command("/resume")
+            await self._talk()
+        # /new and /fork have put this lane into another one.
+        if session := await self._service.bound(self._stage.lane):
+            await self._say_what_runs(session)
+            self._screen.print(
+                Text(
+                    t("To go on later: {command} -r {id}", command=self._start.command, id=session),
+                    "dim",
+                )
+            )
+
+    def _begin_status(self, model: str) -> None:
+        place, prompt = self._start.place, self._prompt
+        if place is not None and isinstance(prompt, Prompt):
+            status = Status(self._start.options, model, place.mode, place.window, place.title)
+            self._status = status
+            self._stage.foot.status = status
+            utf8 = speaks_utf8(sys.stdout)
+            prompt.status = status.line if utf8 else lambda wide: plain(status.line(wide))
+
+    async def _say_what_runs(self, session: str) -> None:
+        """What is left behind in the background, and what becomes of it."""
+        running = await self._service.background(session)
+        if not running:
+            return
+        status = await self._service.status()
+        ends = status.get("pid") == os.getpid()
+        becomes = t(
+            "Ends now, with Kore: {names}"
+            if ends
+            else "Goes on in the background (/tasks shows it): {names}",
+            names=", ".join(map(visible, running)),
+        )
+        self._screen.print(Text(becomes, "yellow"))
+
+    async def _greet(self, status: Mapping[str, Any]) -> None:
+        agent = self._start.options.get("agent", {})
+        model = self._start.options.get("model") or agent.get("model") or status.get("model")
+        spoken_with = agent.get("name")
+        facts = (
+            f"Kore {VERSION}",
+            spoken_with and t("agent {name}", name=spoken_with),
+            self._start.place.title(str(model)) if self._start.place else model,
+            self.session or (None if self._start.choose else t("new session")),
+            self._start.options.get("cwd", status.get("workspace")),
+        )
+        line = " · ".join(visible(str(fact)) for fact in facts if fact)
+        self._screen.print(Text(line, "bold"))
+        if (hint := status.get("model_hint")) and model == status.get("model"):
+            self._screen.print(Text(visible(t(str(hint))), "yellow"))
+        if (project := self._start.project) is not None and project.remark:
+            self._screen.print(Text(project.remark, "yellow"))
+        if self._opened.unfinished:
+            waiting = t("An earlier answer is still under way; it will appear here.")
+            self._screen.print(Text(waiting, "dim"))
+        self._screen.print(Text(t("/help shows what can be typed, /exit leaves."), "dim"))
+        self._screen.print()
+        if self.session is not None:
+            await self._sessions.recall(self.session)
+
+    async def _talk(self) -> None:
+        warned = False
+        while True:
+            await self._stage.until_idle()
+            if self._status is not None:
+                await self._status.refresh(self._service, self._stage.lane)
+            try:
+                later = self._stage.later
+                if later:
+                    self._screen.print(Text(f"› {visible(later[0])}", "dim"))
+                text = later.popleft() if later else await self._prompt.read()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                if warned:
+                    return
+                warned = True
+                self._screen.print(Text(t("/exit, Ctrl-D or Ctrl-C again leaves."), "dim"))
+                continue
+            warned = False
+            text = self._prompt.pastes.whole(text or "")
+            if not text.strip():
+                continue
+            if text.split()[0] in ("/exit", "/quit") or text.strip() in ("exit", "quit"):
+                return
+            await self._command(text.strip() if text.startswith("/") else text)
+
+    async def _command(self, text: str) -> None:
+        word, _, rest = text.partition(" ")
+        begin, command = self._start.by_hand, by_hand(text)
+        try:
+            if begin is not None and command is not None:
+                await self._stage.run(lambda show: begin(command, show))
+            elif word == "/sessions" and not rest.strip():
+                await self._sessions.show()
+                self._screen.print()
+            elif word == "/resume":
+                chosen = await self._sessions.resume(self._stage.lane, rest.strip())
+                self._stage.session = chosen or self._stage.session
+            elif word == "/help":
+                self._screen.print(help_table(self._start.place))
+                self._screen.print()
+            elif (told := self._stage.misspelt(text)) is not None:
+                self._screen.print(Text(told, "yellow"))
+            elif word == "/output":
+                self._stage.unfold()
+            elif word == "/export":
+                await self._sessions.export(self._stage.lane, rest.strip())
+            else:
+                await self._stage.submit(text)
+        except OwnerLost:
+            raise
+        except KoreError as exc:
+            self._screen.print(Text(complaint(exc), "red"))
+        except (EOFError, KeyboardInterrupt):
+            return

@@ -1,0 +1,123 @@
+"""`!command`: what the person runs here with their own hand, beside all that the model does.
+
+It has their rights and their environment, no sandbox and no policy, as in any other terminal. What
+it prints is shown as it comes, and told to the model with the person's next message.
+"""
+
+import codecs
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from agent.errors import ToolError
+from agent.i18n import t
+from agent.prompts import fill
+from agent.records import frozen
+from agent.security.redaction import Redactor
+from agent.security.sandbox.base import Job, Spawn
+from agent.security.sandbox.unconfined import Unconfined
+from agent.security.taint.taint import PRIVATE
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.output_spill import Output, spill_folder
+from agent.tools.shell.sandboxed_command import Commands, Line
+from agent.types import ToolCall
+from gateway.cli.console.output.text import seconds
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+_STOPPED = "stopped by the person"  # as the model reads it
+_LONG_S = 1.0
+# Takes what a command prints, cut anywhere.
+Show = Callable[[str], None]
+
+
+@frozen
+class Shell:
+    """Where commands run and how much of their output the model is told; `redactor` takes secrets
+    out of it, for the screen as well."""
+
+    folder: Path
+    limit_bytes: int
+    redactor: Redactor
+
+    @classmethod
+    def of(cls, settings: "Settings", cwd: str | None) -> Self:
+        from gateway.runtime.secrets import redactor_of
+
+        folder = Path(cwd or settings.agent.workspace)
+        redactor = redactor_of(settings, os.environ)
+        return cls(folder, settings.tools.output_limit_bytes, redactor)
+
+
+class Command:
+    """One command: `run` it to its end, or cancel that, and it is killed with all it started."""
+
+    def __init__(self, shell: Shell, command: str, show: Show) -> None:
+        self._shell = shell
+        self._show = show
+        self._commands = Commands(ToolSettings(sandbox=_OwnHand()))
+        folder, nothing = shell.folder, ToolCall("", "", {}, "")
+        call = CallContext(nothing, "", folder, folder, lambda *_: None, owner=True)
+        self._line = Line(command, folder, call)
+        marks = folder if self._line.heard() else None
+        self._output = Output(spill_folder(folder), shell.limit_bytes, marks)
+        self._cleaner = shell.redactor.stream()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._began = time.monotonic()
+        self._ended = _STOPPED
+
+    async def run(self) -> None:
+        """What goes wrong is told by `ending`."""
+        try:
+            ended = await self._commands.run(self._line, None, self._take)
+            code = ended.exit.code or 0
+            self._ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        except ToolError as exc:
+            self._ended = str(exc)
+        finally:
+            self._take(b"", last=True)
+            self._output.close()
+
+    @property
+    def ending(self) -> str | None:
+        """How it ended, for the person; None when that needs no words."""
+        took = time.monotonic() - self._began
+        if self._ended == "exit code 0" and self._output.total_bytes and took < _LONG_S:
+            return None
+        ended = t("stopped by you") if self._ended == _STOPPED else self._ended
+        return f"{ended}, {seconds(took)}"
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the next message brings along: a text for the model, and what is in it."""
+        text = fill(
+            "ran_by_hand",
+            folder=self._shell.folder,
+            command=self._shell.redactor.clean(self._line.command),
+            output=self._output.text().rstrip("\n"),
+            ending=self._ended,
+        )
+        return {"text": text, "taint": sorted(self._commands.taint(self._line) | PRIVATE)}
+
+    def _take(self, data: bytes, *, last: bool = False) -> None:
+        clean = self._cleaner.feed(data)
+        if last:
+            clean += self._cleaner.end().encode("latin-1")
+        self._output.feed(clean)
+        if text := self._decoder.decode(clean, last):
+            self._show(text)
+
+
+class _OwnHand(Unconfined):
+    """The person's own environment: in a terminal nobody takes it away either."""
+
+    @contextmanager
+    def prepare(self, job: Job) -> Iterator[Spawn]:
+        with super().prepare(job) as spawn:
+            yield replace(spawn, env=dict(os.environ))

@@ -1,0 +1,309 @@
+"""Where turns happen: events go to the view, keys to whoever they are meant for.
+
+A turn has the whole screen and the keyboard without echo; between turns the prompt has both.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from agent import events
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.policy.base import Answer
+from agent.text.visible import visible
+from gateway.cli.console.approvals.queue import Questions
+from gateway.cli.console.chat.event_buffer import Held
+from gateway.cli.console.chat.local_commands import CONSOLE_WORDS, by_hand, misspelt
+from gateway.cli.console.chat.message_builder import Speaker, principal
+from gateway.cli.console.chat.pending_answers import Awaited
+from gateway.cli.console.chat.signals import signals
+from gateway.cli.console.chat.workdir import remarks
+from gateway.cli.console.input.keys import TypeAhead
+from gateway.cli.console.input.plain_prompt import PlainPrompt
+from gateway.cli.console.input.prompt import Prompt
+from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.text import complaint
+from gateway.cli.console.output.turn_view import View
+from gateway.commands.suggestions import command_in
+from gateway.control.protocol import OwnerLost
+from gateway.control.service import Delivered, Service, WatchEvent
+from gateway.core.messages import InboundMessage
+
+if TYPE_CHECKING:
+    from gateway.cli.console.chat.shell_escape import Command, Show
+
+_TICK_S = 0.1
+
+
+@frozen
+class Unsent:
+    """A message that its service did not confirm; `text` and `line` as for `Stage.submit`."""
+
+    message: InboundMessage
+    text: str
+    line: str
+
+
+class Stage:
+    """`async with stage.open(...)`, then `submit` and `until_idle` in turns."""
+
+    def __init__(
+        self, service: Service, speaker: Speaker, screen: Screen, prompt: Prompt | PlainPrompt
+    ) -> None:
+        self._service = service
+        self._speaker = speaker
+        self._screen = screen
+        self._prompt = prompt
+        self._view = View(screen)
+        self.foot = self._view.foot
+        self._typeahead = TypeAhead(self)
+        self._awaited = Awaited()
+        self._held = Held()
+        self._questions = Questions(self._view, self._begin_reply)
+        self._command: asyncio.Task[None] | None = None
+        self._on_stage = False
+        self._stop_early = False
+        self._settled = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self.heard = False
+        # Commands of the console itself that were typed while a turn ran.
+        self.later: deque[str] = deque()
+        self.session: str | None = None
+        self.unsent: list[Unsent] = []
+        self.foot.queued = lambda: self._awaited.behind + len(self.later)
+
+    @property
+    def lane(self) -> str:
+        return self._speaker.lane
+
+    @asynccontextmanager
+    async def open(self, unfinished: bool) -> AsyncIterator[None]:
+        """Watch the lane. `unfinished`: an earlier turn is still to be shown."""
+        self._awaited.foreign = unfinished
+        async with self._service.watch(self.lane) as watched, asyncio.TaskGroup() as group:
+            self._group = group
+            pump = group.create_task(self._pump(watched))
+            with signals(self._on_interrupt):
+                yield
+            pump.cancel()
+
+    async def submit(self, text: str, line: str = "") -> None:
+        """Send a message of this console; its turn is shown by `until_idle`. `line`: what was typed
+        while something else ran."""
+        pasted = self._prompt.pastes.spans(text)
+        if (order := self._speaker.order(text)) is not None:
+            text = order.text
+            pasted = [(0, len(text))] if order.stranger is not None else []
+        named = self._speaker.named(text, pasted)
+        message = self._speaker.say(text, named, order)
+        for remark in remarks(named) if named is not None else ():
+            self._view.say(f"· {visible(remark)}")
+        self._awaited.add(message, text, line)
+        try:
+            await self._service.submit(message)
+        except OwnerLost:
+            # It may be stored or not: the successor is told again, and knows it if it is.
+            self._awaited.remove(message)
+            self.unsent.append(Unsent(message, text, line))
+            raise
+        except KoreError:
+            self._awaited.remove(message)
+            self._speaker.unsay(message)
+            raise
+        self._speaker = self._speaker.settled_by(text)
+        self.foot.settled(self._speaker.options)
+
+    async def send_again(self, unsent: "Unsent") -> None:
+        """What a service that is gone may not have stored."""
+        self._awaited.add(unsent.message, unsent.text, unsent.line)
+        await self._service.submit(unsent.message)
+
+    def misspelt(self, text: str) -> str | None:
+        """What to say of a line that nearly is a command of the console."""
+        return misspelt(text) if self._speaker.order(text) is None else None
+
+    async def until_idle(self) -> None:
+        """Show what runs until nothing of ours does any more."""
+        if not (self.busy or self._held):
+            return
+        with self._lit():
+            while self.busy:
+                self._settled.clear()
+                self._view.tick()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TICK_S):
+                        await self._settled.wait()
+
+    async def run(self, begin: "Callable[[Show], Command]") -> None:
+        """Show a command that the person runs by hand; the model hears with the next message."""
+        command = begin(self._view.show_output)
+        with self._lit():
+            self._command = work = self._group.create_task(command.run())
+            try:
+                while not work.done():
+                    self._view.tick()
+                    await asyncio.wait({work}, timeout=_TICK_S)
+            finally:
+                work.cancel()
+                await asyncio.wait({work})
+                self._command = None
+            self._view.close_output(command.ending)
+        self._speaker.run.append(command.told)
+
+    @contextmanager
+    def _lit(self) -> Iterator[None]:
+        """The screen and the keys are those of the work; what is typed comes back to the prompt."""
+        self._on_stage = True
+        self._view.begin()
+        self._typeahead.text, self._prompt.draft = self._prompt.draft, ""
+        self.typed(self._typeahead.text)
+        try:
+            with self._prompt.keys(self._typeahead.press):
+                for event in self._held.taken():
+                    self._take(event)
+                yield
+        finally:
+            self._on_stage = False
+            self._view.end()
+            self._prompt.draft, self._typeahead.text = self._typeahead.text, ""
+            self.foot.typed = ""
+
+    def typed(self, text: str) -> None:
+        self.foot.typed = text
+        self._questions.arm()
+
+    def answer(self, key: str) -> bool:
+        return self._questions.press(key)
+
+    def take_back(self) -> str:
+        return self._questions.take_back()
+
+    def send(self, text: str) -> None:
+        self._group.create_task(self._send(text))
+
+    def _on_interrupt(self) -> None:
+        (self if self._on_stage else self._prompt).interrupt()
+
+    def unfold(self) -> None:
+        if not self._view.unfold():
+            self._view.say(t("nothing more is folded"))
+
+    def interrupt(self) -> None:
+        if self._command is not None:
+            self._command.cancel()
+            return
+        self._questions.withdraw()
+        self._group.create_task(self._stop())
+
+    async def _send(self, line: str) -> None:
+        text = self._prompt.pastes.whole(line)
+        if text.strip() == "/stop":
+            self.interrupt()
+            return
+        # In the order in which they were typed.
+        async with self._sending:
+            with self._refusals():
+                self._view.say(f"› {visible(line)}{await self._fate(text)}")
+                own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
+                if self._command or by_hand(text) or own:
+                    self.later.append(text)
+                    if not self._on_stage:
+                        # The turn has ended meanwhile: the prompt is up, and would wait.
+                        self._prompt.leave()
+                    return
+                await self.submit(text, line)
+
+    async def _fate(self, text: str) -> str:
+        """What becomes of a message that is typed while a turn runs."""
+        if self._command or by_hand(text):
+            return f"  ({t('queued')})"
+        word = text.split()[0]
+        command = command_in(text)
+        if command and (command.at_once or word == "/stop") and word not in CONSOLE_WORDS:
+            return ""
+        if command is None and await self._service.queue_mode(self.lane) == "steer":
+            return f"  ({t('steering')})"
+        return f"  ({t('queued')})"
+
+    async def _stop(self) -> None:
+        with self._refusals():
+            if await self._service.stop(self.lane):
+                return
+            if self._stop_early:
+                # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
+                self._awaited.clear()
+                self._stop_early = False
+                self._settled.set()
+                return
+            self._stop_early = True
+
+    def _begin_reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
+        self._group.create_task(self._reply(asked, answer))
+
+    async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
+        with self._refusals():
+            if not await self._service.answer(asked.nonce, answer, principal()):
+                said = t("that question has expired or was answered elsewhere")
+                self._view.say(f"  {said}")
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What the service refuses is said; only that it is gone ends the conversation."""
+        try:
+            yield
+        except KoreError as exc:
+            if isinstance(exc, OwnerLost):
+                raise
+            self._view.say(complaint(exc), "red")
+
+    async def _pump(self, watched: AsyncIterator[WatchEvent]) -> None:
+        try:
+            async for event in watched:
+                self.heard = True
+                self._awaited.notice(event)
+                if self._on_stage:
+                    self._take(event)
+                else:
+                    self._prompt.leave()
+                    await self._held.keep(event)
+            raise OwnerLost(t("Kore stopped"))
+        finally:
+            self._prompt.keep_draft()
+
+    def _take(self, event: WatchEvent) -> None:
+        if line := self._awaited.follow(event):
+            self._view.say(f"› {visible(line)}")
+        match event:
+            case events.Compacted():
+                self._speaker.forget()
+                # Who typed /compact reads it in the answer.
+                if not self._awaited.next_text.startswith("/compact"):
+                    self._view.take(event)
+            case events.SessionStart(session_id=session):
+                self.session = session
+                self._view.take(event)
+                if self._stop_early:
+                    self._stop_early = False
+                    self._group.create_task(self._stop())
+            case events.ApprovalAsked():
+                self._questions.put(event)
+            case events.ApprovalAnswered(nonce=nonce):
+                if self._questions.close(nonce):
+                    self._view.take(event)
+            case Delivered():
+                self._view.take(event)
+                if self._awaited.settle(event):
+                    self._stop_early = False
+                    self._settled.set()
+            case _:
+                self._view.take(event)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs here that is still to be shown, or has to be answered: a sub-agent
+        in the background asks while no turn runs."""
+        return bool(self._awaited) or bool(self._questions)

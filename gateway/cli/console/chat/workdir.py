@@ -1,0 +1,128 @@
+"""Where a conversation works: what its terminal offers of the place, and shows of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.i18n import t
+from agent.records import frozen
+from gateway.cli.console.chat.custom_commands import Custom, Customs
+from gateway.commands.table import find_command
+
+if TYPE_CHECKING:
+    from agent.context.project_context import Project
+    from gateway.cli.console.input.file_mentions import Named
+    from gateway.core.messages import Media
+
+
+# Commands of the terminal that are a prompt of ours.
+OWN_PROMPTS = {"review": "review", "init": "init_project"}
+
+
+@dataclass(slots=True)
+class Place:
+    """`folder` is where relative paths begin, `blocked` are paths that no model sees; `begin`
+    makes a project that shows what is named, `models` tells names of models. Both take a while.
+    `window` is a model's in tokens, `title` what a person is told of its name."""
+
+    folder: Path
+    blocked: Sequence[str]
+    begin: "Callable[[], Project]"
+    models: Callable[[], Sequence[str]]
+    mode: str = ""
+    window: Callable[[str], int] = field(default=lambda _: 0)
+    title: Callable[[str], str] = field(default=str)
+    customs: Customs = field(default_factory=lambda: Customs(()))
+    _begun: "Project | None" = field(default=None, init=False)
+
+    def project(self) -> "Project":
+        if self._begun is None:
+            self._begun = self.begin()
+        return self._begun
+
+    def forget(self) -> None:
+        if self._begun is not None:
+            self._begun.forget()
+
+    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "Named | None":
+        """The files behind each `@path` of a line; None when there are none."""
+        if "@" not in text or text.startswith("/"):
+            return None
+        from gateway.cli.console.input.file_mentions import named
+
+        return named(text, self.folder, self.blocked, pasted)
+
+    def order(self, text: str) -> "Order | None":
+        """What is sent for a line that begins with `/review`, `/init` or a command of a person's
+        own; None for any other."""
+        if not text.startswith("/"):
+            return None
+        name, _, rest = text[1:].strip().partition(" ")
+        arguments = rest.strip()
+        if name in OWN_PROMPTS:
+            from agent.prompts import fill
+
+            return Order(fill(OWN_PROMPTS[name], what=f": {arguments}" if arguments else ""))
+        if not name or find_command(name) or (found := self.customs.find(name)) is None:
+            return None
+        return Order(found.filled(arguments), None if found.trusted else found)
+
+
+@frozen
+class Order:
+    """A text that stands for a command; `stranger` is its file, when that came with a folder."""
+
+    text: str
+    stranger: Custom | None = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the model is told beside the text, and what that makes of the conversation."""
+        from agent.prompts import fill
+
+        if self.stranger is None:
+            return {}
+        told = fill("folder_command", command=f"/{self.stranger.name}", path=self.stranger.path)
+        return {"text": told, "taint": ["untrusted"], "evicted": 0}
+
+
+def remarks(named: "Named") -> list[str]:
+    """What a person is told of what they named."""
+    said = []
+    shown = [path.name + "/" * path.is_dir() for path in (*named.files, *named.pictures)]
+    if shown:
+        said.append(t("shown to the model: {names}", names=", ".join(shown)))
+    said += [t("{path} is blocked: the model does not see it", path=path) for path in named.blocked]
+    for path in named.binary:
+        said.append(t("{path} is no text: the model has to open it itself", path=path))
+    for name in named.missing:
+        said.append(t("there is no {name} here: the model sees the name alone", name=name))
+    return said
+
+
+def media_of(named: "Named") -> "tuple[Media, ...]":
+    """Pictures as a message carries them: where they are, and what is in them now."""
+    return tuple(media for path in named.pictures if (media := _media(path)) is not None)
+
+
+def _media(path: Path) -> "Media | None":
+    from hashlib import sha256
+
+    from agent.errors import ToolError
+    from agent.security.files import file_io
+    from agent.text.media_types import LIMIT_BYTES, media_type_of
+    from gateway.core.messages import Media
+
+    try:
+        data = file_io.read(path, LIMIT_BYTES)
+    except ToolError:  # it is gone since it was named
+        return None
+    return Media(
+        "photo",
+        str(path),
+        path.name,
+        media_type_of(data[:16]),
+        len(data),
+        digest=sha256(data).hexdigest(),
+    )

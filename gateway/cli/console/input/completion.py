@@ -1,0 +1,111 @@
+"""What Tab offers: commands and what stands behind them, and the files behind an `@`."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from typing import get_args
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from agent.i18n import t
+from agent.security.policy.modes import MODES
+from gateway.cli.console.chat.workdir import Place
+from gateway.cli.console.input.file_index import Files
+from gateway.control.service import QueueMode, Service
+from gateway.turns.trace import Trace
+
+_FILE = re.compile(r'(?:^|(?<=[\s(\[{,;:]))@("[^"\n]*|[^\s"]*)$')
+_COMMAND = re.compile(r"/[\w:.-]*")
+_ARGUMENT = re.compile(r"(/\w+) +(\S*)")
+_SHOWN = 30
+_SESSIONS = 200
+_CHOICES: dict[str, Sequence[str]] = {
+    "/mode": MODES,
+    "/queue": get_args(QueueMode),
+    "/verbose": get_args(Trace),
+    "/thinking": ("on", "off", "default", "show", "hide"),
+}
+# A word that may be chosen, and what is said of it.
+Word = tuple[str, str]
+
+
+class Completions(Completer):
+    """`commands` are named with their slash. `service` is asked for sessions, once there is one."""
+
+    def __init__(self, commands: Sequence[Word], place: Place | None) -> None:
+        self.commands = commands
+        self.service: Service | None = None
+        self._place = place
+        self._files = Files(place.folder, place.blocked) if place is not None else None
+        self._models: Sequence[str] | None = None
+
+    def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
+        """Nothing: all of it may have to wait for something."""
+        return ()
+
+    def may_follow(self, document: Document) -> bool:
+        """Whether what is being typed is something that is completed."""
+        before = document.text_before_cursor
+        return any((_FILE.search(before), _COMMAND.fullmatch(before), _ARGUMENT.fullmatch(before)))
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        before = document.text_before_cursor
+        if (found := _FILE.search(before)) is not None and self._files is not None:
+            letters = found[1].removeprefix('"')
+            for path in await self._files.find(letters, _SHOWN):
+                yield _as_file(path, -len(found[1]))
+        elif _COMMAND.fullmatch(before):
+            for name, summary in fitting(await self._commands(), before):
+                yield Completion(name, -len(before), display_meta=t(summary))
+        elif (found := _ARGUMENT.fullmatch(before)) is not None:
+            words = await self._arguments(found[1])
+            for word, told in fitting(words, found[2]):
+                yield Completion(word, -len(found[2]), display_meta=told)
+
+    async def close(self) -> None:
+        if self._files is not None:
+            await self._files.close()
+
+    async def _commands(self) -> Sequence[Word]:
+        if self._place is None:
+            return self.commands
+        own = await asyncio.to_thread(self._place.customs.all)
+        known = {name for name, _ in self.commands}
+        more = [(f"/{one.name}", one.summary) for one in own if f"/{one.name}" not in known]
+        return [*self.commands, *more]
+
+    async def _arguments(self, command: str) -> Sequence[Word]:
+        if command in _CHOICES:
+            return [(word, "") for word in _CHOICES[command]]
+        if command == "/model" and self._place is not None:
+            if self._models is None:
+                self._models = await asyncio.to_thread(self._place.models)
+            return [(name, "") for name in self._models]
+        if command == "/resume" and self.service is not None:
+            found = await self.service.sessions(_SESSIONS)
+            return [(info.id, " ".join(info.name.split())) for info in found]
+        return ()
+
+
+def fitting(words: Sequence[Word], letters: str) -> Iterator[Word]:
+    """Those that begin with the letters, then those in which, or in what is told of which, a word
+    does."""
+    low = letters.casefold()
+    first = [word for word in words if word[0].casefold().startswith(low)]
+    yield from first
+    if len(low) > 1:
+        inside = re.compile(rf"\b{re.escape(low.lstrip('/'))}")
+        for word in words:
+            if word not in first and inside.search(" ".join(word).casefold()):
+                yield word
+
+
+def _as_file(path: str, start: int) -> Completion:
+    ends = "" if path.endswith("/") else " "
+    blank = any(letter.isspace() for letter in path)
+    # A folder's name stays open, so that what is in it can be chosen next.
+    text = f'"{path}' + ('"' if ends else "") if blank else path
+    return Completion(text + ends, start, display=path)

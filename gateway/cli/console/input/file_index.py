@@ -1,0 +1,131 @@
+"""The files of a folder, found by a few of their letters, also in a very large one."""
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from agent.errors import ToolError
+
+_FRESH_S = 5.0
+_LOOKING_S = 20.0
+_MOST = 200_000
+_LISTED = 2_000
+
+
+class Files:
+    """`find` what a person may mean; the folder is read in the background and again when its list
+    has become old. What git ignores is left out, and `blocked` paths are."""
+
+    def __init__(self, folder: Path, blocked: Sequence[str] = ()) -> None:
+        self._folder = folder
+        self._blocked = blocked
+        self._index = _Index(())
+        self._read_at = -_FRESH_S
+        self._reading: asyncio.Task[None] | None = None
+
+    async def find(self, letters: str, most: int = 30) -> list[str]:
+        """The best first; folders end with a slash. Below another folder (`/`, `~/`, `../`) the
+        names that go on like this."""
+        if letters.startswith(("/", "~", "./", "../")):
+            return await asyncio.to_thread(self._listed, letters, most)
+        await self._refresh()
+        return await asyncio.to_thread(self._matching, self._index, letters, most)
+
+    async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+    async def _refresh(self) -> None:
+        if self._reading is None and time.monotonic() - self._read_at > _FRESH_S:
+            self._reading = asyncio.create_task(self._read(), name="files of the folder")
+        if self._reading is not None and not self._index.paths:
+            # Whoever sees a list for the first time waits; later ones see the older list.
+            await asyncio.wait({self._reading})
+
+    async def _read(self) -> None:
+        from agent.tools.files.search_backend import Seeker, ripgrep, sought
+
+        seeker = Seeker(self._folder, self._folder, ripgrep(self._folder))
+        try:
+            self._index = await sought(
+                seeker, lambda: _Index(tuple(islice(seeker.files(), _MOST))), _LOOKING_S
+            )
+        except ToolError:
+            pass  # a folder that is gone, or cannot be read, has no files to offer
+        finally:
+            self._read_at = time.monotonic()
+            self._reading = None
+
+    def _matching(self, index: "_Index", letters: str, most: int) -> list[str]:
+        found = (path for path in index.matching(letters) if not self._is_blocked(path))
+        return list(islice(found, most))
+
+    def _is_blocked(self, path: str) -> bool:
+        from agent.security.files.paths import blocked_entry
+
+        return bool(blocked_entry(self._folder / path, self._folder, self._blocked))
+
+    def _listed(self, letters: str, most: int) -> list[str]:
+        above, slash, begun = letters.rpartition("/")
+        folder = self._folder / Path(f"{above}{slash}").expanduser()
+        found = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in islice(entries, _LISTED):
+                    hidden = entry.name.startswith(".") and not begun.startswith(".")
+                    if entry.name.startswith(begun) and not hidden:
+                        found.append(f"{above}{slash}{entry.name}" + "/" * entry.is_dir())
+        except OSError:
+            return []
+        return sorted(path for path in found if not self._is_blocked(path))[:most]
+
+
+class _Index:
+    """Paths and the folders that they are in, in order, and the same without capitals."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        folders = {above for path in files for above in _folders(path)}
+        printable = (path for path in {*files, *folders} if path.isprintable())
+        self.paths = sorted(printable, key=lambda path: (path.count("/"), path))
+        self._low = [path.casefold() for path in self.paths]
+
+    def matching(self, letters: str) -> Iterator[str]:
+        """Those whose name begins with the letters, whose name or path holds them, and those that
+        hold them in this order; each once. Short paths come first."""
+        wanted = letters.casefold()
+        seen = set[int]()
+        for places in (self._begins(wanted), self._holds(wanted), self._scattered(wanted)):
+            for place in places:
+                if place not in seen:
+                    seen.add(place)
+                    yield self.paths[place]
+
+    def _begins(self, wanted: str) -> Iterator[int]:
+        inside = f"/{wanted}"
+        for place, path in enumerate(self._low):
+            if path.startswith(wanted) or path.rfind(inside) == path.rstrip("/").rfind("/") >= 0:
+                yield place
+
+    def _holds(self, wanted: str) -> Iterator[int]:
+        ends = [n for n, path in enumerate(self._low) if wanted in path]
+        names = (n for n in ends if wanted in self._low[n].rstrip("/").rpartition("/")[2])
+        yield from names
+        yield from ends
+
+    def _scattered(self, wanted: str) -> Iterator[int]:
+        # No letter is skipped twice: this cannot take longer than the paths are long.
+        pattern = re.compile("".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in wanted))
+        hits = [n for n, path in enumerate(self._low) if pattern.match(path)]
+        yield from sorted(hits, key=lambda n: len(self._low[n]))
+
+
+def _folders(path: str) -> Iterator[str]:
+    at = path.find("/")
+    while at >= 0:
+        yield path[: at + 1]
+        at = path.find("/", at + 1)

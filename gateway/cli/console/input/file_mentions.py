@@ -1,0 +1,95 @@
+"""`@path` in a line: the files that the model is to be shown with it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+
+from agent.records import frozen
+
+# At the beginning of a word: me@example.com names no file.
+_NAMED = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
+# What a sentence puts behind a name.
+_BEHIND = ".,;:!?)]}'\"…"
+_BINARY_BYTES = 8_192
+# What is meant as a path and not as somebody's name: a folder in front, an ending behind.
+_LIKE_A_PATH = re.compile(r"[^/]+/.|.*[^.]\.\w{1,8}$")
+
+
+@frozen
+class Named:
+    """`files` hold text or are folders, `pictures` are for the eye; `blocked` and `binary` are not
+    shown; `missing` are words that look like a path and lead nowhere."""
+
+    files: list[Path] = field(default_factory=list)
+    pictures: list[Path] = field(default_factory=list)
+    blocked: list[Path] = field(default_factory=list)
+    binary: list[Path] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def named(
+    text: str, folder: Path, blocked: Sequence[str], pasted: Sequence[tuple[int, int]] = ()
+) -> Named:
+    """What a line names. Outside of the folder only what was typed counts: `pasted` stretches of
+    the text may be anybody's words."""
+    found = Named()
+    root = folder.resolve()
+    for match in _NAMED.finditer(text):
+        path = _existing(match[1] or match[2], folder, quoted=match[1] is not None)
+        is_pasted = any(begin <= match.start() < end for begin, end in pasted)
+        if path is None:
+            name = match[1] or match[2].rstrip(_BEHIND)
+            if not is_pasted and (match[1] or _LIKE_A_PATH.match(name)):
+                found.missing.append(name)
+            continue
+        real = path.resolve()
+        if is_pasted and not real.is_relative_to(root):
+            continue
+        kind = found.blocked if _is_blocked(real, root, blocked) else _kind(real, found)
+        if real not in kind:
+            kind.append(real)
+    return found
+
+
+def _kind(real: Path, found: Named) -> list[Path]:
+    if real.is_dir():
+        return found.files
+    from agent.text.media_types import LIMIT_BYTES, media_type_of
+
+    try:
+        head = _head(real) if real.is_file() else None
+        if head is None:
+            return found.binary
+        if media_type_of(head[:16]) is not None and real.stat().st_size <= LIMIT_BYTES:
+            return found.pictures
+    except OSError:
+        return found.binary
+    return found.binary if b"\0" in head else found.files
+
+
+def _existing(name: str, folder: Path, *, quoted: bool) -> Path | None:
+    """The file that is meant; signs behind it may belong to the sentence."""
+    while name:
+        try:
+            path = folder / Path(name).expanduser()
+            if path.exists():
+                return path
+        except (OSError, RuntimeError, ValueError):  # too long, nobody's home, a NUL
+            return None
+        if quoted or name[-1] not in _BEHIND:
+            return None
+        name = name[:-1]
+    return None
+
+
+def _is_blocked(real: Path, root: Path, blocked: Sequence[str]) -> bool:
+    from agent.security.files.paths import blocked_entry
+
+    base = root if real.is_relative_to(root) else Path(real.anchor)
+    return blocked_entry(real, base, blocked) is not None
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_BINARY_BYTES)

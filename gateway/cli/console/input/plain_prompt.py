@@ -1,0 +1,105 @@
+"""The prompt of a terminal that can do nothing: whole lines, as the terminal hands them over."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TextIO
+
+from gateway.cli.console.input.keys import OnKey
+from gateway.cli.console.input.pastes import Pastes
+
+_READ_BYTES = 65_536
+# Ctrl-O, which such a terminal hands over as any letter.
+_UNFOLD = "\x0f"
+
+
+class PlainPrompt:
+    """The same as `prompt.Prompt`, without history, completion and drafts."""
+
+    def __init__(self, source: TextIO, out: TextIO) -> None:
+        self._fd = source.fileno()
+        self._out = out
+        self._partial = b""
+        self._lines: deque[str] = deque()
+        self._ended = False
+        self._waiting: asyncio.Future[str | None] | None = None
+        self.draft = ""
+        self.pastes = Pastes()  # of which there are none here
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Nothing: this terminal edits its lines itself."""
+        return nullcontext()
+
+    async def read(self, question: str = "> ") -> str | None:
+        """A line; None after `leave`. Raises `EOFError`, `KeyboardInterrupt`."""
+        self._out.write(question)
+        self._out.flush()
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        loop.add_reader(self._fd, self._on_ready)
+        try:
+            self._hand_over()
+            return await self._waiting
+        finally:
+            loop.remove_reader(self._fd)
+            self._waiting = None
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def leave(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._out.write("\n")
+            self._waiting.set_result(None)
+
+    def keep_draft(self) -> None:
+        """Whole lines only: the terminal itself keeps what is typed."""
+
+    def interrupt(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(KeyboardInterrupt())
+
+    @contextmanager
+    def keys(self, on_key: OnKey) -> Iterator[None]:
+        """Lines become keys with an Enter behind them until the block ends."""
+        loop = asyncio.get_running_loop()
+
+        def on_ready() -> None:
+            self._take()
+            if self._ended:
+                loop.remove_reader(self._fd)
+            while self._lines:
+                for letter in self._lines.popleft().replace(_UNFOLD, ""):
+                    on_key("text", letter)
+                on_key("enter", "")
+
+        loop.add_reader(self._fd, on_ready)
+        try:
+            yield
+        finally:
+            loop.remove_reader(self._fd)
+
+    def _on_ready(self) -> None:
+        self._take()
+        self._hand_over()
+
+    def _take(self) -> None:
+        data = os.read(self._fd, _READ_BYTES)
+        self._ended = not data
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        self._lines += [line.decode(errors="replace") for line in lines]
+
+    def _hand_over(self) -> None:
+        if self._waiting is None or self._waiting.done():
+            return
+        if self._lines and _UNFOLD in self._lines[0]:
+            # As if it had been typed on a line of its own; what stood beside it is read next.
+            rest = self._lines.popleft().replace(_UNFOLD, "")
+            self._lines.extendleft([rest] if rest.strip() else [])
+            self._waiting.set_result("/output")
+        elif self._lines:
+            self._waiting.set_result(self._lines.popleft())
+        elif self._ended:
+            self._waiting.set_exception(EOFError())

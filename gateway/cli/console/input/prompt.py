@@ -1,0 +1,265 @@
+"""The line that a person types on: history, several lines, completion of commands."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input import create_input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.screen import Char
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from gateway.cli.console.input.bindings import bindings, plain_lines
+from gateway.cli.console.input.completion import Completions
+from gateway.cli.console.input.history import ConsoleHistory
+from gateway.cli.console.input.keys import Key, OnKey
+from gateway.cli.console.input.pastes import Pastes
+
+if TYPE_CHECKING:
+    from gateway.cli.console.input.session_picker import Choice, Preview
+
+_KEYS: dict[str, Key] = {
+    Keys.ControlM: "enter",
+    Keys.ControlJ: "newline",
+    Keys.ControlH: "backspace",
+    Keys.ControlW: "word",
+    Keys.ControlU: "line",
+    Keys.ControlC: "interrupt",
+    Keys.ControlO: "unfold",
+    Keys.Escape: "escape",
+}
+_ESCAPE_S = 0.1
+_MENU_ROWS = 8
+# On the text alone: coloured blanks would fill the line, and a full line wraps and scrolls what
+# is above it away when the window becomes narrower.
+_STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"})
+_PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+
+
+class _Output(Vt100_Output):
+    """Asks no terminal where its cursor stands: the last line stands below what is typed, not at
+    the bottom of the window, and no answer to that question is left on the screen."""
+
+    def erase_down(self) -> None:
+        """From the second cell on, and the first one by itself: tmux takes an erase that begins in
+        the corner for a cleared screen, and moves a copy of all of it into its history."""
+        self.write_raw("\x1b7\x1b[C\x1b[J\x1b8\x1b[X")
+
+    def get_rows_below_cursor_position(self) -> int:
+        return 1
+
+
+class Prompt:
+    """Reads lines while nothing runs, and bare keys while something does.
+
+    `draft` is what the next line begins with, `folder` where the conversation works. In lines and
+    drafts a placeholder may stand for what was pasted, see `pastes`. `mark` stands before a line.
+    """
+
+    def __init__(
+        self, history: Path, folder: str, completions: Completions, mark: str = "› "
+    ) -> None:
+        self._mark = mark
+        self.status: Callable[[int], str] = lambda _: ""
+        self._input = create_input(always_prefer_tty=True)
+        self._leaving = False
+        self.draft = ""
+        self.completions = completions
+        self.pastes = pastes = Pastes()
+        self._session: PromptSession[str | None] = PromptSession(
+            history=ConsoleHistory(history, folder, pastes.recall, pastes.whole),
+            completer=completions,
+            complete_while_typing=True,
+            key_bindings=bindings(pastes, self._unfold),
+            multiline=True,
+            prompt_continuation="  ",
+            input=self._input,
+            output=_Output.from_pty(sys.stdout, term=os.environ.get("TERM")),
+            reserve_space_for_menu=0,
+            bottom_toolbar=lambda: self.status(self._session.output.get_size().columns),
+            style=_STYLE,
+        )
+        app = self._session.app
+        if rewraps(os.environ):
+            app.before_render += lambda _: self._go_up()
+            on_resize = app._on_resize
+
+            def resized() -> None:
+                self._go_up()
+                on_resize()
+
+            app._on_resize = resized  # type: ignore[method-assign]  # it has no event
+        app.before_render += lambda _: self._make_room()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """No echo and no line editing by the terminal, between the readers too: what is typed
+        in a gap waits for the next one."""
+        with self._input.raw_mode():
+            # The terminal has turned each Enter before now into the end of a line.
+            early = self._input.read_keys()
+            store_typeahead(self._input, [_as_enter(key) for key in early])
+            yield
+
+    async def read(self, question: str = "") -> str | None:
+        """A message; None after `leave`. Raises `EOFError` (Ctrl-D), `KeyboardInterrupt`."""
+        draft, self.draft = self.draft, ""
+        self._session.app.erase_when_done = False
+        try:
+            return await self._session.prompt_async(
+                question or self._mark,
+                default=draft,
+                handle_sigint=False,
+                pre_run=self._leave_at_once,
+            )
+        finally:
+            self._leaving = False
+
+    async def pick(self, choices: Sequence["Choice"], preview: "Preview") -> str | None:
+        """Choose one on the whole screen; None when nobody wanted to."""
+        from gateway.cli.console.input.session_picker import Picker
+
+        return await Picker(choices, preview).run(self._input, self._session.output)
+
+    async def close(self) -> None:
+        await self.completions.close()
+
+    def leave(self) -> None:
+        """End `read`; what was typed so far becomes the draft."""
+        self._leaving = True
+        if self._session.app.is_running and not self._session.app.is_done:
+            self._leave_at_once()
+
+    def keep_draft(self) -> None:
+        """`read` is about to be cancelled: what was typed so far becomes the draft."""
+        if self._session.app.is_running and not self._session.app.is_done:
+            self.draft = self._session.default_buffer.text
+            self._session.app.erase_when_done = True
+
+    def interrupt(self) -> None:
+        if self._session.app.is_running and not self._session.app.is_done:
+            self._session.app.exit(exception=KeyboardInterrupt())
+
+    def _unfold(self) -> None:
+        """As if somebody had typed it on a line of its own."""
+        self.draft = self._session.default_buffer.text
+        self._session.app.erase_when_done = True
+        self._session.app.exit(result="/output")
+
+    def _make_room(self) -> None:
+        """Rows for the menu only while there is one, or may be one at the next letter."""
+        buffer = self._session.default_buffer
+        before = self._session.reserve_space_for_menu
+        if buffer.complete_state:
+            self._session.reserve_space_for_menu = _MENU_ROWS
+        elif before and not self.completions.may_follow(buffer.document):
+            self._session.reserve_space_for_menu = 0
+            # What is drawn never becomes lower by itself.
+            self._session.app.renderer.erase(leave_alternate_screen=False)
+
+    def _go_up(self) -> None:
+        """Erase what was drawn from where it begins now: a narrower window has wrapped it. A key
+        may come before the signal does."""
+        renderer, output = self._session.app.renderer, self._session.output
+        drawn, before = renderer.last_rendered_screen, renderer._last_size
+        columns = output.get_size().columns
+        if drawn is None or before is None or before.columns <= columns:
+            return
+        at = renderer._cursor_pos
+        lines = [_cells(drawn.data_buffer[row]) for row in range(at.y)]
+        lines.append(_cells(drawn.data_buffer[at.y])[: at.x])
+        rows = sum(wrapped_rows(cells, columns) for cells in lines) - 1
+        output.cursor_up(rows - at.y)
+        renderer.erase(leave_alternate_screen=False)
+
+    def _leave_at_once(self) -> None:
+        if self._leaving:
+            self.draft = self._session.default_buffer.text
+            self._session.app.erase_when_done = True
+            self._session.app.exit(result=None)
+
+    @contextmanager
+    def keys(self, on_key: OnKey) -> Iterator[None]:
+        """Without echo: every key goes to `on_key` until the block ends."""
+        loop = asyncio.get_running_loop()
+        flush: asyncio.TimerHandle | None = None
+
+        def press(keys: Sequence[KeyPress]) -> None:
+            after_escape = False
+            for n, pressed in enumerate(keys, 1):
+                key, text = _meaning(pressed, self.pastes)
+                if after_escape and key == "enter":
+                    key = "newline"
+                after_escape = key == "escape"
+                # Alt comes as an Escape in front of the key, in the same batch.
+                if key is not None and not (after_escape and n < len(keys)):
+                    on_key(key, text)
+
+        def on_ready() -> None:
+            nonlocal flush
+            if flush is not None:
+                flush.cancel()
+            press(self._input.read_keys())
+            # A lone Escape is known as such only when nothing follows it.
+            flush = loop.call_later(_ESCAPE_S, lambda: press(self._input.flush_keys()))
+
+        with self._input.raw_mode(), self._input.attach(on_ready):
+            self._write(_PASTE_ON)
+            press(get_typeahead(self._input))
+            try:
+                yield
+            finally:
+                if flush is not None:
+                    flush.cancel()
+                self._write(_PASTE_OFF)
+
+    def _write(self, sequence: str) -> None:
+        self._session.output.write_raw(sequence)
+        self._session.output.flush()
+
+
+def rewraps(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal is one that wraps its lines anew for another width. In any other one,
+    going up further would erase what somebody else wrote."""
+    if environ.get("STY"):
+        return False
+    known = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "ALACRITTY_WINDOW_ID", "WT_SESSION")
+    return any(map(environ.get, known)) or environ.get("TERM_PROGRAM") in (
+        *("iTerm.app", "Apple_Terminal", "WezTerm", "ghostty", "vscode"),
+    )
+
+
+def wrapped_rows(cells: Sequence[int], columns: int) -> int:
+    """How many rows characters of these widths take."""
+    rows, used = 1, 0
+    for width in cells:
+        if used + width > columns:
+            rows, used = rows + 1, 0
+        used += width
+    return rows
+
+
+def _cells(row: Mapping[int, Char]) -> list[int]:
+    """The width of what stands in each column; blanks at the end of a row were not drawn."""
+    last = max((at for at, char in row.items() if char.char != " "), default=-1)
+    return [row[at].width if at in row else 1 for at in range(last + 1)]
+
+
+def _as_enter(pressed: KeyPress) -> KeyPress:
+    return KeyPress(Keys.ControlM, "\r") if pressed.key == Keys.ControlJ else pressed
+
+
+def _meaning(pressed: KeyPress, pastes: Pastes) -> tuple[Key | None, str]:
+    if pressed.key == Keys.BracketedPaste:
+        return "text", pastes.fold(plain_lines(pressed.data))
+    if isinstance(pressed.key, Keys):
+        return _KEYS.get(pressed.key.value), ""
+    return "text", pressed.key

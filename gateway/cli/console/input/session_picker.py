@@ -1,0 +1,132 @@
+"""Choosing a session on the whole screen: what is typed filters, a preview shows the one chosen."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Point
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output import Output
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.text.display_width import shortened
+from agent.text.visible import visible
+
+_PREVIEW_ROWS = 8
+_MOVES = (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("pageup", -10), ("pagedown", 10))
+
+
+@frozen
+class Choice:
+    """One to choose from: what it is, what it is called, and when it was."""
+
+    id: str
+    name: str
+    when: str
+
+    def fits(self, words: Sequence[str]) -> bool:
+        text = f"{self.id} {self.name}".casefold()
+        return all(word in text for word in words)
+
+
+Preview = Callable[[str], Awaitable[Sequence[str]]]
+
+
+class Picker:
+    """`await Picker(choices, preview).run(input, output)`: the id chosen, or None."""
+
+    def __init__(self, choices: Sequence[Choice], preview: Preview) -> None:
+        self._choices = choices
+        self._preview = preview
+        self._shown = list(choices)
+        self._at = 0
+        self._lines: dict[str, Sequence[str]] = {}
+        self._drawn = asyncio.Event()
+        self._filter = Buffer(multiline=False, on_text_changed=lambda _: self._narrow())
+
+    async def run(self, input_: Input, output: Output) -> str | None:
+        app = self._application(input_, output)
+        app.after_render += lambda _: self._drawn.set()
+        looking = asyncio.create_task(self._look(app), name="preview of a session")
+        try:
+            return await app.run_async(handle_sigint=False)
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
+
+    def _application(self, input_: Input, output: Output) -> Application[str | None]:
+        columns = output.get_size().columns
+        rows = FormattedTextControl(
+            lambda: self._rows(columns), get_cursor_position=lambda: Point(0, self._at)
+        )
+        preview = FormattedTextControl(lambda: self._previewed(columns))
+        asked = Window(BufferControl(self._filter, [BeforeInput("session › ")]), height=1)
+        line = Window(height=1, char="─")
+        parts = [asked, Window(rows), line, Window(preview, height=_PREVIEW_ROWS)]
+        return Application(
+            Layout(HSplit(parts), focused_element=asked),
+            key_bindings=self._bindings(),
+            full_screen=True,
+            input=input_,
+            output=output,
+        )
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+
+        @bindings.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(result=self._chosen())
+
+        @bindings.add("c-c")
+        @bindings.add("c-d")
+        @bindings.add("escape")
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(result=None)
+
+        def move(key: str, by: int) -> None:
+            @bindings.add(key)
+            def _(event: KeyPressEvent) -> None:
+                self._at = max(0, min(self._at + by, len(self._shown) - 1))
+
+        for key, by in _MOVES:
+            move(key, by)
+        return bindings
+
+    def _narrow(self) -> None:
+        words = self._filter.text.casefold().split()
+        self._shown = [choice for choice in self._choices if choice.fits(words)]
+        self._at = 0
+
+    async def _look(self, app: Application[str | None]) -> None:
+        """Fetch the preview of whatever is chosen, as the choice moves."""
+        while True:
+            await self._drawn.wait()
+            self._drawn.clear()
+            chosen = self._chosen()
+            if chosen is not None and chosen not in self._lines:
+                self._lines[chosen] = await self._preview(chosen)
+                app.invalidate()
+
+    def _chosen(self) -> str | None:
+        return self._shown[self._at].id if self._shown else None
+
+    def _rows(self, columns: int) -> StyleAndTextTuples:
+        fragments: StyleAndTextTuples = []
+        for n, choice in enumerate(self._shown):
+            mark, style = ("› ", "reverse") if n == self._at else ("  ", "")
+            text = f"{mark}{choice.id}  {choice.when}  {visible(choice.name)}"
+            fragments += [(style, shortened(text, columns - 1)), ("", "\n")]
+        return fragments or [("", f"  {t('nothing fits')}")]
+
+    def _previewed(self, columns: int) -> StyleAndTextTuples:
+        lines = self._lines.get(self._chosen() or "", ())
+        shown = [shortened(" ".join(visible(line).split()), columns - 1) for line in lines]
+        return [("", "\n".join(shown[:_PREVIEW_ROWS]))]

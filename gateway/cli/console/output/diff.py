@@ -1,0 +1,106 @@
+"""A unified diff in colours, with what changed within a line standing out."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from agent.i18n import plural
+from agent.text.visible import exact
+
+LIMIT_LINES = 60
+_STYLES = (
+    ("+++", "bold"),
+    ("---", "bold"),
+    ("@@", "cyan"),
+    ("+", "green"),
+    ("-", "red"),
+)
+_WORDS = re.compile(r"\w+|\s+|.", re.DOTALL)
+# Lines that have less in common are another text, not a changed one.
+_ALIKE = 0.5
+_LINE_CHARS = 500
+_COMPARED = 400
+# Columns of a line, from the mark in front of it on.
+_Spans = Sequence[tuple[int, int]]
+
+
+def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
+    """A unified diff in colours; `limit_lines` None shows all of it."""
+    lines = exact(text).rstrip("\n").split("\n")
+    shown = Text()
+    marked = _marked(lines[: _COMPARED if limit_lines is None else limit_lines])
+    for n, line in enumerate(lines[:limit_lines]):
+        style = next((style for mark, style in _STYLES if line.startswith(mark)), "")
+        row = Text(f"  {line}\n", style)
+        for begin, end in marked.get(n, ()):
+            row.stylize("reverse", begin + 2, end + 2)
+        shown.append_text(row)
+    if limit_lines is not None and len(lines) > limit_lines:
+        shown.append(
+            "  "
+            + plural(len(lines) - limit_lines, "… {n:,} more line", "… {n:,} more lines")
+            + "\n",
+            "dim",
+        )
+    shown.right_crop(1)
+    return shown
+
+
+def is_long(text: str) -> bool:
+    """Whether `diff` leaves something out of it."""
+    return text.rstrip("\n").count("\n") >= LIMIT_LINES
+
+
+def _marked(lines: Sequence[str]) -> dict[int, _Spans]:
+    """For each line the stretches that its counterpart does not have."""
+    found: dict[int, _Spans] = {}
+    for old, new in _pairs(lines):
+        if max(len(lines[old]), len(lines[new])) <= _LINE_CHARS:
+            found[old], found[new] = _changed(lines[old][1:], lines[new][1:])
+    return found
+
+
+def _pairs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Lines that went and the lines that came in their places."""
+    n = 0
+    while n < len(lines):
+        gone = _run(lines, n, "-")
+        come = _run(lines, gone, "+")
+        if gone - n == come - gone:
+            yield from zip(range(n, gone), range(gone, come), strict=True)
+        n = max(come, n + 1)
+
+
+def _run(lines: Sequence[str], begin: int, mark: str) -> int:
+    end = begin
+    while end < len(lines) and lines[end].startswith(mark) and not _is_head(lines, end):
+        end += 1
+    return end
+
+
+def _is_head(lines: Sequence[str], n: int) -> bool:
+    """Whether a line is one of the two that name the file."""
+    first = n if lines[n].startswith("--- ") else n - 1
+    pair = lines[first : first + 2] if first >= 0 else []
+    return len(pair) == 2 and pair[0].startswith("--- ") and pair[1].startswith("+++ ")
+
+
+def _changed(old: str, new: str) -> tuple[_Spans, _Spans]:
+    from difflib import SequenceMatcher
+
+    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    if matcher.ratio() < _ALIKE:
+        return (), ()
+    gone, come = [], []
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind != "equal":
+            gone.append(_columns(before, a, b))
+            come.append(_columns(after, c, d))
+    return gone, come
+
+
+def _columns(words: Sequence[str], begin: int, end: int) -> tuple[int, int]:
+    start = 1 + sum(map(len, words[:begin]))
+    return start, start + sum(map(len, words[begin:end]))

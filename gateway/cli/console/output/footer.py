@@ -1,0 +1,96 @@
+"""The last lines of a turn's tail: what the keys would do now, what is typed, how things stand."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from agent.events import ApprovalAsked
+from agent.i18n import t
+from agent.text.visible import visible
+from gateway.cli.console.approvals.prompt import CHOICES
+from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.status_line import Status
+from gateway.cli.console.output.text import seconds
+from gateway.control.service import WatchEvent
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAMES_A_SECOND = 10
+
+
+class Foot:
+    """`typed` is the line that is being written, `asked` the question that the keys answer,
+    `queued` how many messages wait for what runs. `clock` tells seconds."""
+
+    def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen = screen
+        self._clock = clock
+        self.status: Status | None = None
+        self.typed = ""
+        self.asked: ApprovalAsked | None = None
+        self.queued: Callable[[], int] = int
+        self._asked_at = 0.0
+        self._began_at = self._clock()
+        self._is_armed: Callable[[], bool] = bool
+
+    def begin(self) -> None:
+        """The work begins, or begins anew."""
+        self._began_at = self._clock()
+
+    @property
+    def worked_s(self) -> float:
+        """How long the work has taken, in seconds; the clock rests while a person is asked."""
+        until = self._asked_at if self.asked else self._clock()
+        return max(0.0, until - self._began_at)
+
+    def ask(self, asked: ApprovalAsked, is_armed: Callable[[], bool]) -> None:
+        self.asked = asked
+        self._asked_at = self._clock()
+        self._is_armed = is_armed
+
+    def settle(self) -> None:
+        """The question is answered or withdrawn."""
+        if self.asked is not None:
+            self._began_at += self._clock() - max(self._asked_at, self._began_at)
+            self.asked = None
+
+    def take(self, event: WatchEvent) -> None:
+        if self.status is not None:
+            self.status.take(event)
+
+    def settled(self, options: Mapping[str, Any]) -> None:
+        if self.status is not None:
+            self.status.settled(options)
+
+    def lines(self, *, thinking: bool) -> list[str]:
+        work = self._choices() if self.asked else _work(self.worked_s, thinking)
+        shown = self._screen.render(work)
+        if self.typed:
+            shown += self._screen.render(Text(f"› {visible(self.typed)}"))[-3:]
+        if self.status is not None and self.asked is None:
+            line = self.status.line(self._screen.console.width, self.queued())
+            shown += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
+        return shown
+
+    def _choices(self) -> Text:
+        assert self.asked is not None
+        left = max(0.0, self.asked.expires_s - (self._clock() - self._asked_at))
+        choices = f"  {t('Enter sends the line below; then:')} " if self.typed else "  "
+        # Keys that were meant for something else do not count, and one sees when they do.
+        style, note = "dim", "…"
+        if self._is_armed():
+            style, note = "bold", t("{time} left", time=seconds(left))
+        return Text.assemble(choices, (t(CHOICES), style), (f"  ({note})", "dim"))
+
+
+def spinner() -> str:
+    return _SPINNER[int(time.monotonic() * _FRAMES_A_SECOND) % len(_SPINNER)]
+
+
+def _work(worked_s: float, thinking: bool) -> Text:
+    took = seconds(int(worked_s)).replace(".0", "")
+    said = t(
+        "thinking {time} · Ctrl-C stops" if thinking else "working {time} · Ctrl-C stops", time=took
+    )
+    return Text.assemble((spinner(), "cyan"), (f" {said}", "dim"))

@@ -1,0 +1,35 @@
+"""What a program prints, which arrives in pieces cut anywhere, as lines."""
+
+from collections import deque
+
+from gateway.cli.console.output.text import printed
+
+_LINE_CHARS = 10_000
+
+
+class Feed:
+    """`feed` it pieces; whole lines come out, and `latest` is the newest of them with the one that
+    is being written. A carriage return begins a line anew, as on any terminal."""
+
+    def __init__(self, kept: int = 0) -> None:
+        self._kept: deque[str] = deque(maxlen=kept)
+        self._rest = ""
+
+    def feed(self, piece: str) -> list[str]:
+        *whole, self._rest = (self._rest + piece).split("\n")
+        if len(self._rest) > _LINE_CHARS:
+            whole.append(self._rest)
+            self._rest = ""
+        lines = [printed(line) for line in whole]
+        self._kept += (line for line in lines if line.strip())
+        return lines
+
+    def finish(self) -> list[str]:
+        """The line that was not ended, if there is one."""
+        rest, self._rest = self._rest, ""
+        return [printed(rest)] if rest else []
+
+    @property
+    def latest(self) -> list[str]:
+        rest = printed(self._rest)
+        return [*self._kept, *([rest] if rest.strip() else [])]

@@ -1,0 +1,72 @@
+"""How things look: markdown, diffs, tool calls, questions."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.text import Text
+
+from agent import events
+from agent.i18n import plural, t
+from agent.text.visible import exact, visible
+from gateway.cli.console.approvals.prompt import subject
+from gateway.cli.console.output.collapsed import THOUGHT_LINES
+from gateway.cli.console.output.diff import diff
+from gateway.cli.console.output.text import call_line, outcome
+
+
+class _Outcome:
+    """What a call came to, under it: lines that wrap stay indented."""
+
+    def __init__(self, lines: Sequence[str], style: str) -> None:
+        self._text = Text("\n".join(lines))
+        self._style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for n, line in enumerate(self._text.wrap(console, max(options.max_width - 4, 10))):
+            yield Text(("    " if n else "  └ ") + line.plain, self._style)
+
+
+def markdown(text: str) -> RenderableType:
+    # It brings a parser and a highlighter along, which nobody needs before the first answer.
+    from gateway.cli.console.output.markdown import typeset
+
+    return typeset(text)
+
+
+def tool_call(name: str, arguments: str) -> Text:
+    return Text.assemble(("● ", "cyan"), (name, "bold"), f" {arguments}" if arguments else "")
+
+
+def unfinished_call(started: events.ToolStart) -> RenderableType:
+    line = call_line(started.name, started.arguments).removeprefix(started.name).strip()
+    return Group(tool_call(started.name, line), Text(f"  └ {t('stopped')}", "yellow"))
+
+
+def tool_outcome(
+    started: events.ToolStart | None, result: events.ToolResulted, hint: str = ""
+) -> RenderableType:
+    """`hint` stands behind what says that lines were left out."""
+    line = call_line(result.name, started.arguments if started else {})
+    head = tool_call(result.name, line.removeprefix(result.name).strip())
+    if result.is_error:
+        head.stylize("red", 0, 1)
+    lines = [line + hint * line.startswith("…") for line in outcome(result)]
+    body = _Outcome(lines, "red" if result.is_error else "dim")
+    return Group(head, body, diff(result.diff)) if result.diff else Group(head, body)
+
+
+def question(asked: events.ApprovalAsked) -> RenderableType:
+    """All of what would happen: nothing that a person approves may be hidden."""
+    head = Text.assemble(("? ", "bold yellow"), (subject(asked), "bold"))
+    reason = Text(f"  {exact(t(asked.reason))}", "dim")
+    return Group(head, diff(asked.diff, None), reason) if asked.diff else Group(head, reason)
+
+
+def thought(text: str) -> Text:
+    lines = visible(text).strip().split("\n")
+    shown = Text("✻ " + "\n  ".join(lines[:THOUGHT_LINES]), "dim italic")
+    if len(lines) > THOUGHT_LINES:
+        shown.append(
+            "\n  " + plural(len(lines) - THOUGHT_LINES, "… {n:,} more line", "… {n:,} more lines")
+        )
+    return shown

@@ -1,0 +1,111 @@
+"""The terminal as two regions: what stands for good, and a live tail below it.
+
+Finished things are printed once and scroll away as in any program. Only the tail is painted
+again, in a single write each time, so that nothing flickers and scrolling back stays useful.
+Without a capable terminal (`live` is false) there is no tail and no control code at all.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from agent.text.display_width import breaks
+from gateway.cli.console.output.ascii_fallback import make_plain, speaks_utf8
+from gateway.cli.console.output.text import without_ansi
+
+_SYNC_BEGIN, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+_MARGIN_ROWS = 2
+
+
+class Screen:
+    def __init__(self, out: TextIO) -> None:
+        if not speaks_utf8(out):
+            make_plain(out)
+        self._out = out
+        self.console = Console(file=out, highlight=False, markup=False, emoji=False)
+        self.live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._compose: Callable[[], Sequence[str]] | None = None
+        self._painted: list[str] = []
+
+    @property
+    def rows(self) -> int:
+        """How many rows the tail may take."""
+        return max(3, self.console.height - _MARGIN_ROWS)
+
+    def render(self, renderable: RenderableType, style: str | None = None) -> list[str]:
+        """Lines, one column narrower than the terminal, so that none of them wraps."""
+        width = max(20, self.console.width - 1)
+        if isinstance(renderable, Text) and not renderable.no_wrap:
+            renderable = broken(renderable, width)
+        with self.console.capture() as captured:
+            self.console.print(renderable, style=style, width=width)
+        # Padding would wrap when the window becomes narrower, and litter what is copied.
+        return [line.rstrip() for line in captured.get().rstrip("\n").split("\n")]
+
+    def render_block(self, renderable: RenderableType, style: str | None = None) -> list[str]:
+        """The same without the blank lines around it."""
+        lines = self.render(renderable, style)
+        filled = [n for n, line in enumerate(lines) if without_ansi(line).strip()]
+        return lines[filled[0] : filled[-1] + 1] if filled else []
+
+    def print(self, renderable: RenderableType = "", style: str | None = None) -> None:
+        """For good, above the tail."""
+        self._write("\n".join(self.render(renderable, style)) + "\n")
+
+    def print_block(self, renderable: RenderableType, style: str | None = None) -> None:
+        """The same without blank lines around it."""
+        if lines := self.render_block(renderable, style):
+            self._write("\n".join(lines) + "\n")
+
+    def print_lines(self, lines: Sequence[str]) -> None:
+        """Lines as they are, however long: what is copied from them is what was printed."""
+        self._write("\n".join(lines) + "\n")
+
+    def begin_tail(self, compose: Callable[[], Sequence[str]]) -> None:
+        """From now on the tail shows what `compose` returns, whenever something is written."""
+        if self.live:
+            self._compose = compose
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Paint the tail again; one that is too long loses its beginning."""
+        if self._compose is not None:
+            self._write("")
+
+    def end_tail(self) -> None:
+        if self._compose is not None:
+            self._compose = None
+            self._write("")
+
+    def _write(self, above: str) -> None:
+        tail = list(self._compose())[-self.rows :] if self._compose is not None else []
+        text = self._erase() + above + "\n".join(tail)
+        self._painted = tail
+        if text:
+            self._out.write(f"{_SYNC_BEGIN}{text}{_SYNC_END}" if self.live else text)
+            self._out.flush()
+
+    def _erase(self) -> str:
+        if not self._painted:
+            return ""
+        # A window that became narrower has wrapped what was painted.
+        columns = max(1, self.console.width)
+        widths = (cell_len(without_ansi(line)) for line in self._painted)
+        rows = sum(max(1, math.ceil(width / columns)) for width in widths)
+        return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "") + "\x1b[J"
+
+
+def broken(text: Text, columns: int) -> Text:
+    """The text with the line ends that it needs; rich would break Chinese at blanks only."""
+    if text.plain.isascii():
+        return text
+    lines: list[Text] = []
+    for line in text.split(allow_blank=True):
+        lines += line.divide(breaks(line.plain, columns))
+    for line in lines:
+        line.rstrip()
+    return Text("\n", style=text.style, justify=text.justify).join(lines)

@@ -1,0 +1,119 @@
+"""The status line: model, mode, how full the window is, cost, and what waits or runs besides."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+
+from agent import events
+from agent.i18n import plural, t
+from agent.text.visible import visible
+from agent.types import Usage
+from gateway.cli.console.output.text import cut
+from gateway.control.service import Service, WatchEvent
+
+_BAR = 8
+# Columns from which the gauge has a bar.
+_WIDE = 60
+_FULL, _FREE = "█", "░"
+Window = Callable[[str], int]
+
+
+class Status:
+    """`take` what happens and `refresh` between turns; `line` is what fits in a row.
+
+    `options` are those of the command line, which come before a conversation's own choice; `mode`
+    and `model` hold where nobody has chosen. `window` tells a model's window in tokens, `title`
+    what it is called.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        model: str,
+        mode: str,
+        window: Window,
+        title: Callable[[str], str] = str,
+    ) -> None:
+        self._options = options
+        self._model, self._mode = model, mode
+        self._window, self._title = window, title
+        self._chosen: Mapping[str, Any] = {}
+        self._background: Sequence[str] = ()
+        self._turn = Usage()
+        self._used = 0
+        self._cost: float | None = None
+
+    async def refresh(self, service: Service, lane: str) -> None:
+        before = self._chosen.get("session")
+        self._chosen = await service.standing(lane)
+        self._cost = self._chosen["cost_usd"]
+        session = self._chosen["session"]
+        self._background = await service.background(session) if session else ()
+        if before is not None and session != before:
+            self._used = 0
+
+    def settled(self, options: Mapping[str, Any]) -> None:
+        """A command of the conversation has taken the place of an option."""
+        self._options = options
+
+    def take(self, event: WatchEvent) -> None:
+        match event:
+            # Not where one begins: a turn that waited for an answer begins again, and counts on.
+            case events.Done():
+                self._turn = Usage()
+            case events.UsageReport(usage=usage, session_cost_usd=cost):
+                # What the last call was shown and said is what the next one is shown.
+                self._used = usage.input - self._turn.input + usage.output - self._turn.output
+                self._turn = usage
+                self._cost = cost if cost is not None else self._cost
+            case events.Compacted(after=after):
+                self._used = after
+
+    @property
+    def model(self) -> str:
+        return str(self._options.get("model") or self._chosen.get("model") or self._model)
+
+    @property
+    def mode(self) -> str:
+        if self._options.get("auto"):
+            return "auto"
+        return str(self._options.get("mode") or self._chosen.get("mode") or self._mode)
+
+    def line(self, columns: int, queued: int = 0) -> str:
+        """As many parts as fit, the most wanted first; `queued` was typed since `refresh`."""
+        shown: list[str] = []
+        room = columns - 2
+        for part in self._parts(columns, queued):
+            if part and cell_len(part) + 3 <= room:
+                room -= cell_len(part) + 3
+                shown.append(part)
+        return " · ".join(shown)
+
+    def _parts(self, columns: int, queued: int) -> list[str]:
+        waiting = queued or int(self._chosen.get("waiting", 0))
+        return [
+            visible(cut(self._title(self.model)))[:40],
+            self.mode,
+            self._gauge(columns),
+            f"${self._cost:.2f}" if self._cost else "",
+            plural(waiting, "{n} waits", "{n} wait") if waiting else "",
+            self._runs(),
+        ]
+
+    def _gauge(self, columns: int) -> str:
+        window = self._window(self.model)
+        if not self._used or not window:
+            return ""
+        share = min(1.0, self._used / window)
+        if columns < _WIDE:
+            return f"{share:.0%}"
+        full = round(share * _BAR)
+        used = f"{self._used / 1000:.1f}k" if self._used >= 1000 else str(self._used)
+        bar = _FULL * full + _FREE * (_BAR - full)
+        return t("{bar} {share:.0%} of {window} ({used})", bar=bar, share=share, used=used,
+                 window=f"{window // 1000}k")  # fmt: skip
+
+    def _runs(self) -> str:
+        count = len(self._background)
+        return plural(count, "{n} in the background", "{n} in the background") if count else ""

@@ -1,0 +1,48 @@
+"""Who works for this conversation just now: a line for each sub-agent, with what it does."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from agent.events import FromAgent
+from agent.text.visible import visible
+from gateway.cli.console.output.text import call_line, cut, seconds
+
+
+@dataclass(slots=True)
+class _Member:
+    name: str
+    title: str
+    doing: str = ""
+    since: float = field(default_factory=time.monotonic)
+
+
+class Crew:
+    """`take` what sub-agents tell; `lines` shows those that are at work."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, _Member] = {}
+
+    def take(self, told: FromAgent) -> None:
+        event = told.event
+        if event.get("type") in ("done", "error"):
+            self._members.pop(told.number, None)
+            return
+        name = f"{told.agent} ({told.number})"
+        member = self._members.setdefault(told.number, _Member(name, told.title))
+        if event.get("type") == "tool_start":
+            member.doing = call_line(str(event.get("name")), event.get("arguments") or {})
+
+    def lines(self, frame: str) -> Iterator[Text]:
+        for member in self._members.values():
+            took = seconds(int(time.monotonic() - member.since)).replace(".0", "")
+            doing = cut(visible(member.doing or member.title))
+            yield Text.assemble(
+                (frame, "cyan"),
+                f" {visible(member.name)} ",
+                (f"{doing} · {took}", "dim"),
+                no_wrap=True,
+                overflow="ellipsis",
+            )

@@ -1,0 +1,140 @@
+"""Plain words for what happens in a turn, safe to print on any terminal."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent import events
+from agent.errors import KoreError
+from agent.i18n import plural, t
+from agent.text.visible import visible
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
+_COUNTED = frozenset({"read_file", "list_dir", "glob", "grep", "web_fetch", "web_search"})
+# What they are called with is shown by what they come to.
+_BARE = frozenset({"todo", "ask_user"})
+# Their last lines say what they came to.
+_ENDS_TELL = frozenset({"exec", "process"})
+_SHOWN_LINES = 3
+_LIST_LINES = 30
+_LINE_CHARS = 200
+
+
+def without_ansi(text: str) -> str:
+    """What a program printed, without its colours and cursor movements."""
+    return visible(_ANSI.sub("", text))
+
+
+def printed(line: str) -> str:
+    """A line as it stands in the end on a terminal: what was written over is gone."""
+    return without_ansi(line.rstrip("\r").rpartition("\r")[2])
+
+
+def call_line(name: str, arguments: Mapping[str, Any]) -> str:
+    """A tool call in one line: its name and what tells it apart."""
+    if name in _BARE:
+        return name
+    if name == "task":
+        who = arguments.get("subagent_type") or "general"
+        return visible(cut(f"{name} {who}: {arguments.get('description', '')}"))
+    if name == "process":
+        given = (arguments.get(key) for key in ("action", "id", "text"))
+        return visible(cut(" ".join([name, *(str(one) for one in given if one is not None)])))
+    told = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
+    if told is None and arguments:
+        told = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+    return visible(cut(f"{name} {told}" if told is not None else name))
+
+
+def outcome(result: events.ToolResulted) -> list[str]:
+    """What a tool call came to, in at most a few lines."""
+    prints = result.name in _ENDS_TELL
+    lines = _told(result)
+    took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
+    if lines == [""]:
+        return [t("nothing") + took]
+    if result.name in _COUNTED and not result.is_error and len(lines) > 1:
+        return [t("{n:,} lines", n=len(lines)) + took]
+    most = _LIST_LINES if result.name == "todo" else _SHOWN_LINES
+    if len(lines) > most + 1:
+        rest = plural(len(lines) - most, "… {n:,} more line", "… {n:,} more lines")
+        lines = [rest, *lines[-most:]] if prints else [*lines[:most], rest]
+    shown = [cut(line, joined=False) for line in lines]
+    shown[-1] += took
+    return shown
+
+
+def leaves_out(result: events.ToolResulted) -> bool:
+    """Whether `outcome` shows less than there is."""
+    told, shown = _told(result), outcome(result)
+    return len(told) > len(shown) or any(len(line) > _LINE_CHARS for line in told)
+
+
+def _told(result: events.ToolResulted) -> list[str]:
+    clean = printed if result.name in _ENDS_TELL else without_ansi
+    return [clean(line) for line in result.content.strip("\n").split("\n")]
+
+
+def side_line(event: events.Event) -> str | None:
+    """One line about an event beside the answer itself; None for what needs no words."""
+    match event:
+        case events.Notice(text=text):
+            return visible(text)
+        case events.FromAgent():
+            return _step(event)
+        case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
+            return t(
+                "asking again ({n} of {most}): {why}", n=attempt, most=most, why=visible(reason)
+            )
+        case events.Steered(text=text):
+            return t("↪ heard: {text}", text=visible(cut(text)))
+        case events.Compacted(summarised=summarised) if summarised:
+            return t("{n:,} older messages are a summary now (/context)", n=summarised)
+        case events.Compacted(dropped=0):
+            return t("old results of tools were shortened to make room")
+        case events.Compacted(dropped=dropped):
+            return t("{n} older messages have left the model's window", n=dropped)
+        case events.SessionClosed(session_id=id_):
+            return t("conversation {id} was closed: what you say next begins a new one", id=id_)
+        case events.Evicted(reason=reason):
+            return reason
+        case events.Signalled(signal=signal, reason=reason):
+            return visible(f"{signal}: {reason}" if reason else signal)
+        case events.Error(code=code, message=message, hint=hint):
+            return visible(f"{message} ({code})" + (f"\n  {hint}" if hint else ""))
+        case _:
+            return None
+
+
+def _step(told: events.FromAgent) -> str | None:
+    """A step of a sub-agent in one line, for whoever has no place that changes."""
+    event = told.event
+    name = visible(f"{told.agent} ({told.number})")
+    match event.get("type"):
+        case "tool_start":
+            return f"{name} ● {call_line(str(event.get('name')), event.get('arguments') or {})}"
+        case "done":
+            return t("{name} has ended", name=name)
+    return None
+
+
+def complaint(error: KoreError) -> str:
+    """An error as a person reads it: a sentence, and the way out below it."""
+    return visible(f"kore: {error}" + (f"\n      {error.hint}" if error.hint else ""))
+
+
+def seconds(elapsed_s: float) -> str:
+    """`0.4 s`, `12 s`, `3:07 min`."""
+    if elapsed_s < 10:
+        return f"{elapsed_s:.1f} s"
+    if elapsed_s < 60:
+        return f"{elapsed_s:.0f} s"
+    return f"{int(elapsed_s) // 60}:{int(elapsed_s) % 60:02} min"
+
+
+def cut(text: str, *, joined: bool = True) -> str:
+    """The text as one line of bearable length."""
+    line = " ".join(text.split()) if joined else text
+    return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"

@@ -1,0 +1,294 @@
+"""A turn on the screen: each event to what stands for good and what the live tail shows."""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from rich.text import Text
+
+from agent import events
+from agent.i18n import later, t
+from agent.text.visible import visible
+from gateway.cli.console.approvals.prompt import CHOICES, verdict
+from gateway.cli.console.output import renderables
+from gateway.cli.console.output.collapsed import HINT, Folded
+from gateway.cli.console.output.footer import Foot, spinner
+from gateway.cli.console.output.line_buffer import Feed
+from gateway.cli.console.output.markdown_blocks import Blocks
+from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.subagent_lines import Crew
+from gateway.cli.console.output.text import call_line, seconds, side_line
+from gateway.control.service import Delivered, WatchEvent
+
+_TAIL_CHARS = 6000
+_TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
+_OUTPUT_LINES = 5
+_TURNS_KEPT = 8
+_STOPPED = later("⏹ Stopped.")
+_BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
+
+
+class View:
+    """`take` every event, `tick` about ten times a second, `end` when the turn is over."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.foot = Foot(screen)
+        # What the last turns have said: a delivery may come when the next turn has begun.
+        self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
+        self._said_before = ""
+        self._errors: deque[str] = deque(maxlen=_TURNS_KEPT)
+        self._crew = Crew()
+        self._folded = Folded()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._blocks = Blocks()
+        self._drawn: tuple[tuple[str, int], list[str]] = (("", 0), [])
+        self._thinking = ""
+        self._tools: dict[str, events.ToolStart] = {}
+        self._output: dict[str, Feed] = {}
+        self._printed = Feed()
+        self._last: Literal["text", "beside"] | None = None
+        self._shown_diff: str | None = None
+
+    def begin(self) -> None:
+        self.foot.begin()
+        self._screen.begin_tail(self._tail)
+
+    def end(self) -> None:
+        """The tail goes; what was unfinished in it stays."""
+        self._flush()
+        self._screen.end_tail()
+        self._reset()
+
+    def say(self, text: str, style: str = "dim") -> None:
+        """A line of the console itself."""
+        self._screen.print(Text(text), style)
+
+    def unfold(self) -> bool:
+        """Show whole what was shown in a few lines: the newest, then the one before. False when
+        there is nothing more."""
+        whole = self._folded.unfold()
+        if whole is not None:
+            self._flush()
+            self._screen.print(whole)
+            self._screen.print()
+        return whole is not None
+
+    def take(self, event: WatchEvent) -> None:
+        self.foot.take(event)
+        match event:
+            case events.TextDelta(text=text):
+                self._said[-1] += text
+                for block in self._blocks.feed(text):
+                    self._print_block(block)
+            case events.SessionStart():
+                self._said.append("")
+            case events.IterationStart():
+                self._flush()
+                self._said_before = self._said[-1]
+            case events.Retry():
+                self._blocks = Blocks()
+                self._thinking = ""
+                self._said[-1] = self._said_before
+                self.say(f"↻ {side_line(event)}; {t('what was said since then is void')}")
+            case events.ThinkingDelta() | events.ThinkingEnd():
+                self._take_thinking(event)
+            case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
+                self._take_tool(event)
+            case events.ApprovalAnswered(answer=answer):
+                self.say(f"  {verdict(answer)}")
+            case Delivered():
+                self._deliver(event)
+            case events.FromAgent():
+                self._crew.take(event)
+            case events.Done():
+                self._close_turn(event)
+            case _:
+                self._beside(event)
+
+    def ask(self, asked: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
+        """Show a question; the foot says what the keys answer until it is taken back."""
+        self._flush()
+        if self._last == "text":
+            self._screen.print()
+            self._last = "beside"
+        self._screen.print(renderables.question(asked))
+        self._shown_diff = asked.diff
+        self.foot.ask(asked, is_armed)
+        if not self._screen.live:
+            # There is no foot that would say it.
+            left = t("{time} left", time=seconds(asked.expires_s))
+            self._screen.print(Text(f"  {t(CHOICES)}  ({left})", "bold"))
+
+    def tick(self) -> None:
+        self._screen.refresh()
+
+    def show_output(self, text: str) -> None:
+        """What a command prints that the person runs by hand: it stands for good, as it comes."""
+        if lines := self._printed.feed(text):
+            self._flush()
+            self._screen.print_lines(lines)
+
+    def close_output(self, ending: str | None) -> None:
+        if rest := self._printed.finish():
+            self._screen.print_lines(rest)
+        if ending is not None:
+            self.say(f"  {ending}")
+
+    def _take_thinking(self, event: events.ThinkingDelta | events.ThinkingEnd) -> None:
+        if isinstance(event, events.ThinkingDelta):
+            self._thinking += event.text
+            return
+        self._thinking = ""
+        if event.thinking.strip():
+            self._flush()
+            if self._last == "text":
+                self._screen.print()
+            self._folded.keep_thought(event.thinking)
+            self._screen.print(renderables.thought(event.thinking))
+            self._last = "beside"
+
+    def _take_tool(self, event: events.ToolStart | events.ToolOutput | events.ToolResulted) -> None:
+        match event:
+            case events.ToolStart():
+                self._flush()
+                self._tools[event.id] = event
+            case events.ToolOutput(id=id, text=text):
+                self._output.setdefault(id, Feed(_OUTPUT_LINES)).feed(text)
+            case events.ToolResulted():
+                self._flush()
+                self._output.pop(event.id, None)
+                if self._last == "text":
+                    self._screen.print()
+                if event.diff == self._shown_diff:
+                    event = replace(event, diff=None)
+                started = self._tools.pop(event.id, None)
+                self._folded.keep(started, event)
+                hint = HINT if self._screen.live else ""
+                self._screen.print(renderables.tool_outcome(started, event, hint))
+                self._last = "beside"
+
+    def _beside(self, event: events.Event) -> None:
+        line = side_line(event)
+        if line is None:
+            return
+        self._flush()
+        match event:
+            case events.Error(message=message):
+                self._errors.append(message)
+                self.say(f"✗ {line}", "red")
+            case events.Signalled():
+                self.say(f"■ {line}", "yellow")
+            case events.Notice(level="warning"):
+                self.say(f"! {line}", "yellow")
+            case _:
+                self.say(f"· {line}")
+
+    def _close_turn(self, done: events.Done) -> None:
+        self._flush()
+        for started in self._tools.values():
+            self._screen.print(renderables.unfinished_call(started))
+        self._tools.clear()
+        self._output.clear()
+        if done.result.stopped == "cancelled":
+            # The delivery says so too, but perhaps after the next turn has begun.
+            self.say(t(_STOPPED), "yellow")
+            self._said.append(t(_STOPPED))
+        usage = done.result.usage
+        if usage.input or usage.output:
+            took = seconds(self.foot.worked_s)
+            spent = t("{input:,} tokens in, {output:,} out", input=usage.input, output=usage.output)
+            self.say(f"{took} · {spent}")
+        self._screen.print()
+        self._last = None
+        self.foot.begin()
+
+    def _deliver(self, delivered: Delivered) -> None:
+        """Show what has not been streamed already."""
+        said = [_bare(text) for text in self._said]
+        blocks = [
+            block
+            for block in _paragraphs(delivered.text)
+            if not any(_bare(block) in text for text in said)
+            and not any(error in block for error in self._errors)
+        ]
+        if not blocks:
+            return
+        self._flush()
+        if delivered.maybe_duplicate:
+            self.say(f"↻ {t('you may have seen this already')}")
+        for block in blocks:
+            self._print_block(block)
+        if delivered.last:
+            self._screen.print()
+            self._last = None
+
+    def _flush(self) -> None:
+        """What is in the tail of the answer stands from now on."""
+        if rest := self._blocks.finish():
+            self._print_block(rest)
+
+    def _print_block(self, block: str) -> None:
+        if self._last is not None:
+            self._screen.print()
+        self._screen.print_block(renderables.markdown(block))
+        self._last = "text"
+
+    def _tail(self) -> list[str]:
+        lines: list[str] = []
+        if self._thinking:
+            lines += self._screen.render(Text(visible(self._thinking[-600:]), "dim italic"))[-3:]
+        if tail := self._shortened_tail():
+            lines += ["", *self._set(tail)]
+        for started in self._tools.values() if self.foot.asked is None else ():
+            call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
+            lines += self._screen.render(renderables.tool_call(started.name, call))[:2]
+            for line in self._latest(started.id):
+                lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
+        for line in self._printed.latest:
+            lines += self._screen.render(Text(line, no_wrap=True))[:1]
+        for member in self._crew.lines(spinner()) if self.foot.asked is None else ():
+            lines += self._screen.render(member)[:1]
+        room = max(1, self._screen.rows - 4)
+        foot = self.foot.lines(thinking=bool(self._thinking))
+        return [*lines[-room:], *foot]
+
+    def _latest(self, call: str) -> list[str]:
+        return self._output[call].latest[-_OUTPUT_LINES:] if call in self._output else []
+
+    def _set(self, tail: str) -> list[str]:
+        """The tail as rows; it is typeset again only when it or the window has changed."""
+        drawn = (tail, self._screen.console.width)
+        if self._drawn[0] != drawn:
+            self._drawn = (drawn, self._screen.render_block(renderables.markdown(tail)))
+        return self._drawn[1]
+
+    def _shortened_tail(self) -> str:
+        """What of the tail can be seen, and what is needed to typeset that."""
+        whole = self._blocks.tail
+        lines = whole[-_TAIL_CHARS:].split("\n")
+        if len(lines) <= self._screen.rows and len(whole) <= _TAIL_CHARS:
+            return whole
+        shown = lines[-self._screen.rows :]
+        if (opening := self._blocks.open_fence) is not None:
+            return "\n".join([opening, *shown])
+        head = whole.split("\n", 2)[:2]
+        if len(head) == 2 and _TABLE_RULE.fullmatch(head[1]):
+            return "\n".join([*head, *shown[2:]])
+        # What is indented belongs to a line at the margin.
+        first = next((n for n, line in enumerate(shown) if line[:1].strip()), 0)
+        return "\n".join(shown[first:])
+
+
+def _bare(text: str) -> str:
+    """The text without what the stream and the delivery may differ in."""
+    return _BESIDE_WORDS.sub("", text)
+
+
+def _paragraphs(text: str) -> list[str]:
+    blocks = Blocks()
+    return [block for block in [*blocks.feed(text), blocks.finish()] if block]

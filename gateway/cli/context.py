@@ -1,0 +1,87 @@
+"""What every verb starts from: Kore's folder and the settings, as the command line names them."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.i18n import later, speak, t
+from gateway.runtime.paths import Home, find_home
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+
+def whole(text: str) -> int:
+    """A count from 1 on the command line."""
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            t("found {text!r}, expected a whole number from 1", text=text)
+        )
+    return int(text)
+
+
+def dollars(text: str) -> float:
+    """An amount of money on the command line."""
+    return _number(text, 0.0, 1e9, later("found {text!r}, expected an amount such as 0.50"))
+
+
+def hours(text: str) -> float:
+    """A time on the command line."""
+    return _number(text, 1e-6, 1e4, later("found {text!r}, expected hours such as 1.5"))
+
+
+def _number(text: str, least: float, most: float, wrong: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not least <= found <= most:
+        raise argparse.ArgumentTypeError(t(wrong, text=text))
+    return found
+
+
+def home_of(args: argparse.Namespace) -> Home:
+    """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
+    return find_home(os.environ, args.home)
+
+
+def here() -> Path:
+    """The folder that the terminal is in. Raises `ConfigError` when somebody has deleted it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            t("the folder that this terminal is in no longer exists"),
+            hint=t("cd into another one, and try again"),
+        ) from None
+
+
+def settings_of(
+    args: argparse.Namespace,
+    overrides: Mapping[str, Any] | None = None,
+    drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
+) -> "Settings":
+    """The settings for this process; `overrides` are the verb's own flags, "section.key" to value,
+    `drafts` those of `load_settings`.
+
+    Raises `ConfigError`.
+    """
+    from gateway.cli.program import is_for_programs
+    from gateway.config import load_settings
+    from gateway.runtime.secrets import redactor_of
+
+    settings = load_settings(
+        config=args.config,
+        home=home_of(args).root,
+        cwd=here(),
+        environ=os.environ,
+        overrides=overrides or {},
+        drafts=drafts,
+    )
+    args.crash.redactor = redactor_of(settings, os.environ)
+    if settings.agent.language != "auto" and not is_for_programs(args):
+        speak(settings.agent.language)
+    return settings

@@ -1,0 +1,108 @@
+"""Questions in a terminal, one line each: nothing is drawn that a dumb terminal could not show."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from getpass import getpass
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.text.display_width import fitted
+
+BACK, SKIP = "<", "-"
+# Says what is wrong with an answer; None when nothing is.
+Judge = Callable[[str], str | None]
+
+
+class Back(Exception):
+    """The person goes back to the step before."""
+
+
+class Skip(Exception):
+    """The person leaves this step as it is."""
+
+
+class Dialogue:
+    """Asks on stdin and stdout; every question may raise `Back`, `Skip` or `KeyboardInterrupt`.
+
+    `answered` counts the questions that got an answer.
+    """
+
+    def __init__(self) -> None:
+        self.answered = 0
+
+    def say(self, text: str = "") -> None:
+        if sys.stdout.isatty():
+            text = fitted(text, os.get_terminal_size(sys.stdout.fileno()).columns or 80)
+        print(text, flush=True)
+
+    def ask(self, question: str, default: str = "", judge: Judge | None = None) -> str:
+        """One line; empty means `default`. Asks again as long as `judge` objects."""
+        asked = f"{question} [{default}]" if default else question
+        shown = asked + (" " if asked.endswith(("?", "？")) else ": ")
+        while True:
+            answer = self._read(lambda: input(shown)) or default
+            objection = judge(answer) if judge else None
+            if objection is None:
+                return answer
+            self.say(objection)
+
+    def secret(self, question: str) -> str:
+        """One line that is not shown while it is typed."""
+        return self._read(lambda: getpass(f"{question}: ", stream=None))
+
+    def choose(self, question: str, options: Sequence[str], default: int = 0) -> int:
+        """The number of one of `options`, from 0; they are shown from 1, and a name is understood
+        when only one of them begins with it."""
+        for n, option in enumerate(options, 1):
+            self.say(f"  {n:>2}  {option}")
+
+        def judge(answer: str) -> str | None:
+            if _numbered(answer, options) is not None:
+                return None
+            return t("Type a number from 1 to {last}.", last=len(options))
+
+        found = _numbered(self.ask(question, str(default + 1), judge), options)
+        assert found is not None
+        return found
+
+    def confirm(self, question: str, *, default: bool = True) -> bool:
+        yes, no = ("Y", "n") if default else ("y", "N")
+
+        def judge(answer: str) -> str | None:
+            return None if answer.lower() in ("", "y", "yes", "n", "no") else t("Type y or n.")
+
+        answer = self.ask(f"{question} [{yes}/{no}]", "", judge).lower()
+        return answer.startswith("y") if answer else default
+
+    def _read(self, read: Callable[[], str]) -> str:
+        try:
+            answer = read().strip()
+        except EOFError:
+            raise KoreError(
+                t("the input ended before everything was answered; nothing was written")
+            ) from None
+        except UnicodeDecodeError:
+            self.say(t("That was no text in this terminal's encoding."))
+            return self._read(read)
+        if answer == BACK:
+            raise Back
+        if answer == SKIP:
+            raise Skip
+        self.answered += 1
+        # What is pasted may hold what no file should: half of a pair, or a control character.
+        return "".join(c for c in answer if c.isprintable())
+
+
+def _numbered(answer: str, options: Sequence[str]) -> int | None:
+    """Which of the options was meant, from 0; None when that is not clear."""
+    if answer.isdecimal():
+        return int(answer) - 1 if 1 <= int(answer) <= len(options) else None
+    word = answer.casefold()
+    begin = [n for n, option in enumerate(options) if option.casefold().startswith(word)]
+    return begin[0] if word and len(begin) == 1 else None
+
+
+def somebody_is_there() -> bool:
+    """Whether a person sits at a terminal here."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

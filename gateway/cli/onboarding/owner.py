@@ -1,0 +1,159 @@
+"""Waiting for the first message: whoever opens the link with its code is the owner."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.records import frozen
+from gateway.access.pairing import CODE_LIFE_S
+from gateway.config import Settings
+from gateway.control.client import Client
+from gateway.control.protocol import OwnerLost
+from gateway.control.service import Service
+from gateway.ops.credential_checks import Bot
+from gateway.runtime.paths import Home
+
+_LOOK_S = 0.5
+_ENDED = ("refused", "stopped")
+Say = Callable[[str], None]
+
+
+@frozen
+class Candidate:
+    """The bot that the person is to write to."""
+
+    bot: Bot
+    account: str
+
+    @property
+    def way(self) -> str:
+        return f"telegram:{self.account}"
+
+
+async def invitation(settings: Settings, home: Home, candidate: Candidate) -> str | None:
+    """The link alone, for somebody who opens it later; None when there is an owner."""
+    from gateway.cli.service_link import open_service
+
+    async with open_service(settings, home) as service:
+        if (await service.people())["owner"] is not None:
+            return None
+        return _link(candidate.bot, await service.invite("telegram", candidate.account))
+
+
+async def await_owner(settings: Settings, home: Home, candidate: Candidate, say: Say) -> str:
+    """Show the link and wait until somebody has opened it; a sentence about who owns the place.
+
+    Without a running Kore this process is it for so long: what is written meanwhile is answered.
+    Raises `KoreError` when nobody came within the hour, or when the bot cannot receive.
+    """
+    if await Client.connect(home.socket) is not None:
+        return await _beside(home, candidate, say)
+    from gateway.app import open_app
+
+    async with open_app(settings, home, channels=True) as app:
+        return await _wait(app.desk, candidate, say)
+
+
+async def _beside(home: Home, candidate: Candidate, say: Say) -> str:
+    """The same through the Kore that is running, as soon as it knows the bot."""
+    told = False
+    while True:
+        try:
+            client = await Client.connect(home.socket)
+            if client is not None and candidate.way in (await client.status())["channels"]:
+                return await _wait(client, candidate, say)
+        except OwnerLost:
+            pass  # it is being restarted, which is what we wait for
+        if not told:
+            say(
+                t(
+                    "Kore is running already and does not know this bot yet. Restart it (Ctrl-C and"
+                    " `kore gateway`, or `systemctl --user restart kore`); I wait."
+                )
+            )
+            told = True
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
+    people = await service.people()
+    if people["owner"] is not None:
+        return _owned(people)
+    link = _link(candidate.bot, await service.invite("telegram", candidate.account))
+    show_link(link, say)
+    told: set[str] = set()
+    try:
+        async with asyncio.timeout(CODE_LIFE_S):
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                await _look_at_the_bot(service, candidate, told, say)
+                people = await service.people()
+                if people["owner"] is not None:
+                    return _owned(people)
+                _name_who_asks(people, told, say)
+    except TimeoutError:
+        raise KoreError(
+            t("nobody opened the link within the hour"), hint="kore channel add telegram"
+        ) from None
+
+
+async def _look_at_the_bot(
+    service: Service, candidate: Candidate, told: set[str], say: Say
+) -> None:
+    """Say what hinders it, once. Raises `KoreError` when it will receive nothing any more."""
+    state = (await service.status())["channels"].get(candidate.way, {})
+    error = state.get("last_error")
+    if not error or state.get("state") == "polling":
+        return
+    if state.get("state") in _ENDED:
+        raise KoreError(str(error))
+    if error not in told:
+        told.add(error)
+        say(f"  {error}")
+
+
+def _name_who_asks(people: Any, told: set[str], say: Say) -> None:
+    for one in people["asking"]:
+        if one["id"] not in told:
+            told.add(one["id"])
+            said = t(
+                "{name} ({id}) wrote without the link. If that is you, open the link all the same,"
+                " or run `kore pair approve CODE` with the code that the bot answered.",
+                name=one["name"],
+                id=one["id"],
+            )
+            say(f"  {said}")
+
+
+def show_link(link: str, say: Say) -> None:
+    """The link, and in a terminal that is wide enough its QR code."""
+    import os
+
+    from gateway.cli.onboarding.qr import qr_lines
+
+    code: list[str] = []
+    if sys.stdout.isatty():
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns or 80
+        colours = os.environ.get("TERM", "dumb") not in ("dumb", "")
+        encoding = sys.stdout.encoding or "ascii"
+        code = qr_lines(link, columns, encoding=encoding, colours=colours)
+    for line in code:
+        say(line)
+    way = t("Scan this with your phone, or open it where Telegram is installed, and press Start:")
+    say(way if code else t("Open this where Telegram is installed, and press Start:"))
+    say(f"  {link}")
+    say(t("Whoever opens it first is the owner, so keep it to yourself. It holds for an hour."))
+
+
+def _link(bot: Bot, code: str) -> str:
+    """core.telegram.org/bots/features#deep-linking"""
+    return f"{bot.link}?start={code}"
+
+
+def _owned(people: Any) -> str:
+    owner = people["owner"]
+    name = next((one["name"] for one in people["paired"] if one["id"] == owner), "")
+    return t("{name} is the owner.", name=f"{name} ({owner})" if name else owner)

@@ -1,0 +1,153 @@
+"""Who the assistant is and whom it talks to: a few questions, written into the workspace."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from agent.errors import ConfigError
+from agent.i18n import later, t
+from gateway.cli.onboarding.dialogue import Dialogue
+from gateway.config.atomic_write import replace
+
+_NAME = "Kore"
+_CALLED = "- Name, and how to address them:"
+_ZONE = "- Place and time zone:"
+_LANGUAGE = "- Language:"
+# Of the starter's SOUL.md; whoever wrote a voice of their own keeps it.
+_VOICE = re.compile(r"^Warm, plain and unhurried:.*$", re.MULTILINE)
+_IDENTITY = re.compile(r"^You are (.{1,60}?), a personal assistant\.", re.MULTILINE)
+_NAME_CHARS = 60
+# What people choose, and what the model reads of it.
+_MANNERS = (
+    (later("warm and plain, like a capable friend"), ""),
+    (
+        later("brief and factual"),
+        "Brief and factual: the answer first, few words, no small talk.",
+    ),
+    (later("cheerful and chatty"), "Cheerful and lively: light words, small jokes, never silly."),
+    (later("formal and courteous"), "Formal and courteous: full sentences, no slang, no jokes."),
+)
+
+
+@dataclass(slots=True)
+class Persona:
+    """Empty means: as it is."""
+
+    name: str = ""
+    manner: str = ""
+    person: str = ""
+    zone: str = ""
+    language: str = ""
+
+
+def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
+    """The questions; what the workspace says already is what Enter keeps."""
+    found = _IDENTITY.search(_text(workspace / "IDENTITY.md"))
+    name = _plain(talk.ask(t("What shall I be called?"), found[1] if found else _NAME))
+    labels = [*(t(label) for label, _ in _MANNERS), t("in other words, which you type")]
+    chosen = talk.choose(t("How shall I speak?"), labels)
+    manner = (
+        _MANNERS[chosen][1]
+        if chosen < len(_MANNERS)
+        else _plain(talk.ask(t("In which words")), 300)
+    )
+    held = _text(workspace / "USER.md")
+    person = _plain(talk.ask(t("And what shall I call you?"), _after(held, _CALLED)))
+    zone = talk.ask(t("Your time zone"), _after(held, _ZONE) or here(), _judge_zone)
+    # Only now: who leaves the step out in the middle has answered nothing.
+    persona.name, persona.manner, persona.person, persona.zone = name, manner, person, zone
+
+
+def clothe(workspace: Path, persona: Persona) -> None:
+    """Write the answers into the workspace's files, each where the starter has a place for it.
+
+    A file that somebody wrote anew, without that place, gets a line at its end. Raises
+    `ConfigError`.
+    """
+    identity, soul = workspace / "IDENTITY.md", workspace / "SOUL.md"
+    if persona.name and persona.name != _NAME:
+        line = f"You are {persona.name}, a personal assistant."
+        _edit(identity, partial(_put, place=_IDENTITY, line=line))
+    if persona.manner:
+        _edit(soul, partial(_put, place=_VOICE, line=persona.manner))
+    for label, answer in (
+        (_CALLED, persona.person),
+        (_ZONE, persona.zone),
+        (_LANGUAGE, persona.language),
+    ):
+        if answer:
+            place = re.compile(rf"^{re.escape(label)}.*$", re.MULTILINE)
+            line = f"{label} {answer}"
+            _edit(workspace / "USER.md", partial(_put, place=place, line=line))
+
+
+def here(folder: Path = Path("/etc")) -> str:
+    """The machine's time zone by name, such as Europe/Berlin; UTC when it does not say."""
+    import os
+
+    for said in (os.environ.get("TZ", "").lstrip(":"), _text(folder / "timezone").strip()):
+        if said and known_zone(said):
+            return said
+    try:
+        name = str((folder / "localtime").resolve()).partition("/zoneinfo/")[2]
+    except OSError:
+        name = ""
+    return name if name and known_zone(name) else "UTC"
+
+
+def known_zone(name: str) -> bool:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        return False
+    return True
+
+
+def _judge_zone(name: str) -> str | None:
+    if known_zone(name):
+        return None
+    from difflib import get_close_matches
+    from zoneinfo import available_timezones
+
+    by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(available_timezones())}
+    close = get_close_matches(name.lower().replace(" ", "_"), by_city, n=1)
+    if close:
+        return t("That is no time zone; did you mean {zone}?", zone=by_city[close[0]])
+    return t("That is no time zone; expected one such as Europe/Berlin or Asia/Taipei.")
+
+
+def _put(text: str, place: re.Pattern[str], line: str) -> str:
+    if place.search(text):
+        return place.sub(lambda _: line, text, count=1)
+    return f"{text.rstrip()}\n\n{line}\n".lstrip()
+
+
+def _edit(path: Path, change: Callable[[str], str]) -> None:
+    before = _text(path)
+    after = change(before)
+    if after != before:
+        replace(path, after)
+
+
+def _after(text: str, label: str) -> str:
+    """What stands behind a label of USER.md."""
+    found = re.search(rf"^{re.escape(label)}[ \t]*(.*)$", text, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: cannot be read: {exc}") from None
+
+
+def _plain(text: str, limit: int = _NAME_CHARS) -> str:
+    """One line that no markdown makes a heading of."""
+    return " ".join(text.split()).lstrip("#-*> ")[:limit]

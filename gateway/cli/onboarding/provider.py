@@ -1,0 +1,243 @@
+"""Which model answers: a provider from a list or a server found here, a key, and a live check."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.providers.local_discovery import LocalServer, local_servers, models_at
+from agent.providers.registry import ModelConfig, normalise_base, resolve
+from agent.providers.vendors import VENDORS, Vendor
+from agent.records import frozen
+from gateway.cli.onboarding.dialogue import Dialogue
+from gateway.ops.credential_checks import try_model
+
+NAME = "default"
+_MODELS_SHOWN = 15
+# A further address of the OpenAI kind: what it is, Kore need not know.
+_OTHER = "openai"
+_OLLAMA = "ollama"
+_NEAR = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
+Further = Literal["again", "key", "model", "address", "keep"]
+
+
+@frozen
+class Choice:
+    """A line of the list: a vendor, or None for the stand-in. `asks_address` for a server that was
+    not found, with the `usual` one as the default."""
+
+    label: str
+    vendor: Vendor | None
+    models: tuple[str, ...] = ()
+    asks_address: bool = False
+    usual: str = ""
+
+
+@frozen
+class Chosen:
+    """An entry for model_list, and the secrets that it refers to."""
+
+    entry: Mapping[str, Any] | None
+    secrets: Mapping[str, str]
+
+
+def ask_provider(talk: Dialogue, environ: Mapping[str, str], keeps: str | None) -> Chosen | None:
+    """What shall answer; None to keep `keeps`, the model that is configured."""
+    talk.say(t("Looking for model servers on this machine …"))
+    choices = offered(asyncio.run(local_servers()), environ)
+    kept = [t("keep {model}", model=keeps)] if keeps else []
+    chosen = talk.choose(t("Which model provider?"), [*kept, *(c.label for c in choices)])
+    if chosen < len(kept):
+        return None
+    return _details(talk, choices[chosen - len(kept)], environ)
+
+
+def offered(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> list[Choice]:
+    """What was found first, then keys at hand, then all the others."""
+    found = [
+        Choice(
+            t("{name} on this machine ({models})", name=one.vendor, models=_few(one.models)),
+            VENDORS[one.vendor],
+            one.models,
+        )
+        for one in servers
+    ]
+    vendors = [vendor for vendor in VENDORS.values() if vendor.default_model]
+    ready = {vendor.name: _exported(vendor, environ) for vendor in vendors}
+    found += [
+        Choice(t("{name} (key in {variable})", name=v.name, variable=ready[v.name]), v)
+        for v in vendors
+        if ready[v.name]
+    ]
+    found += [Choice(v.name, v) for v in vendors if not ready[v.name]]
+    if all(one.vendor != _OLLAMA for one in servers):
+        label = t("{name}: models of your own (does not run here now)", name=_OLLAMA)
+        usual = VENDORS[_OLLAMA].api_base
+        found.append(Choice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
+    other = t("another server with an OpenAI-compatible address")
+    found.append(Choice(other, VENDORS[_OTHER], asks_address=True))
+    found.append(Choice(t("none for now: an offline stand-in that repeats what you write"), None))
+    return found
+
+
+def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chosen:
+    """Model, address and key, until a real answer came or the person keeps it all the same."""
+    vendor = choice.vendor
+    if vendor is None:
+        return Chosen(None, {})
+    address = _ask_address(talk, vendor, choice) if choice.asks_address else None
+    variable = _exported(vendor, environ) if not choice.asks_address else None
+    if address is None:
+        model = _ask_model(talk, vendor, choice)
+    key = environ[variable] if variable else _ask_key(talk, vendor, optional=choice.asks_address)
+    if address is not None:
+        # Some list their models only for a key.
+        choice = _with_models(talk, choice, vendor, address, key)
+        model = _ask_model(talk, vendor, choice)
+    while True:
+        config = ModelConfig(NAME, f"{vendor.name}/{model}", address, key or None)
+        talk.say(t("Asking {model} for one word …", model=config.model))
+        failure = tried(config, environ)
+        if failure is None:
+            break
+        _explain(talk, failure, environ)
+        match _ask_further(talk, failure, choice):
+            case "key":
+                variable, key = None, _ask_key(talk, vendor, optional=choice.asks_address)
+            case "model":
+                model = _ask_model(talk, vendor, choice)
+            case "address":
+                address = _ask_address(talk, vendor, choice)
+            case "keep":
+                break
+    if failure is None:
+        talk.say(t("It answers."))
+    return _chosen(config, vendor, variable, key)
+
+
+def _ask_further(talk: Dialogue, failure: KoreError, choice: Choice) -> Further:
+    """What is done about a model that does not answer; what is likely to help stands first."""
+    ways: dict[Further, str] = {"again": t("try again")}
+    if choice.vendor is not None and choice.vendor.key_variables:
+        ways["key"] = t("another key")
+    ways["model"] = t("another model")
+    if choice.asks_address:
+        ways["address"] = t("another address")
+    ways["keep"] = t("keep it all the same")
+    likely = "key" if failure.code == "key-refused" else "again"
+    named = sorted(ways, key=lambda way: way != likely)
+    return named[talk.choose(t("What now?"), [ways[way] for way in named])]
+
+
+def tried(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
+    """Why the model does not answer; None when it does."""
+    try:
+        asyncio.run(try_model(resolve(NAME, (config,), environ)))
+    except KoreError as exc:
+        return exc
+    return None
+
+
+def _explain(talk: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> None:
+    talk.say(f"  {failure}" + (f"\n  {failure.hint}" if failure.hint else ""))
+    proxy = next((n for n in ("HTTPS_PROXY", "https_proxy") if environ.get(n)), None)
+    if proxy and failure.code in ("unavailable", "timed-out"):
+        talk.say(t("  {name} is set, but models are asked directly, without a proxy.", name=proxy))
+
+
+def _chosen(config: ModelConfig, vendor: Vendor, variable: str | None, key: str) -> Chosen:
+    entry: dict[str, Any] = {"model_name": NAME, "model": config.model}
+    if config.api_base:
+        entry["api_base"] = config.api_base
+    if not key:
+        return Chosen(entry, {})
+    name = variable or _free(vendor, key, own=bool(config.api_base))
+    return Chosen(entry | {"api_key": f"${{{name}}}"}, {} if variable else {name: key})
+
+
+def _free(vendor: Vendor, key: str, *, own: bool) -> str:
+    """A name for secrets.json: an exported variable of the same name would win over it."""
+    name = "KORE_SECRET_MODEL_LIST_DEFAULT_API_KEY"
+    if own or not vendor.key_variables:
+        return name
+    usual = vendor.key_variables[0]
+    return name if os.environ.get(usual, key) != key else usual
+
+
+def _ask_address(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
+    def judge(text: str) -> str | None:
+        try:
+            normalise_base(_with_scheme(text), vendor.version)
+        except KoreError as exc:
+            return str(exc)
+        return None
+
+    question = t("Its address, such as http://192.168.1.5:8080/v1")
+    if choice.usual:
+        question = t("Its address")
+    return normalise_base(_with_scheme(talk.ask(question, choice.usual, judge)), vendor.version)
+
+
+def _with_scheme(text: str) -> str:
+    """The address as people type it: a machine nearby speaks http, a name on the internet https."""
+    if not text or "://" in text:
+        return text
+    host = text.partition("/")[0]
+    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    name = (name or port).strip("[]").lower()
+    is_near = "." not in name or name.replace(".", "").isdecimal() or name.endswith(_NEAR)
+    return f"http://{text}" if is_near else f"https://{text}"
+
+
+def _with_models(talk: Dialogue, choice: Choice, vendor: Vendor, address: str, key: str) -> Choice:
+    """The choice with the models that the server names."""
+    is_ollama = vendor.protocol == "ollama"
+    models = asyncio.run(models_at(address, key, is_ollama=is_ollama))
+    if not models:
+        talk.say(t("{address} does not list its models.", address=address))
+        if is_ollama:
+            talk.say(t("Start it with `ollama serve`; `ollama pull llama3.2` gets a model."))
+    return replace(choice, models=tuple(models))
+
+
+def _ask_model(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
+    if choice.models:
+        shown = choice.models[:_MODELS_SHOWN]
+        other = [t("another one")] if choice.asks_address else []
+        chosen = talk.choose(t("Which model?"), [*shown, *other])
+        if chosen < len(shown):
+            return shown[chosen]
+
+    def judge(text: str) -> str | None:
+        return None if text else t("Type the name of a model.")
+
+    # Somebody else's server knows its vendor's protocol, not its models.
+    usual = "" if choice.asks_address else vendor.default_model or ""
+    return talk.ask(t("Which model?"), usual, judge).removeprefix(f"{vendor.name}/")
+
+
+def _ask_key(talk: Dialogue, vendor: Vendor, *, optional: bool) -> str:
+    if not vendor.key_variables:
+        return ""
+    question = (
+        t("Its key, if it asks for one (not shown while you paste it; Enter: none)")
+        if optional
+        else t("Key for {name} (not shown while you paste it)", name=vendor.name)
+    )
+    while True:
+        key = talk.secret(question)
+        if key.isascii() and " " not in key and (key or optional):
+            return key
+        talk.say(t("That is no key: expected one word of plain letters, digits and signs."))
+
+
+def _exported(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+    return next((name for name in vendor.key_variables if environ.get(name)), None)
+
+
+def _few(models: Sequence[str]) -> str:
+    shown = ", ".join(models[:3]) or t("no model yet")
+    return f"{shown}, …" if len(models) > 3 else shown

@@ -1,0 +1,166 @@
+"""A bot's token: where it comes from, whether Telegram knows it, and where it is kept."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from agent.records import frozen
+from gateway.cli.onboarding.dialogue import Dialogue
+from gateway.config import Settings
+from gateway.config.origin import Key
+from gateway.ops.credential_checks import Bot, Unreachable, try_bot
+
+# Kore's own name for it makes config.json's unnecessary; the other one is what people export.
+OWN_VARIABLE = "KORE_TELEGRAM_TOKEN"
+VARIABLE = "TELEGRAM_BOT_TOKEN"
+# core.telegram.org/bots/features#botfather shows one; the second half has had 35 letters for years.
+_TOKEN = re.compile(r"[0-9]{5,20}:[A-Za-z0-9_-]{10,}")
+_TRIES = 5
+
+
+@frozen
+class Token:
+    """`variable` is the exported one that holds it; None when somebody typed it. `bot` is None as
+    long as Telegram could not be asked."""
+
+    text: str
+    bot: Bot | None
+    variable: str | None = None
+
+    @property
+    def account(self) -> str:
+        """What the bot is called in routes when it has no name of its own."""
+        return self.text.partition(":")[0]
+
+
+def shaped(text: str) -> bool:
+    """Whether this looks like a token at all."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def exported(environ: Mapping[str, str]) -> str | None:
+    """The variable that holds a token here, if one does."""
+    return next((name for name in (OWN_VARIABLE, VARIABLE) if environ.get(name)), None)
+
+
+def check(text: str, base_url: str, variable: str | None = None) -> Token:
+    """Ask Telegram whose token it is. Raises `KoreError` with the reason."""
+    if not shaped(text):
+        raise KoreError(
+            t("this is no bot token, which looks like 123456789:AAF0…"),
+            hint=t("copy the whole line that @BotFather shows"),
+        )
+    return Token(text, asyncio.run(try_bot(text, base_url)), variable)
+
+
+def from_variable(name: str, environ: Mapping[str, str], base_url: str) -> Token:
+    """The token in a variable that somebody named. Raises `KoreError`."""
+    text = environ.get(name, "").strip()
+    if not text:
+        raise ConfigError(
+            t("the environment variable {name} is not set", name=name),
+            hint=t("export it, or leave --token-env out to be asked"),
+        )
+    return check(text, base_url, name)
+
+
+def asked(talk: Dialogue, environ: Mapping[str, str], base_url: str) -> Token:
+    """Ask the person until Telegram knows the token; an exported one is offered first."""
+    variable = exported(environ)
+    if variable and talk.confirm(t("Use the token in {name}?", name=variable)):
+        token = _checked(talk, environ[variable].strip(), base_url, variable)
+        if token is not None:
+            return token
+    talk.say(t("A bot and its token come from @BotFather: https://t.me/BotFather"))
+    talk.say(t("Send it /newbot, answer its two questions, and copy the token that it shows."))
+    for _ in range(_TRIES):
+        text = talk.secret(t("Token (not shown while you paste it)"))
+        token = _checked(talk, text, base_url, None)
+        if token is not None:
+            return token
+    raise KoreError(t("no token was found; nothing was written"))
+
+
+def _checked(talk: Dialogue, text: str, base_url: str, variable: str | None) -> Token | None:
+    """None when it is asked for again. Without a network it can be kept, and checked later."""
+    while True:
+        try:
+            return check(text, base_url, variable)
+        except Unreachable as exc:
+            _complain(talk, exc)
+            ways = [t("try again"), t("keep the token and check it later"), t("another token")]
+            match talk.choose(t("What now?"), ways, default=1):
+                case 1:
+                    return Token(text, None, variable)
+                case 2:
+                    return None
+        except KoreError as exc:
+            _complain(talk, exc)
+            return None
+
+
+def _complain(talk: Dialogue, exc: KoreError) -> None:
+    talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
+
+
+@frozen
+class Change:
+    """What has to be written: keys of config.json, and names of secrets.json."""
+
+    config: Mapping[Key, Any]
+    secrets: Mapping[str, str | None]
+
+
+def addition(token: Token, name: str | None, settings: Settings, raw: Mapping[str, Any]) -> Change:
+    """What makes the bot one of Kore's; `raw` is the configuration file as it stands.
+
+    Raises `ConfigError` for a further bot where there is no first one.
+    """
+    if name is None:
+        variable = token.variable or _free(VARIABLE, token, settings)
+        config: dict[Key, Any] = {("telegram", "enabled"): True}
+        if variable != OWN_VARIABLE:
+            config["telegram", "token"] = f"${{{variable}}}"
+        return Change(config, _kept(token, variable))
+    telegram = settings.telegram
+    if not telegram.enabled or not telegram.token.get_secret_value():
+        raise ConfigError(t("there is no first bot yet"), hint=t("add that one without --name"))
+    variable = token.variable or _free(f"{VARIABLE}_{name.upper()}", token, settings)
+    entry = {"name": name, "token": f"${{{variable}}}"}
+    accounts = [one for one in _accounts(raw) if isinstance(one, dict) and one.get("name") != name]
+    return Change({("telegram", "accounts"): [*accounts, entry]}, _kept(token, variable))
+
+
+def removal(name: str | None, raw: Mapping[str, Any]) -> Change:
+    """What takes a bot out again; its token goes with it."""
+    section = raw.get("telegram")
+    section = section if isinstance(section, dict) else {}
+    if name is None:
+        config: dict[Key, Any] = {("telegram", "enabled"): False, ("telegram", "token"): ""}
+        gone = section.get("token")
+    else:
+        gone = next((one.get("token") for one in _accounts(raw) if one.get("name") == name), None)
+        left = [one for one in _accounts(raw) if one.get("name") != name]
+        config = {("telegram", "accounts"): left}
+    found = re.fullmatch(r"\$\{(\w+)\}", gone) if isinstance(gone, str) else None
+    return Change(config, {found[1]: None} if found else {})
+
+
+def _accounts(raw: Mapping[str, Any]) -> list[Any]:
+    section = raw.get("telegram")
+    found = section.get("accounts") if isinstance(section, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _kept(token: Token, variable: str) -> dict[str, str | None]:
+    return {} if token.variable else {variable: token.text}
+
+
+def _free(name: str, token: Token, settings: Settings) -> str:
+    """A name for secrets.json: an exported variable of the same name would win over it."""
+    import os
+
+    return f"{name}_{token.account}" if os.environ.get(name, token.text) != token.text else name

@@ -1,0 +1,157 @@
+"""`kore init` as a conversation: steps to go back to and to leave out, one writing at the end."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.errors import KoreError
+from agent.i18n import ENGLISH, LANGUAGES, is_writable, language_of_terminal, speak, spoken, t
+from agent.records import frozen
+from gateway.cli.onboarding.dialogue import BACK, SKIP, Back, Dialogue, Skip
+from gateway.cli.onboarding.persona import ask_persona
+from gateway.cli.onboarding.plan import Plan, with_model
+from gateway.cli.onboarding.provider import ask_provider
+from gateway.config import Settings
+from gateway.runtime.paths import Home
+
+_LANGUAGES = ("English", "简体中文", "繁體中文")
+_PLAIN = ("English", "Chinese, simplified", "Chinese, traditional")
+
+
+@frozen
+class Place:
+    """Where the answers go: the folder, and the configuration as it stands (`raw`, as JSON)."""
+
+    home: Home
+    settings: Settings
+    raw: Mapping[str, Any]
+
+
+Step = Callable[[Dialogue, Plan, Place], None]
+
+
+def converse(talk: Dialogue, place: Place) -> Plan:
+    """Ask everything; nothing is written yet. Raises `KeyboardInterrupt`, `KoreError`."""
+    plan, at = Plan(), 0
+    while at < len(_STEPS):
+        began = talk.answered
+        try:
+            _STEPS[at](talk, plan, place)
+        except Back:
+            # From the middle of a step to its beginning, from there to the step before.
+            at -= 1 if talk.answered == began else 0
+            at = max(at, 0)
+        except Skip:
+            talk.say(t("Left as it is."))
+            at += 1
+        else:
+            at += 1
+    return plan
+
+
+def _language(talk: Dialogue, plan: Plan, place: Place) -> None:
+    talk.say()
+    shown, question = _LANGUAGES, "Language / 语言 / 語言"
+    if not is_writable(LANGUAGES[-1], sys.stdout.encoding):
+        shown, question = _PLAIN, "Language"
+    chosen = talk.choose(question, shown, LANGUAGES.index(spoken()))
+    language = LANGUAGES[chosen]
+    # One that this terminal has no letters for is for the chats.
+    speak(language if is_writable(language, sys.stdout.encoding) else ENGLISH)
+    plan.persona.language = _LANGUAGES[chosen]
+    configured = place.settings.agent.language
+    if configured != language and (
+        configured != "auto" or language_of_terminal(os.environ) != language
+    ):
+        plan.config["agent", "language"] = language
+    talk.say(
+        t(
+            "Enter takes what stands in [brackets]; {back} goes back, {skip} leaves a step out,"
+            " Ctrl-C leaves without writing anything.",
+            back=BACK,
+            skip=SKIP,
+        )
+    )
+
+
+def _model(talk: Dialogue, plan: Plan, place: Place) -> None:
+    from gateway.config.model_entries import model_list
+
+    talk.say()
+    names = {one.name: one.model for one in model_list(place.settings)}
+    keeps = names.get(place.settings.agent.model)
+    for key in (("agent", "model"), ("model_list",)):
+        plan.config.pop(key, None)
+    plan.secrets.clear()
+    chosen = ask_provider(talk, os.environ, keeps)
+    if chosen is not None:
+        plan.secrets.update(chosen.secrets)
+        if chosen.entry is not None:
+            plan.config.update(with_model(place.raw, chosen.entry))
+        elif keeps:
+            plan.config["agent", "model"] = "offline/echo"
+
+
+def _persona(talk: Dialogue, plan: Plan, place: Place) -> None:
+    talk.say()
+    ask_persona(talk, plan.persona, place.settings.agent.workspace)
+
+
+def _sandbox(talk: Dialogue, _: Plan, place: Place) -> None:
+    """Nothing to ask: what holds commands here, and what would."""
+    from gateway.ops.doctor.configuration import check_sandbox
+
+    talk.say()
+    talk.say(t("Looking for a sandbox that holds the commands I run …"))
+    check = check_sandbox(place.settings, place.home)
+    talk.say(f"  {check.detail}" + (f"\n  {check.fix}" if check.fix else ""))
+
+
+_STEPS: tuple[Step, ...] = (_language, _model, _persona, _sandbox)
+
+
+def connect_telegram(talk: Dialogue, args: argparse.Namespace) -> int:
+    """Offer a bot and to start the gateway; whatever happens, say what works now."""
+    from gateway.cli.verbs import channel
+
+    talk.say()
+    try:
+        if talk.confirm(t("Connect a Telegram bot now?")):
+            args.token_env, args.name, args.no_wait = None, None, False
+            channel.add(args)
+    except (Back, Skip):
+        talk.say(t("Left as it is."))
+    except KoreError as exc:
+        talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
+    except KeyboardInterrupt:
+        talk.say()
+    _say_what_works(talk, args)
+    try:
+        wanted = channel.may_serve(args) and talk.confirm(t("Start it here now?"))
+    except (Back, Skip):
+        wanted = False
+    return channel.serve(args) if wanted else 0
+
+
+def _say_what_works(talk: Dialogue, args: argparse.Namespace) -> None:
+    """The last words on every path: what is usable, and the command for it."""
+    from agent.providers.registry import OFFLINE
+    from gateway.cli.context import settings_of
+    from gateway.config.model_entries import chosen_model, model_list
+
+    settings = settings_of(args)
+    name = chosen_model(settings, os.environ)
+    model = next((one.model for one in model_list(settings) if one.name == name), name)
+    talk.say()
+    talk.say(t("What works now:"))
+    talk.say("  " + t("`kore agent`: talk here, answered by {model}", model=model))
+    if model == OFFLINE:
+        talk.say("  " + t("No model is set up yet: `kore init` asks for one again."))
+    if settings.telegram.enabled and settings.telegram.token.get_secret_value():
+        talk.say(
+            "  " + t("`kore gateway`: answers in Telegram; `kore service install` keeps it running")
+        )
+    else:
+        talk.say("  " + t("Telegram is not connected: `kore channel add telegram` does that."))

@@ -1,0 +1,88 @@
+"""Facts on stdout: an aligned table for people, JSON for programs."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from agent.i18n import t
+from agent.text.display_width import padded, width, wrapped
+from agent.text.visible import visible, visible_line
+
+_GAP = "  "
+_NARROWEST = 12
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns as wide as their widest cell on screen; wide characters count as two. A terminal that
+    is too narrow gets cells of several lines, or a block for each row; a pipe or file always a line
+    for each row.
+    """
+    table = [[t(header) for header in headers], *([clean(cell) for cell in row] for row in rows)]
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+    for line in laid_out(table, columns):
+        sys.stdout.write(line + "\n")
+
+
+def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
+    """The lines of a table on a screen of so many columns; 0: as wide as it comes."""
+    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
+    if columns and not _narrow(widths, columns) and len(widths) > 2:
+        yield from _blocks(table, columns)
+        return
+    for row in table:
+        cells = [wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            yield _GAP.join(map(padded, parts, widths)).rstrip()
+
+
+def clean(text: str) -> str:
+    """One line in which nothing is hidden, so that stored text cannot steer a terminal."""
+    return visible_line(" ".join(text.splitlines()))
+
+
+def clean_lines(text: str) -> str:
+    """Like `clean`, keeping line breaks and tabs."""
+    return visible(text)
+
+
+def moment(unix_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(unix_s))
+
+
+def size(count_bytes: float) -> str:
+    """12345678 as "12.3 MB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count_bytes < 1000:
+            return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= 1000
+    return f"{count_bytes:.1f} TB"
+
+
+def _blocks(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
+    """Each row as lines of its own, name and value, with an empty line between two rows."""
+    names, *rows = table
+    for n, row in enumerate(rows):
+        if n:
+            yield ""
+        facts = zip(names, row, strict=True)
+        yield from laid_out([(name, cell) for name, cell in facts if cell], columns)
+
+
+def _narrow(widths: list[int], columns: int) -> bool:
+    """Take from the widest columns what is too much, but nothing from the first one, which is what
+    a person copies. Tells whether they fit now.
+    """
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
+        widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)
+        if widest == 0 or widths[widest] <= _NARROWEST:
+            return False
+        widths[widest] -= 1
+    return True

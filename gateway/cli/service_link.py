@@ -1,0 +1,147 @@
+"""How a verb reaches the data: through the process that owns it, or by owning it for a moment."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from gateway.cli.context import home_of, settings_of
+from gateway.control.client import Client
+from gateway.control.service import Service
+from gateway.runtime.paths import Home
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+
+class NotRunning(KoreError):
+    """No Kore is running here."""
+
+    code = "not-running"
+
+
+@asynccontextmanager
+async def open_service(
+    settings: "Settings", home: Home, *, own: bool = True, attended: Sequence[str] = ()
+) -> AsyncIterator[Service]:
+    """The running Kore's service; without one, this process's own until the block ends.
+
+    With `own` false nothing is opened and `NotRunning` is raised instead. `attended` are lanes of
+    one-shot runs that this process waits for.
+    """
+    client = await Client.connect(home.socket)
+    if client is not None:
+        yield client
+        return
+    if not own:
+        raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
+    from gateway.app import open_app
+
+    async with open_app(settings, home, channels=False, attended=attended) as app:
+        yield app.desk
+
+
+@asynccontextmanager
+async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
+    """`open_service` for a verb that needs the settings only to own the data.
+
+    A running Kore has settings of its own: a configuration that is wrong by now is a line on
+    stderr beside it. Raises `ConfigError` without one.
+    """
+    home = home_of(args)
+    client = await Client.connect(home.socket)
+    if client is None:
+        async with open_service(settings_of(args), home) as service:
+            yield service
+        return
+    try:
+        settings_of(args)
+    except ConfigError as exc:
+        _warn(args, exc)
+    yield client
+
+
+def settings_beside(
+    args: argparse.Namespace, overrides: Mapping[str, Any] | None = None
+) -> "Settings":
+    """`settings_of`; beside a running Kore the last good ones when the configuration is wrong.
+
+    For a verb that shows what they say, too. The project's file counts for nothing then, and
+    secrets.json neither: the running Kore has what stood in it.
+    """
+    try:
+        return settings_of(args, overrides)
+    except ConfigError as exc:
+        if not _runs(args) or (settings := _last_good(args, overrides)) is None:
+            raise
+        _warn(args, exc)
+        return settings
+
+
+def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
+    """`settings_beside` for a verb that only asks where things lie, and whether they are whole.
+
+    Nobody runs with the others: where the last good file said, else where things lie by default.
+    Raises `ConfigError` when there is nothing.
+    """
+    try:
+        return settings_of(args), True
+    except ConfigError as exc:
+        runs = _runs(args)
+        settings = _last_good(args, None) or _last_good(args, None, {})
+        if settings is None or not (runs or settings.store.path.exists()):
+            raise
+        if runs:
+            _warn(args, exc)
+        else:
+            database, workspace = settings.store.path, settings.agent.workspace
+            told = t(
+                "a copy is made of {database} and {workspace}: there they were until now",
+                database=database,
+                workspace=workspace,
+            )
+            _complain(args, exc, told)
+        return settings, False
+
+
+def _runs(args: argparse.Namespace) -> bool:
+    with suppress(KoreError):
+        return asyncio.run(Client.connect(home_of(args).socket)) is not None
+    return False
+
+
+def _last_good(
+    args: argparse.Namespace,
+    overrides: Mapping[str, Any] | None,
+    own: Mapping[str, Any] | None = None,
+) -> "Settings | None":
+    """Those of the last good file, or of `own` in its place. None when they are wrong as well."""
+    from gateway.cli.verbs.config import sources_of
+    from gateway.config.json_document import read_object
+
+    home = home_of(args)
+    with suppress(KoreError):
+        sources = sources_of(args)
+        drafts: dict[Path, Mapping[str, Any] | None] = {sources.secrets: None}
+        if sources.project.resolve() != sources.own.resolve():
+            drafts[sources.project] = {}
+        if (good := read_object(home.good) if own is None else own) is not None:
+            drafts[sources.own] = good
+        return settings_of(args, overrides, drafts)
+    return None
+
+
+def _warn(args: argparse.Namespace, error: ConfigError) -> None:
+    _complain(args, error, t("the Kore that is running goes on with the last good configuration"))
+
+
+def _complain(args: argparse.Namespace, error: ConfigError, told: str) -> None:
+    from gateway.cli.program import complain
+
+    complain(error, args.crash.redactor.clean)
+    print(f"      {told}", file=sys.stderr)

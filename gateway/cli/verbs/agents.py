@@ -1,0 +1,170 @@
+"""`kore agents`: who can be sent out, what a file makes of one, and a first file for a new one."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.i18n import later, t
+from agent.subagents.definition import BUILT_IN, Definition
+from agent.text.display_width import padded
+from gateway.cli.context import home_of, settings_of
+from gateway.cli.output import clean, clean_lines, print_json, print_table
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_SHOWN_CHARS = 60
+_REFUSED = later(
+    "{path} is not used: its folder is not trusted, and there is an agent {name} already"
+)
+_HERE = later(
+    "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="all agents that can be used in this folder")
+    show = actions.add_parser("show", help="one of them, with its text and what is odd about it")
+    show.add_argument("name", metavar="NAME")
+    for action in (listing, show):
+        action.add_argument("--json", action="store_true", help="print JSON")
+    new = actions.add_parser("new", help="write a first file to edit")
+    add = new.add_argument
+    add("name", metavar="NAME", help="lower-case letters, digits and -")
+    add("--description", metavar="TEXT", help="when it is to be used, for the model to read")
+    add("--tools", metavar="A,B", help="the tools that it is given (default: all)")
+    add("--model", metavar="NAME", help="a profile or model (default: inherit)")
+    add("--project", action="store_true", help="in ./.kore/agents instead of Kore's folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or `KoreError` for an unknown agent, a bad name or a file that is there already."""
+    if args.action == "new":
+        return _new(args)
+    from agent.settings import ToolSettings
+    from agent.tools.registry import default_tools
+    from gateway.turns.agent_profiles import catalogue_of, facts
+
+    found = catalogue_of(home_of(args), settings_of(args))
+    tools = [tool.name for tool in default_tools(ToolSettings())]
+    if args.action == "show":
+        agent = found.find(args.name, Path.cwd())
+        if agent is None:
+            raise KoreError(
+                t("no agent {args!r}", args=args.name[:80]), hint=t("`kore agents list` shows them")
+            )
+        if args.json:
+            print_json({**facts(agent, tools), "prompt": agent.prompt})
+        else:
+            _show(agent, tools)
+        return 0
+    agents = list(found.load(Path.cwd()).values())
+    if args.json:
+        print_json([facts(agent, tools) for agent in agents])
+    else:
+        _list(agents, tools)
+        if not all(one.trusted for one in agents):
+            print(t(_HERE), file=sys.stderr)
+        for path, name in found.refused.items():
+            print(t(_REFUSED, path=clean_lines(path), name=clean_lines(name)), file=sys.stderr)
+    return 0
+
+
+def _list(agents: list[Definition], tools: list[str]) -> None:
+    from gateway.turns.agent_profiles import origin, purpose, remarks, tools_in_words
+
+    rows = [
+        (
+            one.name,
+            _short(purpose(one)),
+            one.model or "inherit",
+            _short(tools_in_words(one)),
+            origin(one),
+            str(len(remarks(one, tools)) or ""),
+        )
+        for one in agents
+    ]
+    print_table(("name", "for", "model", "tools", "from", "remarks"), rows)
+
+
+def _show(agent: Definition, tools: list[str]) -> None:
+    from gateway.turns.agent_profiles import origin, purpose, remarks, tools_in_words
+
+    # As it stands in the file, unless it is Kore's own.
+    told = purpose(agent) if agent.source == BUILT_IN else agent.description
+    rows = [
+        (later("description"), clean_lines(told)),
+        (later("from"), origin(agent)),
+        (later("model"), agent.model or "inherit"),
+        (later("tools"), tools_in_words(agent)),
+        (
+            later("permission mode"),
+            t("at most {mode}", mode=agent.mode) if agent.mode else t("that of the conversation"),
+        ),
+        (
+            later("turns"),
+            str(agent.max_turns) if agent.max_turns else t("as agent.max_iterations says"),
+        ),
+        (later("background"), t("yes") if agent.background else t("no")),
+        *([(later("skills"), ", ".join(agent.skills))] if agent.skills else ()),
+        *([(later("colour"), agent.color)] if agent.color else ()),
+        *((later("remark"), remark) for remark in remarks(agent, tools)),
+    ]
+    print(clean(agent.name))
+    for name, value in rows:
+        print(f"  {padded(t(name) + ':', 17)}{value if name == 'description' else clean(value)}")
+    print(f"\n{clean_lines(agent.prompt)}")
+
+
+def _new(args: argparse.Namespace) -> int:
+    from agent.prompts import fill
+    from gateway.runtime.paths import write_private
+
+    if not _NAME.fullmatch(args.name):
+        raise KoreError(
+            t(
+                "found the name {args!r}, expected lower-case letters, digits and -",
+                args=args.name[:80],
+            )
+        )
+    folder = (Path.cwd() / ".kore" if args.project else home_of(args).root) / "agents"
+    text = fill(
+        "new_agent",
+        called=args.name,
+        description=_quoted(args.description or t("Say when this agent is to be used.")),
+        tools=_quoted(args.tools or "*"),
+        model=_quoted(args.model or "inherit"),
+    )
+    path = folder / f"{args.name}.md"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, f"{text}\n")
+    except FileExistsError:
+        raise KoreError(
+            t("{path} is there already", path=path), hint=t("edit it, or choose a name")
+        ) from None
+    except OSError as exc:
+        raise KoreError(
+            t("{path} cannot be written: {strerror}", path=path, strerror=exc.strerror)
+        ) from None
+    print(path)
+    speak = f"kore agent --agent {args.name}"
+    print(
+        t("write there what it is for and how it works, then try it: {speak}", speak=speak),
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _quoted(text: str) -> str:
+    """As a value in YAML."""
+    line = " ".join(text.split())
+    plain = re.fullmatch(r"[A-Za-z0-9](?:[\w ,./()-]*[\w.)])?", line)
+    escaped = line.replace("'", "''")
+    return line if plain else f"'{escaped}'"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"

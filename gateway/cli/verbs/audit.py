@@ -1,0 +1,177 @@
+"""`kore audit`: who was allowed to do what, and whether the record of it is whole."""
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from agent.i18n import plural, t
+from agent.serialization import dumps
+from gateway.cli.context import home_of, whole
+from gateway.cli.output import clean, print_json
+from gateway.ops.audit.trail import CURRENT, entries, parsed
+from gateway.ops.audit.verify import Report, verify
+
+_LOOK_S = 0.25
+_SPAN = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="tail|search|verify")
+    tail = actions.add_parser("tail", help="the newest entries")
+    tail.add_argument("-n", type=whole, default=20, metavar="N", help="so many (20)")
+    tail.add_argument("--follow", action="store_true", help="and those that come, until Ctrl-C")
+    search = actions.add_parser("search", help="entries that fit, oldest first")
+    search.add_argument("text", nargs="?", metavar="TEXT", help="stands anywhere in the entry")
+    search.add_argument("--tool", metavar="NAME", help="of this tool")
+    search.add_argument("--session", metavar="ID", help="of sessions that begin like this")
+    search.add_argument("--denied", action="store_true", help="only what was not allowed")
+    search.add_argument("--since", type=_moment, metavar="WHEN", help="2h, 7d, or 2026-01-31")
+    check = actions.add_parser("verify", help="look for cuts, edits and moved entries")
+    check.add_argument("--head", metavar="HASH", help="an earlier head that must still be there")
+    for one in (tail, search, check):
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = home_of(args)
+    folder = home.audit
+    if args.action == "verify":
+        return _verify(verify(folder, args.head, home.audit_mark), args.head, as_json=args.json)
+    if args.action == "search":
+        found = (entry for entry in entries(folder) if _fits(entry, args))
+        shown = 0
+        for shown, entry in enumerate(found, 1):  # noqa: B007 - how many there were
+            _show(entry, as_json=args.json)
+        if not shown and not args.json:
+            print(t("no entry fits"), file=sys.stderr)
+        return 0
+    newest = deque(entries(folder), maxlen=args.n)
+    for entry in newest:
+        _show(entry, as_json=args.json)
+    if not newest and not args.json:
+        print(t("no entries yet; each call of a tool makes one"), file=sys.stderr)
+    if args.follow:
+        for entry in _coming(folder, newest[-1]["hash"] if newest else None):
+            _show(entry, as_json=args.json)
+    return 0
+
+
+def _verify(report: Report, head: str | None, *, as_json: bool) -> int:
+    whole = not report.faults and report.known is not False
+    if as_json:
+        print_json({"ok": whole, **asdict(report)})
+        return 0 if whole else 1
+    for line in _lines(report, head):
+        print(clean(line))
+    return 0 if whole else 1
+
+
+def _lines(report: Report, head: str | None) -> Iterator[str]:
+    for fault in report.faults:
+        place: object = fault.file
+        if fault.line:
+            place = t("{file}, line {line}", file=fault.file, line=fault.line)
+        yield f"{place}: {fault.what}"
+    if report.known is False:
+        yield t(
+            "no entry has the hash {head}: the trail was made anew, or is not that one", head=head
+        )
+    for repair in report.repairs:
+        yield t("noted at a start: {repair}", repair=repair)
+    bad = report.faults or report.known is False
+    verdict = t("not what was written" if bad else "whole")
+    counted = plural(report.entries, "{n:,} entry", "{n:,} entries")
+    files = plural(report.files, "{n} file", "{n} files")
+    yield t("{entries} in {files}: {verdict}", entries=counted, files=files, verdict=verdict)
+    yield t("head: {head}", head=report.head)
+
+
+def _fits(entry: Mapping[str, Any], args: argparse.Namespace) -> bool:
+    if args.tool is not None and entry["tool"] != args.tool:
+        return False
+    if args.session is not None and not str(entry["session_id"]).startswith(args.session):
+        return False
+    if args.denied and entry["allowed"]:
+        return False
+    if args.since is not None and entry["ts"] < args.since:
+        return False
+    return args.text is None or args.text.lower() in dumps(dict(entry)).lower()
+
+
+def _show(entry: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(dumps(dict(entry)), flush=True)
+        return
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["ts"]))
+    verdict = "allowed" if entry["allowed"] else "DENIED "
+    who = " ".join(filter(None, (entry["role"], entry["session_id"])))
+    params = dumps(entry["params"]) if entry["params"] else ""
+    why = ": ".join(filter(None, (who, entry["reason"])))
+    line = f"{when}  {verdict}  {entry['tool']} {params}  ({why})"
+    print(clean(line), flush=True)
+
+
+def _coming(folder: Path, seen: str | None) -> Iterator[dict[str, Any]]:
+    """Entries behind the one that was seen last, as they are written; for ever."""
+    file = _opened(folder / CURRENT)
+    there = list(_whole_lines(file))
+    hashes = [entry.get("hash") for entry in there]
+    # When it is not among them, a new file has been begun since: all of it is new.
+    yield from there[hashes.index(seen) + 1 if seen in hashes else 0 :]
+    while True:
+        time.sleep(_LOOK_S)
+        yield from _whole_lines(file)
+        if not _is_current(file, folder / CURRENT):
+            yield from _whole_lines(file)
+            file.close()
+            file = _opened(folder / CURRENT)
+
+
+def _opened(path: Path) -> BufferedReader:
+    while True:
+        try:
+            return path.open("rb")
+        except FileNotFoundError:
+            time.sleep(_LOOK_S)
+
+
+def _is_current(file: BufferedReader, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _whole_lines(file: BufferedReader) -> Iterator[dict[str, Any]]:
+    """The entries from here to the end; a line that is still being written stays unread."""
+    while line := file.readline():
+        if not line.endswith(b"\n"):
+            file.seek(-len(line), os.SEEK_CUR)
+            return
+        if (entry := parsed(line)) is not None:
+            yield entry
+
+
+def _moment(text: str) -> float:
+    """Unix time of "2h" (ago) or of a date in local time."""
+    if match := _SPAN.fullmatch(text):
+        return time.time() - int(match[1]) * _UNITS_S[match[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        said = t(
+            "found {text!r}, expected a time ago (30m, 2h, 7d) or a date "
+            "(2026-01-31, 2026-01-31T08:00)",
+            text=text,
+        )
+        raise argparse.ArgumentTypeError(said) from None

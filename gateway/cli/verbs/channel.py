@@ -1,0 +1,290 @@
+"""`kore channel`: the chats that Kore can be reached in."""
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from gateway.cli.context import home_of, settings_of
+from gateway.cli.output import print_json, print_table
+from gateway.config.json_document import read_object
+
+if TYPE_CHECKING:
+    from gateway.cli.onboarding.dialogue import Dialogue
+    from gateway.cli.onboarding.owner import Candidate
+    from gateway.cli.onboarding.telegram import Change, Token
+    from gateway.config import Settings
+    from gateway.ops.credential_checks import Bot
+    from gateway.runtime.paths import Home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="add|list|remove|test")
+    add = actions.add_parser("add", help="connect a bot, and become its owner")
+    add.add_argument(
+        "--token-env", metavar="NAME", help="take the token from this environment variable"
+    )
+    add.add_argument(
+        "--no-wait", action="store_true", help="print the link and do not wait for who opens it"
+    )
+    listing = actions.add_parser("list", help="which there are, and how they are")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    remove = actions.add_parser("remove", help="disconnect a bot and forget its token")
+    remove.add_argument("-y", "--yes", action="store_true", help="ask nothing")
+    test = actions.add_parser("test", help="ask the platform whether it knows the bot")
+    test.add_argument("--json", action="store_true", help="print JSON")
+    for action in (add, remove, test):
+        action.add_argument("channel", choices=["telegram"], metavar="telegram")
+        action.add_argument(
+            "--name", metavar="NAME", type=_account, help="a further bot beside the first one"
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "list":
+        return _list(args)
+    if args.action == "test":
+        return _test(args)
+    if args.action == "remove":
+        return _remove(args)
+    return add(args)
+
+
+def add(args: argparse.Namespace) -> int:
+    """Connect a bot: its token, who owns it, what to do next. Raises `KoreError`."""
+    from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip
+
+    talk = Dialogue()
+    try:
+        token, fresh = _token(args, talk)
+    except (Back, Skip):
+        talk.say(t("Left out; nothing was written."))
+        return 0
+    if fresh:
+        _write(args, token)
+        if token.bot is not None:
+            talk.say(t("@{name} is connected.", name=token.bot.username))
+    if token.bot is None:
+        talk.say(t("The token is kept, and not checked yet: Telegram could not be reached."))
+        talk.say(t("When the network is back: `kore channel add telegram` makes you its owner."))
+        return 0
+    return _meet(args, token, token.bot, talk)
+
+
+def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
+    """The bot's token, and whether it has to be written down."""
+    from gateway.cli.onboarding.dialogue import somebody_is_there
+    from gateway.cli.onboarding.telegram import asked, check, exported, from_variable
+
+    settings = settings_of(args)
+    base_url, known = settings.telegram.base_url, _known(settings, args.name)
+    if args.token_env:
+        return from_variable(args.token_env, os.environ, base_url), True
+    if somebody_is_there():
+        said = t("A bot is connected already. Put another one in its place?")
+        if known and not talk.confirm(said, default=False):
+            return check(known, base_url), False
+        return asked(talk, os.environ, base_url), True
+    if line := "" if sys.stdin.isatty() else sys.stdin.readline().strip():
+        return check(line, base_url), True
+    if known:
+        return check(known, base_url), False
+    variable = exported(os.environ)
+    if variable is None:
+        raise ConfigError(
+            t("kore channel add asks for the bot's token, and nobody is there"),
+            hint=t("give it on stdin, or its variable: --token-env TELEGRAM_BOT_TOKEN"),
+        )
+    return check(os.environ[variable].strip(), base_url, variable), True
+
+
+def _known(settings: "Settings", name: str | None) -> str:
+    """The token that is configured for this bot; '' without one."""
+    telegram = settings.telegram
+    if name is None:
+        return telegram.token.get_secret_value() if telegram.enabled else ""
+    found = (one.token for one in telegram.accounts if one.name == name)
+    return next((token.get_secret_value() for token in found), "")
+
+
+def config_path(args: argparse.Namespace, home: "Home") -> Path:
+    """The file that is written to: the one that is read."""
+    named = args.config or os.environ.get("KORE_CONFIG")
+    return Path(named).expanduser() if named else home.config
+
+
+def _write(args: argparse.Namespace, token: "Token") -> None:
+    from gateway.cli.onboarding.telegram import addition
+
+    home = home_of(args)
+    path = config_path(args, home)
+    home.ensure()
+    change = addition(token, args.name, settings_of(args), read_object(path) or {})
+    _apply(change, path, home)
+
+
+def _apply(change: "Change", path: Path, home: "Home") -> None:
+    """The secret first: a reference that leads nowhere would stop the gateway."""
+    from gateway.config.rewrite import change_config, change_secrets
+
+    new = {name: value for name, value in change.secrets.items() if value is not None}
+    change_secrets(home.secrets, new)
+    change_config(path, change.config)
+    change_secrets(home.secrets, {name: None for name in change.secrets if name not in new})
+
+
+def _meet(args: argparse.Namespace, token: "Token", bot: "Bot", talk: "Dialogue") -> int:
+    """Who owns it, and what to do next."""
+    from gateway.cli.onboarding.owner import Candidate, invitation, show_link
+
+    home = home_of(args)
+    # Whatever else uses the port: this is no gateway that anybody has to find.
+    settings = settings_of(args, {"http.port": 0})
+    candidate = Candidate(bot, args.name or token.account)
+    if args.no_wait:
+        link = asyncio.run(invitation(settings, home, candidate))
+        if link:
+            show_link(link, talk.say)
+    else:
+        talk.say(_awaited(args, settings, home, candidate, talk))
+    running = asyncio.run(_states(home))
+    if running is not None:
+        known = candidate.way in running
+        talk.say(
+            t("The gateway that runs answers.")
+            if known
+            else t("Next: restart the gateway that runs; it does not know this bot yet.")
+        )
+        return 0
+    talk.say(
+        t("Next: `kore gateway` answers from now on; `kore service install` keeps it running.")
+    )
+    return 0
+
+
+def _awaited(
+    args: argparse.Namespace,
+    settings: "Settings",
+    home: "Home",
+    candidate: "Candidate",
+    talk: "Dialogue",
+) -> str:
+    from gateway.cli.onboarding.owner import await_owner
+    from gateway.runtime.log_setup import open_logs
+
+    redactor = args.crash.redactor
+    open_logs(settings, redactor, terminal=False, default_file=home.logs / "kore.log")
+    try:
+        return asyncio.run(await_owner(settings, home, candidate, talk.say))
+    except KeyboardInterrupt:
+        talk.say()
+        return t("Nobody owns it yet. The link holds on: `kore gateway`, then open it.")
+
+
+def may_serve(args: argparse.Namespace) -> bool:
+    """Whether a bot waits for a gateway that is not there."""
+    return bool(_bots(settings_of(args))) and asyncio.run(_states(home_of(args))) is None
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the gateway here."""
+    from gateway.cli.verbs import gateway
+
+    args.quiet = False
+    return gateway.run(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    settings, home = settings_of(args), home_of(args)
+    running = asyncio.run(_states(home))
+    rows = []
+    for name, token in _bots(settings):
+        account = name or (token.partition(":")[0] or "bot")
+        state = running.get(f"telegram:{account}") if running is not None else None
+        now, trouble = (state["state"], state["last_error"]) if state else ("not running", None)
+        rows.append({"channel": "telegram", "account": account, "state": now, "trouble": trouble})
+    if args.json:
+        print_json(rows)
+    elif rows:
+        shown = [
+            [str(fact or "") for fact in {**row, "state": t(str(row["state"]))}.values()]
+            for row in rows
+        ]
+        print_table(tuple(rows[0]), shown)
+    else:
+        print(t("No channel is connected; `kore channel add telegram` connects one."))
+    return 0
+
+
+def _bots(settings: "Settings") -> list[tuple[str | None, str]]:
+    telegram = settings.telegram
+    if not telegram.enabled:
+        return []
+    first = (None, telegram.token.get_secret_value())
+    return [first, *((one.name, one.token.get_secret_value()) for one in telegram.accounts)]
+
+
+async def _states(home: "Home") -> Mapping[str, Any] | None:
+    """How the channels of the running Kore are; None when none runs."""
+    from gateway.control.client import Client
+
+    client = await Client.connect(home.socket)
+    return None if client is None else (await client.status())["channels"]
+
+
+def _test(args: argparse.Namespace) -> int:
+    from gateway.cli.onboarding.telegram import check
+
+    settings = settings_of(args)
+    bot = check(_connected(settings, args.name), settings.telegram.base_url).bot
+    assert bot is not None, "check asks Telegram"
+    facts = {"ok": True, "id": bot.id, "username": bot.username, "name": bot.name, "link": bot.link}
+    if args.json:
+        print_json(facts)
+    else:
+        print(t("@{name} answers: {link}", name=bot.username, link=bot.link))
+    return 0
+
+
+def _connected(settings: "Settings", name: str | None) -> str:
+    known = _known(settings, name)
+    if not known:
+        raise KoreError(
+            t("no such bot is connected"), hint=t("`kore channel list` shows which are")
+        )
+    return known
+
+
+def _remove(args: argparse.Namespace) -> int:
+    from gateway.cli.onboarding.dialogue import Dialogue, somebody_is_there
+    from gateway.cli.onboarding.telegram import OWN_VARIABLE, removal
+
+    home, settings = home_of(args), settings_of(args)
+    _connected(settings, args.name)
+    path = config_path(args, home)
+    if not args.yes:
+        if not somebody_is_there():
+            raise ConfigError(
+                t("kore channel remove asks first, and nobody is there"), hint="--yes"
+            )
+        if not Dialogue().confirm(t("Disconnect the bot and forget its token?"), default=False):
+            return 0
+    _apply(removal(args.name, read_object(path) or {}), path, home)
+    print(t("Disconnected. A gateway that is running goes on with it until it is restarted."))
+    if os.environ.get(OWN_VARIABLE) and args.name is None:
+        print(t("{name} is still exported: take it out, too.", name=OWN_VARIABLE))
+    return 0
+
+
+def _account(text: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", text):
+        raise argparse.ArgumentTypeError(
+            t("found {text!r}, expected a name such as work", text=text)
+        )
+    return text

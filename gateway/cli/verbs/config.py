@@ -1,0 +1,183 @@
+"""`kore config`: is the configuration right, what does it come to, and how is it changed?"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.i18n import later, t
+
+if TYPE_CHECKING:
+    from gateway.config.sources import Sources
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, words in {
+        "validate": later("check it"),
+        "show": later("print what it comes to"),
+    }.items():
+        part = actions.add_parser(name, help=words)
+        part.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instead of your own")
+        part.add_argument("--json", action="store_true", help="print JSON")
+    listing = actions.add_parser("list", help="every key, its value, and where it was set")
+    listing.add_argument("--set", action="store_true", help="only what is not at its default")
+    reading = actions.add_parser("get", help="one value")
+    setting = actions.add_parser("set", help="change one value in the file")
+    unsetting = actions.add_parser("unset", help="take one value out of the file")
+    editing = actions.add_parser("edit", help="open the file in $VISUAL or $EDITOR, then check it")
+    for part in (reading, setting, unsetting):
+        part.add_argument("key", metavar="SECTION.KEY", help="such as agent.model")
+    setting.add_argument(
+        "value", nargs="?", metavar="VALUE", help="text or JSON; without it, it is asked for"
+    )
+    importing = actions.add_parser("import", help="take over what files of other programs say")
+    importing.add_argument("file", nargs="?", type=Path, metavar="FILE", help="this one alone")
+    importing.add_argument("--json", action="store_true", help="print JSON")
+    reverting = actions.add_parser("revert", help="put back the last file that a gateway ran with")
+    reverting.add_argument("--json", action="store_true", help="print JSON")
+    for part in (listing, reading, setting, unsetting, editing):
+        part.add_argument("--file", type=Path, metavar="FILE", help="another file than your own")
+        part.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action in ("set", "unset", "edit", "revert", "import"):
+        from gateway.cli.verbs import config_edit, config_import
+
+        if args.action == "import":
+            return config_import.take_over(args, sources_of(args))
+        return int(getattr(config_edit, args.action)(args, sources_of(args)))
+    if args.file is not None:
+        args.config = args.file
+    return {"validate": _validate, "show": _show, "list": _list, "get": _get}[args.action](args)
+
+
+def sources_of(args: argparse.Namespace) -> "Sources":
+    """Where the settings of this process come from."""
+    from gateway.cli.context import home_of
+    from gateway.config.sources import Sources
+
+    return Sources(args.config, home_of(args).root, Path.cwd(), os.environ)
+
+
+def _validate(args: argparse.Namespace) -> int:
+    from gateway.cli.context import settings_of
+    from gateway.cli.output import print_json
+    from gateway.config.fitness import check_use
+
+    try:
+        settings = settings_of(args)
+        check_use(settings, os.environ)
+    except ConfigError as exc:
+        if not args.json:
+            raise
+        print_json({"valid": False, "errors": str(exc).splitlines()})
+        return 2
+    files = [str(path) for path in settings.files]
+    notes = [*(f"{lack} (not in use now)" for lack in settings.missing), *settings.notes]
+    if args.json:
+        print_json({"valid": True, "files": files, "errors": [], "notes": notes})
+        return 0
+    print(t("valid: {files}", files=", ".join(files) or t("no file, the defaults hold")))
+    for note in notes:
+        print(t("note: {text}", text=note))
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from gateway.cli.context import settings_of
+    from gateway.cli.output import print_json
+    from gateway.runtime.secrets import describe
+
+    settings = describe(settings_of(args))
+    # An address may hold a password too.
+    print_json(args.crash.redactor.clean_data(settings))
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    import json
+
+    from gateway.cli.output import print_json, print_table
+
+    found = [row for row in _rows(args) if not args.set or row["from"] != "default"]
+    if args.json:
+        print_json(found)
+        return 0
+    shown = (
+        (r["key"], json.dumps(_filled(r["value"]), ensure_ascii=False), r["from"]) for r in found
+    )
+    print_table(("key", "value", "from"), shown)
+    return 0
+
+
+def _filled(value: Any) -> Any:
+    """Entries of a list, such as models, without the keys that nobody filled."""
+    if not isinstance(value, list):
+        return value
+    empty: tuple[Any, ...] = (None, [], {})
+    return [
+        {key: held for key, held in one.items() if held not in empty}
+        if isinstance(one, dict)
+        else one
+        for one in value
+    ]
+
+
+def _get(args: argparse.Namespace) -> int:
+    import json
+
+    from gateway.cli.output import clean_lines, print_json
+    from gateway.config.editing import path_of
+    from gateway.config.origin import printable
+
+    rows = {row["key"]: row for row in _rows(args)}
+    content: Any = {}
+    for name, row in rows.items():
+        section, _, key = name.partition(".")
+        if key:
+            content.setdefault(section, {})[key] = row["value"]
+        else:
+            content[section] = row["value"]
+    path = path_of(args.key, content, ours=True)
+    value = content
+    for n, part in enumerate(path):
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise ConfigError(
+                t(
+                    "{key}: {above} has no such entry",
+                    key=printable(args.key),
+                    above=printable(".".join(path[:n])),
+                )
+            )
+        if value is None and n + 1 < len(path):
+            raise ConfigError(t("{key} is not set", key=printable(args.key)))
+    if args.json:
+        row = rows.get(".".join(path[:2])) or rows[path[0]]
+        print_json({"key": args.key, "value": value, "from": row["from"]})
+    else:
+        print(clean_lines(value) if isinstance(value, str) else json.dumps(value, indent=2))
+    return 0
+
+
+def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every key of the schema, with stars for secrets."""
+    from gateway.cli.context import settings_of
+    from gateway.config.key_catalog import catalogue, whole_sections
+    from gateway.runtime.secrets import describe
+
+    settings = settings_of(args)
+    content = args.crash.redactor.clean_data(describe(settings))
+    keys = [(section, key) for section, names in catalogue().items() for key in names]
+    found = []
+    for path in [*keys, *((name,) for name in whole_sections())]:
+        value = content[path[0]][path[1]] if len(path) > 1 else content[path[0]]
+        place = settings.places.get(path, "default")
+        found.append({"key": ".".join(path), "value": value, "from": place})
+    return found

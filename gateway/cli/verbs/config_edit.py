@@ -1,0 +1,230 @@
+"""`kore config set`, `unset` and `edit`: changes that are checked before they are written."""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from agent.security.sandbox.trusted_programs import helper
+from gateway.cli.output import print_json
+from gateway.cli.verbs import config_import
+from gateway.config import editing
+from gateway.config.atomic_write import drop_secrets, one_writer, replace
+from gateway.config.editing import inside
+from gateway.config.foreign_formats import is_foreign
+from gateway.config.json_document import SIZE_LIMIT_BYTES, read_text
+from gateway.config.references import has_reference, read_secrets
+from gateway.config.secret_keys import is_secret, orphans, starred
+from gateway.config.sources import Sources
+from gateway.runtime.paths import Home
+
+
+def set(args: argparse.Namespace, sources: Sources) -> int:
+    """Put one value into the file."""
+    file = _file(args, sources)
+    text = args.value if args.value is not None else _asked(args.key)
+    if is_foreign(file):
+        return config_import.set_there(args, file, text)
+    with one_writer(file):
+        path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
+        made = editing.setting(sources, file, path, editing.meant(path, text))
+        made.write(sources)
+    value: Any = starred(editing.meant(path, text), path)
+    if "args" in path:  # where what stands before says what it is
+        value = inside(starred(editing.content_of(file, made.text)), path)
+    kept = f" (in {sources.secrets} as {', '.join(made.secrets)})" if made.secrets else ""
+    if isinstance(value, str) and is_secret(path) and not has_reference(value):
+        value = t("a secret")
+    return _tell(args, sources, made, f"{args.key} = {_short(value)}{kept}")
+
+
+def unset(args: argparse.Namespace, sources: Sources) -> int:
+    """Take one value out of the file; what layers below say holds again."""
+    file = _file(args, sources)
+    if is_foreign(file):
+        return config_import.set_there(args, file, None)
+    with one_writer(file):
+        path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
+        before = editing.text_of(file)
+        made = editing.unsetting(sources, file, path)
+        made.write(sources)
+        # Only now: a file never refers to what is not there.
+        gone = _drop_orphans(sources, file, before)
+    if gone and not args.json:
+        print(t("taken out of {path}: {names}", path=sources.secrets, names=", ".join(gone)))
+    return _tell(args, sources, made, t("{key} is not set here any more", key=args.key))
+
+
+def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
+    """The secrets that went with a key: what any file that may be read refers to stays."""
+    files = {file, _aside(file), Home(sources.home).config, *sources.watched}
+    files.discard(sources.secrets)
+    try:
+        texts = [read_text(path) or "" for path in files]
+    except ConfigError:  # one that nobody can read may refer to any of them
+        return []
+    gone = orphans(read_secrets(sources.secrets), before, texts)
+    drop_secrets(sources.secrets, gone)
+    return gone
+
+
+def edit(args: argparse.Namespace, sources: Sources) -> int:
+    """Open the file in an editor. What does not hold is kept beside it, and the file as it was."""
+    file = _file(args, sources)
+    aside = _aside(file)
+    before = editing.text_of(file)
+    if aside.exists():
+        said = t("{path}: goes on from there; delete it to begin anew", path=aside)
+        print(said, file=sys.stderr)
+    else:
+        with one_writer(file):  # which makes the folder, too
+            replace(aside, before)
+    try:
+        _edited(aside, before)
+    except KoreError:
+        if read_text(aside) == before:  # nothing to go on with
+            aside.unlink()
+        raise
+    text = _read(aside)
+    if text == before:
+        aside.unlink()
+        print(t("{path}: nothing was changed", path=file))
+        return 0
+    with one_writer(file):
+        if editing.text_of(file) != before:
+            raise ConfigError(
+                t("{file} was changed meanwhile; yours is in {aside}", file=file, aside=aside)
+            )
+        try:
+            made = editing.rewriting(sources, file, text)
+        except ConfigError as exc:
+            lines = str(exc).replace(str(aside), str(file))
+            hint = t(
+                "{file} is as it was; yours is kept in {aside}, and the next edit goes on there",
+                file=file,
+                aside=aside,
+            )
+            raise ConfigError(lines, hint=hint) from None
+        made.write(sources)
+    aside.unlink()
+    return _tell(args, sources, made, t("changed"))
+
+
+def revert(args: argparse.Namespace, sources: Sources) -> int:
+    """Put back the last file that a gateway ran with; what stands there is kept for `edit`."""
+    file, good = sources.own, Home(sources.home).good
+    text = read_text(good)
+    if text is None:
+        raise KoreError(
+            t("there is no {path} yet", path=good), hint=t("a gateway that runs keeps it")
+        )
+    with one_writer(file):
+        now = read_text(file)
+        if now == text:
+            print(t("{file}: nothing to put back, it is what a gateway ran with last", file=file))
+            return 0
+        made = editing.rewriting(sources, file, text)
+        if now is not None:
+            replace(_aside(file), now)
+        made.write(sources)
+    return _tell(args, sources, made, t("is what {good} holds; `edit` has the other", good=good))
+
+
+def _aside(file: Path) -> Path:
+    """Where an edit that does not hold is kept."""
+    return file.with_name(f"{file.stem}.edit{file.suffix}")
+
+
+def _file(args: argparse.Namespace, sources: Sources) -> Path:
+    file: Path | None = args.file
+    return Path.cwd() / file.expanduser() if file is not None else sources.own
+
+
+def _asked(key: str) -> str:
+    """The value from the terminal, unseen when it is a secret, or from a pipe."""
+    if not sys.stdin.isatty():
+        return sys.stdin.read(SIZE_LIMIT_BYTES).rstrip("\r\n")
+    try:
+        if is_secret(tuple(key.split("."))):
+            from getpass import getpass
+
+            return getpass(f"{key}: ").strip()
+        return input(f"{key}: ").strip()
+    except EOFError:
+        raise KoreError(t("the input ended before a value was given")) from None
+
+
+def _edited(file: Path, before: str) -> None:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(named)
+    except ValueError:
+        raise KoreError(
+            t(
+                "the editor {name} cannot be started: {reason}",
+                name=named,
+                reason=t("an open quote"),
+            )
+        ) from None
+    if not words:
+        words = [found for name in ("nano", "vi") if (found := helper(name))][:1]
+    if not words:
+        raise KoreError(t("no editor is known"), hint=t("set EDITOR to the one to use"))
+    try:
+        code = subprocess.run([*words, str(file)], check=False).returncode
+    except OSError as exc:
+        raise KoreError(
+            t("the editor {name} cannot be started: {reason}", name=words[0], reason=exc.strerror)
+        ) from None
+    if code != 0:
+        hint = t("what you wrote is in {file}, and the next edit goes on there", file=file)
+        if read_text(file) == before:
+            hint = t("EDITOR chooses another one")
+        raise KoreError(
+            t("the editor ended with {code}; nothing was changed", code=code), hint=hint
+        )
+
+
+def _read(file: Path) -> str:
+    text = read_text(file)
+    if text is None:
+        raise KoreError(t("the editor left no file; nothing was changed"))
+    return text
+
+
+def _tell(args: argparse.Namespace, sources: Sources, made: editing.Change, said: str) -> int:
+    """What was done; then what is still wrong, and what beats it."""
+    from gateway.config.fitness import check_use
+    from gateway.runtime.secrets import redactor_of
+
+    notes = list(made.left)
+    at = Sources(made.file, sources.home, sources.cwd, sources.environ)
+    if not notes:
+        try:
+            settings = at.load()
+            args.crash.redactor = redactor_of(settings, os.environ)
+            place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
+            if place and place != str(made.file) and args.action == "set":
+                notes.append(t("{place} sets it too, and wins", place=place))
+            check_use(settings, os.environ)
+        except ConfigError as exc:
+            notes += str(exc).splitlines()
+    if args.json:
+        print_json({"file": str(made.file), "secrets": list(made.secrets), "notes": notes})
+        return 0
+    print(f"{made.file}: {args.crash.redactor.clean(said)}")
+    for note in notes:
+        print(t("note: {text}", text=note), file=sys.stderr)
+    return 0
+
+
+def _short(value: Any) -> str:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else text[:200] + "…"

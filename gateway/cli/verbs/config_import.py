@@ -1,0 +1,155 @@
+"""`kore config import`, and changes in files of other programs that these still read."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from gateway.cli.output import clean, print_json
+from gateway.config import editing
+from gateway.config.atomic_write import one_writer, replace
+from gateway.config.editing import Change
+from gateway.config.folder_trust import trusted
+from gateway.config.foreign_formats import read_foreign
+from gateway.config.load import borrowed_places, project_files
+from gateway.config.origin import Key
+from gateway.config.schema import Settings
+from gateway.config.secret_keys import is_secret, set_apart, starred
+from gateway.config.sources import Sources
+from gateway.config.splice import put
+
+_POINTERS = {"agent.model": "main", "profiles.default": "main", "profiles.task": "task"}
+_POINTERS |= {"profiles.reasoning": "reasoning", "profiles.quick": "quick"}
+_NAMES = {"main": "defaultModel"}
+
+
+def take_over(args: argparse.Namespace, sources: Sources) -> int:
+    """Write what they say into our own file, for good; theirs stay as they are."""
+    named = Path.cwd() / args.file.expanduser() if args.file else None
+    files = {named: None} if named else _there(sources)
+    if not files:
+        raise KoreError(
+            t("there is no file of another program"), hint=t("name one: kore config import FILE")
+        )
+    file, taken, left = sources.own, [], []
+    with one_writer(file):
+        text = editing.text_of(file)
+        secrets: dict[str, str] = {}
+        for path, raw in files.items():
+            try:
+                theirs = read_foreign(path, raw)
+            except ValueError as exc:
+                raise ConfigError(f"{path}: {exc}") from None
+            if theirs is None:
+                raise KoreError(t("{path}: no such file", path=path))
+            left += [f"{path}: {line}" for line in theirs.left]
+            content = editing.content_of(file, text)
+            for key, value in theirs.values.items():
+                fresh = _merged(_present(content, key), value)
+                if fresh is None:
+                    left.append(t("{where}: set already", where=f"{path}: {'.'.join(key)}"))
+                    continue
+                kept, apart = set_apart(key, fresh)
+                text, secrets = put(text, key, kept), {**secrets, **apart}
+                taken.append(t("{key} from {path}", key=".".join(key), path=path))
+        made = editing.tried(sources, Change(file, text, secrets))
+        made.write(sources)
+    if args.json:
+        print_json({"file": str(file), "taken": taken, "left": left, "secrets": list(secrets)})
+        return 0
+    for line in taken:
+        print(t("taken: {what}", what=clean(line)))
+    if secrets:
+        print(t("kept in {path}: {names}", path=sources.secrets, names=", ".join(secrets)))
+    for line in left:
+        print(t("not taken: {what}", what=clean(line)))
+    return 0
+
+
+def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
+    """Change one value in their file, by their key or by ours where they have one for it; None
+    takes it out. Order, comments and unknown keys stay."""
+    with one_writer(file):
+        content = editing.content_of(file, editing.text_of(file))
+        key = _their_key(args.key, content) if file.name == ".kode.json" else args.key
+        path = editing.path_of(key, content, ours=False)
+        if path[0] in Settings.model_fields and path[0] not in content:
+            raise ConfigError(t("{file} has no place for {key}", file=file, key=args.key))
+        if text is None:
+            fresh = editing.without(file, path)
+        else:
+            value = editing.meant(path, text)
+            if key != args.key:
+                value = _their_name(text, content)
+            try:
+                fresh = put(editing.text_of(file), path, value)
+            except ValueError as exc:
+                raise ConfigError(f"{file}: {exc}") from None
+        replace(file, fresh)
+    shown = t("a secret") if is_secret(path) else text
+    if text is not None and "mcpServers" in path:
+        shown = str(editing.inside(starred(editing.content_of(file, fresh)), path))
+    if args.json:
+        print_json({"file": str(file), "key": ".".join(path)})
+    else:
+        what = t("is taken out") if text is None else f"= {clean(str(shown))}"
+        print(f"{file}: {'.'.join(path)} {what}")
+    return 0
+
+
+def _there(sources: Sources) -> dict[Path, bytes | None]:
+    """Those that are read live: the owner's own, and what is trusted of this folder, as it was
+    when it was found to be so."""
+    projects = project_files(sources.cwd, sources.environ)
+    found: dict[Path, bytes | None] = {}
+    for path in borrowed_places(sources.home, sources.cwd, sources.environ):
+        raw = trusted(path, sources.home) if path in projects else None
+        if path.is_file() and (path not in projects or raw is not None):
+            found[path] = raw
+    return found
+
+
+def _present(content: Any, key: Key) -> Any:
+    for part in key:
+        content = content.get(part) if isinstance(content, dict) else None
+    return content
+
+
+def _merged(present: Any, theirs: Any) -> Any:
+    """Lists of models and maps of servers grow; what is set already wins. None: nothing is new."""
+    if isinstance(present, list) and isinstance(theirs, list):
+        known = {one.get("model_name") for one in present if isinstance(one, dict)}
+        fresh = [one for one in theirs if one["model_name"] not in known]
+        return [*present, *fresh] if fresh else None
+    if isinstance(present, dict) and isinstance(theirs, dict):
+        added = {name: one for name, one in theirs.items() if name not in present}
+        return {**present, **added} if added else None
+    return theirs if present is None else None
+
+
+def _their_key(key: str, content: Mapping[str, Any]) -> str:
+    pointer = _POINTERS.get(key)
+    if pointer is None:
+        return key
+    if "modelPointers" in content or isinstance(content.get("modelProfiles"), list):
+        return f"modelPointers.{pointer}"
+    return _NAMES.get(pointer, f"{pointer}Model")
+
+
+def _their_name(name: str, content: Mapping[str, Any]) -> str:
+    """How they call a model: in one shape by the name of its profile, in the other by its own."""
+    profiles = content.get("modelProfiles") or {}
+    if isinstance(profiles, dict):
+        known = {str(one): str(one) for one in profiles}
+    else:
+        listed = [one for one in profiles if isinstance(one, dict)]
+        known = {str(one.get("modelName")): str(one.get("modelName")) for one in listed}
+        known = {**{str(one.get("name")): str(one.get("modelName")) for one in listed}, **known}
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise ConfigError(
+            t("no model is called {name!r} there; there are {names}", name=name, names=names)
+        )
+    return known[name]

@@ -1,0 +1,108 @@
+"""`kore cron`: jobs that come due by themselves: list, add, change, run now."""
+
+import argparse
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from agent.i18n import later, t
+from gateway.cli.output import moment, print_json, print_table
+from gateway.cli.service_link import service_of
+
+_CHANGES = {
+    "remove": later("take a job out"),
+    "pause": later("let a job rest"),
+    "resume": later("go on with a job that rests or was switched off"),
+    "run": later("have a job done now"),
+}
+
+_KINDS = {
+    "reminder": later("reminder"),
+    "prompt": later("task"),
+    "heartbeat": later("heartbeat"),
+}
+_STATES = {
+    "paused": later("paused"),
+    "failed": later("switched off"),
+    "done": later("done"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    names = "list|add|" + "|".join(_CHANGES)
+    actions = parser.add_subparsers(dest="action", required=True, metavar=names)
+    listing = actions.add_parser("list", help="all jobs, and how each last went")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    adding = actions.add_parser("add", help="a reminder, or with --ask a task for the agent")
+    adding.add_argument("when", metavar="WHEN", help='"tomorrow at 9", "every 2h", "0 9 * * 1-5"')
+    adding.add_argument("text", metavar="TEXT", help="what is said, or asked")
+    adding.add_argument("--ask", action="store_true", help="the text is a task, not a reminder")
+    adding.add_argument("--own", action="store_true", help="each time in a new conversation")
+    adding.add_argument("--urgent", action="store_true", help="quiet hours do not hold it")
+    adding.add_argument("--zone", metavar="NAME", help="time zone, such as Europe/Berlin")
+    adding.add_argument(
+        "--catch-up",
+        choices=("skip", "once", "all"),
+        default="once",
+        help="what becomes of times that were missed (default: once)",
+    )
+    adding.add_argument("--json", action="store_true", help="print JSON")
+    for name, summary in _CHANGES.items():
+        changing = actions.add_parser(name, help=summary)
+        changing.add_argument("number", type=int, metavar="N", help="the job's number")
+        changing.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0. Raises `KoreError` for what cannot be done."""
+    asyncio.run(_run(args))
+    return 0
+
+
+async def _run(args: argparse.Namespace) -> None:
+    async with service_of(args) as service:
+        if args.action == "list":
+            _list(await service.jobs(), as_json=args.json)
+            return
+        if args.action == "add":
+            wanted = {
+                "key": uuid.uuid4().hex,
+                **{name: getattr(args, name) for name in ("when", "text", "urgent", "own")},
+                **{name: getattr(args, name) for name in ("zone", "catch_up")},
+            }
+            said = await service.schedule("ask" if args.ask else "add", wanted)
+        else:
+            said = await service.schedule(args.action, {"number": args.number})
+        if args.json:
+            print_json({"said": said})
+        else:
+            print(said)
+
+
+def _list(found: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        print(t("There are no jobs."))
+        return
+    rows = [
+        (
+            str(one["id"]),
+            t(_KINDS[one["kind"]]),
+            one["title"],
+            one["rule_in_words"],
+            moment(one["next_at"]) if one["next_at"] else _state(one),
+            one["last"] or "",
+            one["lane"],
+        )
+        for one in found
+    ]
+    print_table(("id", "kind", "what", "rule", "next", "last", "told at"), rows)
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    """Why there is no next time."""
+    told = t(_STATES.get(job["state"], job["state"]))
+    return f"{told}: {job['reason']}" if job["reason"] else told

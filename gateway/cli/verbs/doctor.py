@@ -1,0 +1,156 @@
+"""`kore doctor`: what is wrong here, and how to mend it."""
+
+import argparse
+import asyncio
+import os
+from dataclasses import asdict
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from agent.providers.registry import OFFLINE, resolve
+from agent.text.display_width import fitted
+from gateway.cli.context import home_of, settings_of
+from gateway.cli.output import clean as printable
+from gateway.cli.output import print_json
+from gateway.config import Settings
+from gateway.config.model_entries import chosen_model, model_list
+from gateway.control.client import Client
+from gateway.ops.doctor import checks, configuration, storage
+from gateway.ops.doctor.check import Check
+from gateway.runtime.paths import Home
+
+_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+_COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}
+_MARGIN = 18
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--live", action="store_true", help="also ask the model one tiny question, and Telegram"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--fix", action="store_true", help="offer to mend what can be mended, then look again"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="with --fix: ask nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.fix:
+        _mend(args)
+    found = asyncio.run(_checks(args))
+    clean = args.crash.redactor.clean_data
+    results = [Check(**clean(asdict(check))) for check in found]
+    worst = "fail" if any(check.state == "fail" for check in results) else "ok"
+    if args.json:
+        print_json({"ok": worst == "ok", "checks": [asdict(check) for check in results]})
+    else:
+        columns = os.get_terminal_size(1).columns if os.isatty(1) else 0
+        for check in results:
+            print(_told(check, columns))
+    return 1 if worst == "fail" else 0
+
+
+def _told(check: Check, columns: int) -> str:
+    """A check in lines that begin below each other; `columns` 0 is no terminal."""
+    said = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
+    lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in said)
+    body = fitted(lines, columns) if columns else lines
+    mark = _MARKS[check.state]
+    if columns and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        mark = f"{_COLOURS[check.state]}{mark}\x1b[0m"
+    return f"{mark}  {check.name:<12}{body[_MARGIN:]}"
+
+
+def _mend(args: argparse.Namespace) -> None:
+    """Each thing by itself, asked about unless `--yes` says that nothing is to be asked."""
+    import sys
+
+    from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, somebody_is_there
+    from gateway.cli.verbs.channel import config_path
+    from gateway.ops.doctor.repairs import remedies
+
+    if not args.yes and not somebody_is_there():
+        said = t("kore doctor --fix asks first, and nobody is there")
+        raise ConfigError(said, hint="kore doctor --fix --yes")
+    home, talk = home_of(args), Dialogue()
+    try:
+        workspace = settings_of(args).agent.workspace
+    except ConfigError:
+        workspace = None
+    for remedy in remedies(home, config_path(args, home), workspace):
+        said = printable(args.crash.redactor.clean(remedy.said))
+        try:
+            wanted = args.yes or talk.confirm(t("{what}?", what=said))
+        except (Back, Skip):
+            continue
+        if wanted:
+            remedy.act()
+            print(t("mended: {what}", what=said), file=sys.stderr)
+
+
+async def _checks(args: argparse.Namespace) -> list[Check]:
+    home = home_of(args)
+    first = [checks.check_python(), storage.check_home(home)]
+    try:
+        settings = settings_of(args)
+    except ConfigError as exc:
+        lines = str(exc).splitlines()
+        broken = [Check("config", "fail", line, exc.hint) for line in lines]
+        return [*first, *broken, checks.check_packages(), checks.check_clock(home)]
+    files = ", ".join(map(str, settings.files)) or t("no file, the defaults hold")
+    results = [*first, Check("config", "ok", files)]
+    results += _local(settings, home)
+    skew_s = None
+    if args.live:
+        results.append(await _ask_model(settings))
+        telegram, skew_s = await _ask_telegram(settings)
+        results.append(telegram)
+    return [*results, checks.check_clock(home, skew_s), await _owner(home)]
+
+
+def _local(settings: Settings, home: Home) -> list[Check]:
+    """All that can be looked at without asking anybody."""
+    return [
+        configuration.check_model(settings, os.environ),
+        configuration.check_limits(settings, os.environ),
+        configuration.check_policy(settings),
+        configuration.check_telegram(settings),
+        storage.check_database(settings.store.path),
+        storage.check_files(settings),
+        checks.check_disk(settings.store.path.parent),
+        checks.check_packages(),
+        configuration.check_sandbox(settings, home),
+    ]
+
+
+async def _ask_model(settings: Settings) -> Check:
+    from gateway.ops.credential_checks import try_model
+
+    try:
+        config = resolve(chosen_model(settings, os.environ), model_list(settings), os.environ)
+        if config.model == OFFLINE:
+            return Check("model call", "ok", t("not needed offline"))
+        return Check("model call", "ok", await try_model(config))
+    except KoreError as exc:
+        return Check("model call", "fail", str(exc), exc.hint or t("check the key and the network"))
+
+
+async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
+    from gateway.ops.credential_checks import try_telegram
+
+    if not settings.telegram.enabled or not settings.telegram.token.get_secret_value():
+        return Check("bot", "ok", t("not asked: telegram is not enabled")), None
+    try:
+        name, skew_s = await try_telegram(settings)
+    except KoreError as exc:
+        return Check("bot", "fail", str(exc), exc.hint), None
+    return Check("bot", "ok", name), skew_s
+
+
+async def _owner(home: Home) -> Check:
+    try:
+        running = await Client.connect(home.socket) is not None
+    except KoreError as exc:
+        return Check("owner", "fail", str(exc), exc.hint)
+    return checks.check_owner(home, running)

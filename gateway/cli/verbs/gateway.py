@@ -1,0 +1,170 @@
+"""`kore gateway`: the service, until it is told to stop."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from gateway.runtime.gc_tuning import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateway.config import Settings
+    from gateway.container import App
+    from gateway.control.service import Service
+    from gateway.ops.config_reload import Reloader
+    from gateway.runtime.paths import Home
+
+log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
+
+
+def run(args: argparse.Namespace) -> int:
+    from gateway.cli.context import home_of
+    from gateway.runtime.allocator import keep_one_arena
+    from gateway.runtime.log_setup import open_logs
+    from gateway.runtime.process_hardening import shield
+
+    shield()
+    keep_one_arena()
+    home, settings = home_of(args), _settings(args)
+    home.ensure()
+
+    def log_as(settings: "Settings") -> None:
+        file = home.logs / "kore.log"
+        open_logs(settings, args.crash.redactor, terminal=not args.quiet, default_file=file)
+
+    log_as(settings)
+    asyncio.run(_serve(args, settings, home, log_as))
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> "Settings":
+    """Settings that can be used. Raises `ConfigError`: a start with a wrong file is none.
+
+    What cannot be used, such as a model, is told here, once, and not to everybody who writes.
+    """
+    import os
+
+    from gateway.cli.context import home_of, settings_of
+    from gateway.config import require_model, require_telegram
+    from gateway.config.model_entries import check_models
+
+    try:
+        settings = settings_of(args)
+        require_model(settings)
+        check_models(settings, os.environ)
+        require_telegram(settings)
+        _require_anything(settings)
+    except ConfigError as exc:
+        if exc.hint is None and home_of(args).good.exists():
+            exc.hint = "`kore config revert` puts back the last file that a gateway ran with"
+        raise
+    return settings
+
+
+def _require_anything(settings: "Settings") -> None:
+    """Raises `ConfigError` where nobody has configured anything: nobody could be served."""
+    import os
+
+    from agent.providers.registry import OFFLINE
+    from gateway.config.model_entries import chosen_model
+
+    asked = settings.files or settings.telegram.enabled or settings.agent.model == OFFLINE
+    if not asked and chosen_model(settings, os.environ) == OFFLINE:
+        raise ConfigError(
+            t("nothing is configured yet: no model, and no chat to answer in"),
+            hint=t(
+                "`kore init` asks a few questions; in a container set KORE_TELEGRAM_TOKEN and"
+                " OPENAI_API_KEY"
+            ),
+        )
+
+
+async def _serve(
+    args: argparse.Namespace,
+    settings: "Settings",
+    home: "Home",
+    log_as: "Callable[[Settings], None]",
+) -> None:
+    """Runs until SIGTERM or SIGINT, then drains; a second signal ends it at once."""
+    import os
+    import signal
+
+    from gateway.app import open_app
+    from gateway.runtime.allocator import trim_regularly
+
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        if stopped.is_set():
+            # Nothing is lost: what is under way is in the journal.
+            os._exit(1)
+        stopped.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    async with open_app(settings, home, channels=True) as app:
+        await _announce(app.desk)
+        reloader = _reloader(args, settings, home, app, log_as)
+        app.desk.reloader = reloader
+        if not (sys.stdin and sys.stdin.isatty()):
+            # At a terminal it means that the window was closed.
+            loop.add_signal_handler(signal.SIGHUP, reloader.ask)
+        settle()
+        async with asyncio.TaskGroup() as group:
+            work = [
+                group.create_task(reloader.run(), name="configuration"),
+                group.create_task(trim_regularly(), name="memory"),
+            ]
+            await stopped.wait()
+            for task in work:
+                task.cancel()
+
+
+def _reloader(
+    args: argparse.Namespace,
+    settings: "Settings",
+    home: "Home",
+    app: "App",
+    log_as: "Callable[[Settings], None]",
+) -> "Reloader":
+    """Takes in what changes in the files."""
+    import os
+
+    from gateway.cli.verbs.config import sources_of
+    from gateway.ops.config_reload import Reloader
+    from gateway.runtime.secrets import secret_values
+
+    held = settings.logging
+
+    def after(settings: "Settings") -> None:
+        nonlocal held
+        args.crash.redactor.learn(secret_values(settings, os.environ))
+        if settings.logging != held:
+            log_as(settings)
+            held = settings.logging
+
+    return Reloader(app.adjustable, app.database, home, sources_of(args), settings, after)
+
+
+async def _announce(service: "Service") -> None:
+    """The first sign of life; later ones are only of what goes wrong."""
+    facts = await service.status()
+    channels = ", ".join(facts["channels"]) or "none (telegram.enabled is false)"
+    log.info(
+        "Kore %s is running: model %s, channels %s; Ctrl-C stops it",
+        facts["version"],
+        facts["model"],
+        channels,
+    )
+    if facts["model_hint"]:
+        log.warning("%s", facts["model_hint"])

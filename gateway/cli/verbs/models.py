@@ -1,0 +1,127 @@
+"""`kore models`: which models there are, and whether they answer."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from agent.i18n import later, t
+from gateway.cli.context import settings_of
+from gateway.cli.output import clean, print_json, print_table
+
+if TYPE_CHECKING:
+    from agent.providers.registry import ModelConfig
+    from gateway.config import Settings
+    from gateway.ops.model_catalog import Offer
+    from gateway.ops.model_probe import Trial
+
+
+_SOURCES = {
+    "configured": later("configured"),
+    "environment": later("environment"),
+    "ollama": "ollama",
+    "named": later("in use"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="configured, with a key at hand, or local")
+    test = actions.add_parser("test", help="ask a tiny question and have a tool called")
+    test.add_argument(
+        "name", nargs="?", metavar="NAME", help="a model or a profile (none: all that are in use)"
+    )
+    for one in (listing, test):
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 1 when a model that was tested cannot be used."""
+    return asyncio.run(_list(args) if args.action == "list" else _test(args))
+
+
+async def _list(args: argparse.Namespace) -> int:
+    from agent.providers.local_discovery import ollama_models
+    from gateway.ops.model_catalog import offers
+
+    found = offers(settings_of(args), os.environ, await ollama_models())
+    if args.json:
+        print_json([asdict(one) for one in found])
+        return 0
+    print_table(("name", "model", "for", "window", "price", "source"), map(_row, found))
+    for one in found:
+        if one.problem:
+            print(f"! {clean(one.problem)}", file=sys.stderr)
+    return 0
+
+
+def _row(one: "Offer") -> tuple[str, ...]:
+    window = f"{one.context_tokens:,}" if one.context_tokens else ""
+    price = ""
+    if one.price_input_usd is not None:
+        price = f"${one.price_input_usd:g} / ${one.price_output_usd:g}"
+    state = t("cannot be used") if one.problem else t(_SOURCES[one.source])
+    if one.keys > 1 and not one.problem:
+        state += t(", {n} keys", n=one.keys)
+    return one.name, one.model, ", ".join(one.marks), window, price, state
+
+
+async def _test(args: argparse.Namespace) -> int:
+    from gateway.ops.model_probe import Trial, try_out
+
+    settings = settings_of(args)
+    found: list[Trial] = []
+    for name in await _wanted(settings, args.name):
+        try:
+            trials = await try_out(_config(settings, name))
+        except ConfigError as exc:
+            if args.name:
+                raise
+            trials = [Trial(name, name, 1, 1, ok=False, error=str(exc), code=exc.code)]
+        found += trials
+        if not args.json:
+            _say(trials, args)
+    if args.json:
+        print_json([asdict(one) for one in found])
+    return 0 if all(one.ok for one in found) else 1
+
+
+async def _wanted(settings: "Settings", name: str | None) -> list[str]:
+    from agent.providers.local_discovery import ollama_models
+    from gateway.ops.model_catalog import used_for
+
+    return [name] if name else list(used_for(settings, os.environ, await ollama_models()))
+
+
+def _config(settings: "Settings", name: str) -> "ModelConfig":
+    from agent.providers.registry import resolve
+    from gateway.config.model_entries import chosen_model, model_list, profile_models
+
+    known = model_list(settings)
+    names = {config.name for config in known}
+    wanted = name if name in names else profile_models(settings).get(name, name)
+    if wanted == "default" and wanted not in names:
+        wanted = chosen_model(settings, os.environ)
+    return resolve(wanted, known, os.environ)
+
+
+def _say(trials: "Sequence[Trial]", args: argparse.Namespace) -> None:
+    hide = args.crash.redactor.clean
+    for one in trials:
+        key = t(" (key {n} of {all})", n=one.key, all=one.keys) if one.keys > 1 else ""
+        model = "" if one.model == one.name else f" = {one.model}"
+        if one.ok:
+            took = t(
+                "first token after {first:.2f} s, a tool called and the answer after {whole:.2f} s",
+                first=one.first_token_s,
+                whole=one.answer_s,
+            )
+            print(f"ok    {one.name}{model}{key}: {took}", flush=True)
+            continue
+        print(f"fails {one.name}{model}{key}: {clean(hide(one.error or ''))} [{one.code}]")
+        if one.hint:
+            print(f"      {clean(hide(one.hint))}", flush=True)

@@ -1,0 +1,138 @@
+"""`kore user`: give out all that is kept of one person, or do away with it."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.errors import KoreError
+from agent.i18n import plural, t
+from gateway.cli.output import print_json, size
+from gateway.cli.service_link import service_of
+from gateway.cli.verbs.backup import left_out
+from gateway.control.service import Service
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    showing = actions.add_parser("show", help="how much is kept of somebody")
+    exporting = actions.add_parser("export", help="all of it in a zip file")
+    deleting = actions.add_parser("delete", help="do away with all of it")
+    for part in (showing, exporting, deleting):
+        part.add_argument("who", metavar="ID", help="such as telegram:123, as `kore pair list`")
+        part.add_argument("--json", action="store_true", help="print JSON")
+    exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip file")
+    deleting.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    deleting.add_argument(
+        "--with-copies", action="store_true", help="delete the copies of upgrades, too"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    async with service_of(args) as service:
+        found = await service.person(args.who)
+        if not found["found"] and not found["files"]:
+            raise KoreError(t("nothing is kept of {who}", who=args.who), hint="kore pair list")
+        if args.action == "export":
+            return await _export(args, service)
+        if args.action == "delete":
+            return await _delete(args, service, found)
+    _say(args, found)
+    return 0
+
+
+async def _export(args: argparse.Namespace, service: Service) -> int:
+    name = args.output or Path(f"kore-{args.who.replace(':', '-')}.zip")
+    target = (Path.cwd() / name.expanduser()).resolve()
+    made = await service.export_person(args.who, target)
+    if args.json:
+        print_json(made)
+    else:
+        print(f"{made['file']}: {size(made['size_bytes'])}")
+        if made["left_out"]:
+            print(left_out(made["left_out"]))
+    return 0
+
+
+async def _delete(args: argparse.Namespace, service: Service, found: Mapping[str, Any]) -> int:
+    if not args.yes:
+        _say(args, found, to=sys.stderr)
+        if not sys.stdin.isatty():
+            raise KoreError(t("nothing was deleted"), hint=t("--yes does it without a question"))
+        asked = t("Delete all of this for good? Type yes: ")
+        print(asked, end="", file=sys.stderr, flush=True)
+        if (await asyncio.to_thread(sys.stdin.readline)).strip() != "yes":
+            raise KoreError(t("nothing was deleted"))
+    gone = await service.delete_person(args.who, args.with_copies)
+    if args.json:
+        print_json({"deleted": args.who, **gone})
+        return 0
+    print(t("Deleted: {found}.", found=_told(gone)))
+    if gone["left_out"]:
+        print(
+            plural(
+                gone["left_out"],
+                "{n:,} file or folder could not be deleted: look into the inbox and memory folders"
+                " of the workspace.",
+                "{n:,} files or folders could not be deleted: look into the inbox and memory"
+                " folders of the workspace.",
+            )
+        )
+    for line in _remains(args.who, gone):
+        print(line)
+    return 0
+
+
+def _say(args: argparse.Namespace, found: Mapping[str, Any], to: Any = None) -> None:
+    if args.json and to is None:
+        print_json(found)
+        return
+    print(t("{who}: {found}.", who=args.who, found=_told(found)), file=to)
+    for line in _remains(args.who, found):
+        print(line, file=to)
+
+
+def _told(found: Mapping[str, Any]) -> str:
+    counts = (
+        plural(found["sessions"], "{n:,} conversation", "{n:,} conversations"),
+        plural(found["messages"], "{n:,} message in them", "{n:,} messages in them"),
+        plural(found["shared_turns"], "{n:,} turn in groups", "{n:,} turns in groups"),
+        t("{n:,} received", n=found["inbox"]),
+        t("{n:,} sent", n=found["outbox"]),
+        plural(found["calls"], "{n:,} model call", "{n:,} model calls"),
+        plural(found["jobs"], "{n:,} scheduled job", "{n:,} scheduled jobs"),
+        plural(
+            found["files"],
+            "{n:,} file ({size})",
+            "{n:,} files ({size})",
+            size=size(found["file_bytes"]),
+        ),
+    )
+    return t(", ").join(counts)
+
+
+def _remains(who: str, found: Mapping[str, Any]) -> list[str]:
+    """What a deletion does not reach."""
+    lines = [
+        t(
+            "Not reached: the audit log (who was allowed to do what; kore audit search), your own"
+            " backups, what others said of them, the platform's own copy. What was spent stays as"
+            " sums without a name, and numbers of messages, so that none comes back."
+        )
+    ]
+    if found["copies"]:
+        copies = t(", ").join(found["copies"])
+        lines.append(
+            t("Copies from before upgrades hold it still: {copies} (--with-copies)", copies=copies)
+        )
+    if found["allowed"]:
+        lines.append(
+            t("{who} stands in the configuration (allow_from) and may write again.", who=who)
+        )
+    return lines

@@ -1,0 +1,204 @@
+"""`kore policy`: what would happen to a call, and which rule or standing answer says so."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.records import frozen
+from agent.security.policy.modes import MODES
+from gateway.access.control import CONSOLE
+
+if TYPE_CHECKING:
+    from agent.security.policy.base import Decision, ToolRequest
+    from agent.security.policy.engine import RolePolicy
+    from agent.security.policy.roles import Role
+    from gateway.config import Settings
+    from gateway.runtime.paths import Home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="allow, ask or deny")
+    check.add_argument("words", nargs="+", metavar="COMMAND", help="a shell command, in quotes")
+    explain = actions.add_parser("explain", help="a role, or every rule's verdict")
+    explain.add_argument("words", nargs="*", metavar="COMMAND", help="a command, or a tool's name")
+    grants = actions.add_parser("grants", help="what people allowed for longer than once")
+    grants.add_argument("--json", action="store_true", help="print JSON")
+    revoke = actions.add_parser("revoke", help="take such an answer back")
+    revoke.add_argument("id", metavar="ID|all", help="the number that `grants` shows, or all")
+    for action in (check, explain):
+        add = action.add_argument
+        add("--role", metavar="R", default="build", help="whose role (default: build)")
+        add("--mode", choices=MODES, help="the permission mode (default: the channel's)")
+        add("--channel", metavar="C", default=CONSOLE, help="from where (default: cli)")
+        add("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 for any decision. Raises `ConfigError` for a bad policy file or an unknown role."""
+    if args.action in ("grants", "revoke"):
+        from gateway.cli.verbs import grants
+
+        return grants.run(args)
+    if args.action == "check" and not " ".join(args.words).strip():
+        raise ConfigError("the command is empty", hint='kore policy check "git push"')
+    case = _case(args)
+    return _check(case, args) if args.action == "check" else _explain(case, args)
+
+
+@frozen
+class Case:
+    """A role under the circumstances that the command line names."""
+
+    role: "Role"
+    policy: "RolePolicy"
+    folder: Path
+
+    def request(self, words: list[str]) -> "ToolRequest":
+        """A command to run in this folder."""
+        from agent.security.policy.base import ToolRequest
+        from agent.security.shell.classifier import only_reads
+
+        command, folder = " ".join(words), self.folder
+        return ToolRequest(
+            "exec",
+            "unsafe",
+            {"command": command},
+            folder,
+            command=command,
+            folder=folder,
+            read_only=self.policy.standing.confined and only_reads(command, folder, folder),
+        )
+
+
+def _case(args: argparse.Namespace) -> Case:
+    from agent.security.policy.engine import RolePolicy, Standing
+    from gateway.access.roles import Policies
+    from gateway.cli.context import home_of, settings_of
+
+    settings = settings_of(args)
+    policies = Policies.of(settings)
+    policies.check(args.role, "--role")
+    role = policies.role(args.role)
+    assert role is not None, "it was just found"
+    standing = Standing(
+        role=role,
+        mode=args.mode or policies.first_mode(args.channel),
+        trust="local" if args.channel == CONSOLE else "remote",
+        confined=_confined(settings, home_of(args)),
+        blocked_commands=policies.blocked_commands,
+    )
+    return Case(role, RolePolicy(standing), Path(os.path.realpath(Path.cwd())))
+
+
+def _confined(settings: "Settings", home: "Home") -> bool:
+    """Whether a sandbox works here; what its try came to is kept in Kore's folder."""
+    from agent.security.sandbox.selector import choose
+    from gateway.runtime.sandbox import wishes
+
+    home.ensure()
+    return choose(wishes(settings), home.root).sandbox.confines
+
+
+def _check(case: Case, args: argparse.Namespace) -> int:
+    from gateway.cli.output import clean, print_json
+
+    decision = case.policy.decide(case.request(args.words))
+    if args.json:
+        print_json(_facts(decision))
+    else:
+        print(f"{decision.verdict}: {clean(decision.reason)} ({decision.rule})")
+    return 0
+
+
+def _explain(case: Case, args: argparse.Namespace) -> int:
+    from gateway.cli.output import clean, print_json, print_table
+
+    facts = _standing(case)
+    tool = _tool(args.words)
+    if tool is not None:
+        facts["tool"] = {"name": tool, **_scopes(case.role, tool)}
+    if args.words and tool is None:
+        facts["verdicts"] = _verdicts(case, args.words)
+    if args.json:
+        print_json(facts)
+        return 0
+    for name in ("role", "source", "mode", "trust", "sandbox", "agents"):
+        if facts.get(name):
+            print(f"{name + ':':<9}{clean(str(facts[name]))}")
+    if tool is not None:
+        print_table(("tool", "scopes"), [(tool, _line(_scopes(case.role, tool)))])
+    elif args.words:
+        rows = [(v["decision"], v["rule"], v["part"], v["reason"]) for v in facts["verdicts"]]
+        print_table(("verdict", "rule", "of", "reason"), rows)
+    else:
+        rules = ((name, _line(_scopes(case.role, name))) for name in facts["tools"])
+        print_table(("tool", "scopes"), rules)
+    return 0
+
+
+def _standing(case: Case) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from agent.security.policy.roles import Grants
+
+    standing, role = case.policy.standing, case.role
+    grants = {} if role.grants == Grants() else asdict(role.grants)
+    return {
+        "role": role.name,
+        "source": role.source,
+        "mode": standing.mode,
+        "trust": standing.trust,
+        "sandbox": "confines commands" if standing.confined else "none",
+        "agents": grants,
+        "tools": {name: _scopes(role, name) for name in role.tools},
+    }
+
+
+def _verdicts(case: Case, words: list[str]) -> list[dict[str, str]]:
+    """Every rule's verdict on the whole line and, if it has several, on each of its parts."""
+    from agent.security.shell.parser import parse
+
+    request = case.request(words)
+    found = [{"part": "all", **_facts(decision)} for decision in case.policy.weigh(request)]
+    parts = [part.text for part in parse(request.command or "").commands if part.argv]
+    if len(parts) > 1:
+        for text in dict.fromkeys(parts):
+            found.append({"part": text, **_facts(case.policy.decide(case.request([text])))})
+    return found
+
+
+def _facts(decision: "Decision") -> dict[str, str]:
+    return {"decision": decision.verdict, "reason": decision.reason, "rule": decision.rule}
+
+
+def _tool(words: list[str]) -> str | None:
+    """The tool that a single word names, so that no command is meant."""
+    from gateway.access.roles import tool_name
+
+    return tool_name(words[0]) if len(words) == 1 else None
+
+
+def _scopes(role: "Role", tool: str) -> dict[str, Any]:
+    """What the role says of a tool, without what it leaves open."""
+    rule = role.rule(tool)
+    if rule is None:
+        return {"allow": False}
+    scopes: dict[str, Any] = {"allow": rule.allow}
+    scopes |= {name: True for name in ("ask", "new_files_only") if getattr(rule, name)}
+    for name in ("paths", "commands", "hosts"):
+        if (values := getattr(rule, name)) is not None:
+            scopes[name] = list(values)
+    return scopes
+
+
+def _line(scopes: dict[str, Any]) -> str:
+    """`{"allow": True, "paths": ["docs/**"]}` as "allowed, paths docs/**"."""
+    words = ["allowed" if scopes["allow"] else "denied"]
+    words += [name.replace("_", " ") for name in ("ask", "new_files_only") if name in scopes]
+    for name in ("paths", "commands", "hosts"):
+        if name in scopes:
+            words.append(f"{name} {', '.join(scopes[name]) or '(none)'}")
+    return "; ".join(words)

@@ -1,0 +1,65 @@
+"""`kore status`: what is running, and how it is."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from agent.i18n import t
+from gateway.cli.context import home_of
+from gateway.cli.output import clean, moment, print_json, print_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    facts = asyncio.run(_facts(args))
+    if args.json:
+        print_json(facts)
+    else:
+        print_table(("fact", "value"), _rows(facts))
+        if not facts["running"]:
+            print(t("`kore gateway` starts it; `kore agent` needs none"), file=sys.stderr)
+    return 0
+
+
+async def _facts(args: argparse.Namespace) -> dict[str, Any]:
+    from gateway.control.client import Client
+
+    # Without the settings: a file that is wrong hides nothing of how it goes.
+    home = home_of(args)
+    service = await Client.connect(home.socket)
+    if service is None:
+        return {"running": False, "home": str(home.root)}
+    return {"running": True, "home": str(home.root), **await service.status()}
+
+
+def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{prefix}{name} ".replace("_", " "))
+        elif isinstance(value, list):
+            rows += [(prefix + name, clean(f"{one['chat']}: {one['reason']}")) for one in value]
+        elif value is not None:
+            words = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
+            rows.append((prefix + words, _text(name, value)))
+    return rows
+
+
+def _text(name: str, value: Any) -> str:
+    """The names say what the numbers are."""
+    if isinstance(value, bool):
+        return t("yes") if value else t("no")
+    if name.endswith("_at"):
+        return moment(value)
+    if name.endswith("_s"):
+        return str(timedelta(seconds=value))
+    if name == "model_hint":
+        # The rest is said where somebody begins to talk.
+        value = t(str(value)).partition(". ")[0].partition("。")[0]
+    return clean(str(value))

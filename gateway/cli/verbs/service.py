@@ -1,0 +1,144 @@
+"""`kore service`: keep the gateway running, from the start of the machine on."""
+
+import argparse
+import os
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.i18n import t
+from gateway.cli.context import home_of, settings_of
+from gateway.cli.output import clean_lines, print_json
+from gateway.cli.verbs.config import sources_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    metavar = "install|status|logs|uninstall"
+    actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
+    install = actions.add_parser("install", help="make it a service of yours, and start it")
+    install.add_argument("--print", action="store_true", help="only show the unit")
+    status = actions.add_parser("status", help="whether it is installed and runs")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    logs = actions.add_parser("logs", help="what it said")
+    logs.add_argument("-f", "--follow", action="store_true", help="and what it goes on to say")
+    actions.add_parser("uninstall", help="stop it, and take it out")
+
+
+def run(args: argparse.Namespace) -> int:
+    return {"install": _install, "status": _status, "logs": _logs, "uninstall": _uninstall}[
+        args.action
+    ](args)
+
+
+def _install(args: argparse.Namespace) -> int:
+    from gateway.ops.systemd_unit import (
+        NAME,
+        lingers,
+        require_systemd,
+        systemctl,
+        unit_path,
+        unit_text,
+    )
+
+    home = home_of(args)
+    named = args.config or os.environ.get("KORE_CONFIG")
+    text = unit_text(home, sources_of(args).own.resolve() if named else None, os.environ)
+    if args.print:
+        print(text, end="")
+        return 0
+    # What the gateway would refuse is told here, where somebody reads it.
+    settings_of(args)
+    require_systemd()
+    home.ensure()
+    path = unit_path(os.environ)
+    _write(path, text)
+    for words in (("daemon-reload",), ("enable", NAME), ("restart", NAME)):
+        ran = systemctl(*words)
+        if ran.code:
+            raise KoreError(
+                t("systemctl {words} failed: {reason}", words=words[0], reason=ran.err.strip()),
+                hint="kore service logs",
+            )
+    print(t("{path}: written, enabled and started", path=path))
+    for name in _exported():
+        print(t("{name} is exported in this shell only; the service does not see it.", name=name))
+    if _exported():
+        print(t("`kore init` and `kore channel add telegram` keep keys in secrets.json."))
+    if not lingers():
+        print(t("It ends when you log out. To keep it running: loginctl enable-linger"))
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    from gateway.config.atomic_write import replace
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise KoreError(f"{path.parent}: {exc.strerror}") from None
+    replace(path, text)
+
+
+def _exported() -> list[str]:
+    """Variables of this shell that Kore reads and a service does not get."""
+    from agent.providers.vendors import VENDORS
+
+    keys = {name for vendor in VENDORS.values() for name in vendor.key_variables}
+    keys.add("TELEGRAM_BOT_TOKEN")
+    ours = {name for name in os.environ if name.startswith("KORE_")} - {"KORE_HOME", "KORE_CONFIG"}
+    return sorted(name for name in keys | ours if os.environ.get(name))
+
+
+def _status(args: argparse.Namespace) -> int:
+    from gateway.ops.systemd_unit import NAME, lingers, require_systemd, systemctl, unit_path
+
+    require_systemd()
+    path = unit_path(os.environ)
+    facts = {
+        "installed": path.exists(),
+        "unit": str(path),
+        "enabled": systemctl("is-enabled", NAME).out.strip() or "no",
+        "active": systemctl("is-active", NAME).out.strip() or "unknown",
+        "lingers": lingers(),
+    }
+    if args.json:
+        print_json(facts)
+    elif facts["installed"]:
+        print(t("{unit}: {active}, {enabled}", **facts))
+        if not facts["lingers"]:
+            print(t("It ends when you log out. To keep it running: loginctl enable-linger"))
+    else:
+        print(t("Not installed; `kore service install` does it."))
+    return 0 if facts["active"] == "active" else 1
+
+
+def _logs(args: argparse.Namespace) -> int:
+    """The journal's, else where the log file is."""
+    import subprocess
+
+    from agent.security.sandbox.trusted_programs import helper
+    from gateway.ops.systemd_unit import NAME
+
+    journal = helper("journalctl")
+    if journal is None:
+        raise KoreError(t("there is no journalctl here"), hint=str(home_of(args).logs / "kore.log"))
+    if args.follow:
+        words = [journal, "--user", "--unit", NAME, "--lines=50", "--follow"]
+        return subprocess.run(words, check=False).returncode
+    words = [journal, "--user", "--no-pager", "--unit", NAME, "--lines=200"]
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    print(args.crash.redactor.clean(clean_lines(done.stdout + done.stderr)), end="")
+    return done.returncode
+
+
+def _uninstall(args: argparse.Namespace) -> int:
+    from gateway.ops.systemd_unit import NAME, require_systemd, systemctl, unit_path
+
+    path = unit_path(os.environ)
+    if not path.exists():
+        raise KoreError(t("{path}: no such unit; nothing was taken out", path=path))
+    require_systemd()
+    systemctl("disable", "--now", NAME)
+    path.unlink()
+    systemctl("daemon-reload")
+    print(t("{path}: stopped and taken out; what Kore stored stays where it is", path=path))
+    return 0

@@ -1,0 +1,180 @@
+"""`kore sessions`: conversations listed, read, searched, forked, named, paused and exported."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+from agent.i18n import later, t
+from agent.serialization import message_to_json
+from agent.text.visible import visible
+from agent.types import Message
+from gateway.cli.context import whole
+from gateway.cli.invocation import as_installed
+from gateway.cli.output import clean, clean_lines, moment, print_json, print_table
+from gateway.cli.service_link import service_of
+from gateway.control.service import Found, Service, SessionInfo
+from gateway.core.messages import ONCE
+from gateway.sessions.transcript import readable
+
+_STATES = {
+    "pause": later("let what is said there wait"),
+    "resume": later("let a paused or closed one go on"),
+    "close": later(
+        "end one: its chat begins a new one; it can still be read, searched and resumed"
+    ),
+}
+
+_WHO = {"user": "you", "name": "its name"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="the latest sessions")
+    listing.add_argument("-n", "--limit", type=whole, default=50, metavar="N", help="at most N")
+    show = actions.add_parser("show", help="read one")
+    export = actions.add_parser("export", help="one session on stdout, for other programs")
+    export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
+    search = actions.add_parser("search", help="find messages by their words")
+    search.add_argument("words", nargs="+", metavar="WORDS", help='all of them; "words together"')
+    search.add_argument("-n", "--limit", type=whole, default=20, metavar="N", help="at most N")
+    fork = actions.add_parser("fork", help="a new session that begins with all of this one")
+    rename = actions.add_parser("rename", help="give one a name")
+    taking = actions.add_parser("import", help="make a session of a file, also of KodaX's")
+    taking.add_argument("file", type=Path, metavar="FILE")
+    states = [actions.add_parser(name, help=text) for name, text in _STATES.items()]
+    for one in (show, export, fork, rename, *states):
+        one.add_argument("id", metavar="ID", help="the session, or an unambiguous start of its id")
+    rename.add_argument("name", nargs="*", metavar="NAME", help="(none: the automatic one again)")
+    for one in (listing, show, search, fork, taking):
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    asyncio.run(_run(args))
+    return 0
+
+
+async def _run(args: argparse.Namespace) -> None:
+    async with service_of(args) as service:
+        if args.action == "list":
+            _list(await service.sessions(args.limit), as_json=args.json)
+            return
+        if args.action in _ACTIONS:
+            await _ACTIONS[args.action](service, args)
+            return
+        messages = await service.messages(args.id)
+        if args.action == "show":
+            glimpse = await service.glimpse(args.id, 0, 0)
+            _show(glimpse.info, messages, as_json=args.json)
+        elif args.format == "markdown":
+            print(readable(messages))
+        else:
+            for line in await service.lines(args.id):
+                print(line)
+
+
+async def _search(service: Service, args: argparse.Namespace) -> None:
+    found = await service.search(" ".join(map(_held_together, args.words)), args.limit)
+    if args.json:
+        print_json([asdict(one) for one in found])
+        return
+    for one in found:
+        who = _WHO.get(one.role, "Kore")
+        name = f"  {visible(one.name)}" if one.name and one.role != "name" else ""
+        print(f"{one.session}  {moment(one.at)}  {who}{name}")
+        print(f"    {_marked(one)}")
+    if not found:
+        print(t("nothing found"), file=sys.stderr)
+
+
+def _held_together(word: str) -> str:
+    """What the shell kept together stays together."""
+    return f'"{word}"' if " " in word and '"' not in word else word
+
+
+def _marked(found: Found) -> str:
+    """The snippet; what was searched for is bold in a terminal."""
+    begin, end = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
+    pieces, at = [], 0
+    for start, stop in found.marks:
+        hit = f"{begin}{visible(found.snippet[start:stop])}{end}"
+        pieces += [visible(found.snippet[at:start]), hit]
+        at = stop
+    return "".join([*pieces, visible(found.snippet[at:])])
+
+
+async def _fork(service: Service, args: argparse.Namespace) -> None:
+    fork = await service.fork(args.id)
+    if args.json:
+        print_json({"id": fork})
+    else:
+        print(
+            as_installed(
+                t(
+                    "Session {fork} begins with all of {args}; `kore -r {fork}` goes on with it",
+                    fork=fork,
+                    args=args.id,
+                )
+            )
+        )
+
+
+async def _take_in(service: Service, args: argparse.Namespace) -> None:
+    made = await service.take_in(args.file)
+    if args.json:
+        print_json({"id": made})
+    else:
+        print(as_installed(t("Session {made}; `kore -r {made}` goes on with it", made=made)))
+
+
+async def _rename(service: Service, args: argparse.Namespace) -> None:
+    print(clean(await service.rename(args.id, " ".join(args.name))))
+
+
+async def _set_status(service: Service, args: argparse.Namespace) -> None:
+    states: dict[str, Literal["open", "paused", "closed"]]
+    states = {"pause": "paused", "resume": "open", "close": "closed"}
+    print(await service.set_status(args.id, states[args.action]))
+
+
+_ACTIONS: dict[str, Callable[[Service, argparse.Namespace], Awaitable[None]]] = {
+    "search": _search,
+    "import": _take_in,
+    "fork": _fork,
+    "rename": _rename,
+    "pause": _set_status,
+    "resume": _set_status,
+    "close": _set_status,
+}
+
+
+def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(info) for info in sessions])
+        return
+    if not sessions:
+        print(as_installed(t("no sessions yet; `kore` begins one")), file=sys.stderr)
+        return
+    rows = [
+        (s.id, s.status, str(s.messages), moment(s.last_active_at), _where(s.lane or ""), s.name)
+        for s in sessions
+    ]
+    print_table(("id", "status", "messages", "last active", "where", "name"), rows)
+
+
+def _where(lane: str) -> str:
+    """The lane of a chat or terminal; a one-shot run has left its own for good."""
+    return "cli" if lane.startswith(ONCE) else lane
+
+
+def _show(info: SessionInfo, messages: Sequence[Message], *, as_json: bool) -> None:
+    if as_json:
+        print_json([message_to_json(message) for message in messages])
+        return
+    if info.taint:
+        print(t("> taken in so far: {replace}\n", replace=info.taint.replace(",", ", ")))
+    print(clean_lines(readable(messages)))

@@ -1,0 +1,159 @@
+"""`kore trust`: let the files of a folder, and what it brings along, count as one's own."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.i18n import t
+from gateway.cli.context import home_of
+from gateway.cli.output import clean_lines, print_json
+
+_KEY = ("security", "trusted_folders")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="else this one")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--revoke", action="store_true", help="take it back")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder, home = (Path.cwd() / (args.folder or ".")).resolve(), home_of(args).root
+    if args.revoke:
+        return _revoke(args, folder, home)
+    if not folder.exists():
+        raise KoreError(t("{folder}: no such folder", folder=folder))
+    if home.resolve().is_relative_to(folder):
+        raise KoreError(
+            t("{folder} holds Kore's own folder and cannot be trusted as a whole", folder=folder),
+            hint=t("name a project in it: kore trust FOLDER"),
+        )
+    held = _files(args, folder, home)
+    from agent.security.taint.file_marks import unmark
+    from gateway.config.folder_trust import digest, remember
+
+    if held:
+        remember(held, home)
+    if changed := [path for path, one in held.items() if digest(path) != one]:
+        raise KoreError(
+            t("{path} was changed meanwhile; it is not trusted as it is now", path=changed[0]),
+            hint=t("look at it again: kore trust"),
+        )
+    count = unmark(folder)
+    is_new = folder.is_dir() and _add(args, folder)
+    if args.json:
+        print_json({"folder": str(folder), "trusted": [str(path) for path in held]})
+        return 0
+    for path in held:
+        print(t("trusted as it is now: {path}", path=path))
+    if is_new:
+        print(t("{folder}: its files count as yours from now on", folder=folder))
+    elif count:
+        print(t("{folder}: what it holds now counts as yours", folder=folder))
+    elif not held:
+        print(t("{folder} is trusted already", folder=folder))
+    return 0
+
+
+def _files(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str]:
+    """The configuration that the folder brings along, as it is now, once a person has agreed to
+    that and to the folder. Raises `KoreError`."""
+    from agent.security.redaction import Redactor
+    from gateway.config.folder_trust import brought, content, digest_of, is_trusted
+    from gateway.config.references import read_secrets
+
+    # Before they are shown: what was changed while somebody read is not trusted.
+    read = {path: content(path) for path in brought(folder)}
+    held = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
+    new = [path for path in read if not is_trusted(path, home)]
+    if not args.yes:
+        clean = Redactor(read_secrets(home / "secrets.json").values()).clean
+        for path in new:
+            print(f"{path}:\n{clean(_shown(path, read[path]))}\n", file=sys.stderr)
+        if not sys.stdin.isatty():
+            raise KoreError(t("nothing was changed"), hint=t("--yes does it without a question"))
+        if new:
+            print(t("They may then set models, addresses and servers to start."), file=sys.stderr)
+        said = t(
+            "All files in {folder} then count as your own words: what they tell the model to do "
+            "may leave this machine without a question.",
+            folder=folder,
+        )
+        print(said, file=sys.stderr)
+        print(t("Trust it as it is? Type yes: "), end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip() != "yes":
+            raise KoreError(t("nothing was changed"))
+    if unread := [path for path in read if not held[path]]:
+        raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
+    return held
+
+
+def _add(args: argparse.Namespace, folder: Path) -> bool:
+    """Name the folder in the configuration; False when its files are the owner's already."""
+    from gateway.cli.context import settings_of
+    from gateway.turns.agent_profiles import origin_of
+
+    if origin_of(settings_of(args)).is_own(folder):
+        return False
+    _change(args, lambda known: [*known, str(folder)])
+    if not origin_of(settings_of(args)).is_own(folder):
+        raise KoreError(
+            t("security.trusted_folders is set elsewhere too, and that wins"),
+            hint=t("`kore config list` shows where"),
+        )
+    return True
+
+
+def _revoke(args: argparse.Namespace, folder: Path, home: Path) -> int:
+    from gateway.config.folder_trust import distrust
+
+    count = distrust(folder, home)
+
+    def without(known: Sequence[str]) -> list[str]:
+        return [one for one in known if Path(one).expanduser().resolve() != folder]
+
+    count += _change(args, without)
+    print(t("{folder}: no longer trusted: {n}", folder=folder, n=count))
+    return 0
+
+
+def _change(args: argparse.Namespace, made: Callable[[Sequence[str]], list[str]]) -> bool:
+    """Write the list of trusted folders anew; False when it stays as it is."""
+    from gateway.cli.verbs.config import sources_of
+    from gateway.config import editing
+    from gateway.config.atomic_write import one_writer
+    from gateway.config.foreign_formats import is_foreign
+
+    sources = sources_of(args)
+    file = sources.own
+    if is_foreign(file):
+        raise KoreError(
+            t("{path} belongs to another program and cannot hold this", path=file),
+            hint=t("`kore init` makes a configuration of Kore's own"),
+        )
+    with one_writer(file):
+        found = editing.inside(editing.content_of(file, editing.text_of(file)), _KEY)
+        known = [str(one) for one in found] if isinstance(found, list) else []
+        wanted = made(known)
+        if wanted == known:
+            return False
+        editing.setting(sources, file, _KEY, wanted).write(sources)
+    return True
+
+
+def _shown(path: Path, raw: bytes | None) -> str:
+    """What it said when it was read, without its secrets."""
+    import json
+
+    from gateway.config.json_document import read_text
+    from gateway.config.jsonc import read
+    from gateway.config.secret_keys import starred
+
+    try:
+        content = starred(read(read_text(path, raw) or "").value)
+    except ValueError as exc:
+        raise KoreError(f"{path}: {exc}") from None
+    return clean_lines(json.dumps(content, indent=2, ensure_ascii=False))

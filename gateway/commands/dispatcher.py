@@ -1,0 +1,151 @@
+"""What a command is told about its call, and the way to its module."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Protocol
+
+from agent.agent import Agent
+from agent.errors import KoreError
+from agent.records import frozen
+from agent.security.policy.modes import Mode
+from agent.tools.runner import Permissions
+from agent.turn.context_usage import Speaking
+from gateway.access.pairing_service import Door
+from gateway.commands import argument_of, carried_out_by, command_of
+from gateway.commands.table import Command
+from gateway.core import keyboard
+from gateway.core.markdown import literal
+from gateway.core.messages import Button, InboundMessage, Route
+from gateway.delivery.user_language import Languages
+from gateway.sessions.window_cache import Histories
+from gateway.store.repositories import sessions
+from gateway.store.repositories.claims import CommandClaim
+from gateway.store.sqlite.engine import Database
+from gateway.turns.trace import Trace
+
+
+class Ground(Protocol):
+    """Where somebody's files are, and what they may do there: `gateway.turns.permissions.Rules`."""
+
+    def memory(self, message: InboundMessage) -> Path: ...
+    def root(self, message: InboundMessage) -> Path: ...
+    def permissions(
+        self, messages: Sequence[InboundMessage], session: str, mode: str | None, *, turn: int
+    ) -> Permissions: ...
+
+
+class Jobs(Protocol):
+    """What comes due by itself: `gateway.scheduler.service.Timetable`."""
+
+    def command(
+        self, connection: Connection, message: InboundMessage, argument: str, session: str | None
+    ) -> str: ...
+
+    def choices(self, connection: Connection, message: InboundMessage) -> list[tuple[str, str]]: ...
+
+
+@frozen
+class Office:
+    """What all commands share.
+
+    `facts` describes the running process for /status; only the owner sees it. `first_mode` is the
+    one that a channel begins with. `compact` makes a conversation shorter and says what came of
+    it; `speaking` tells for whom its prompt is made. `first_trace` is what stands below
+    answers until somebody chooses; None where nothing can.
+    """
+
+    agent: Agent
+    database: Database
+    histories: Histories
+    door: Door
+    facts: Callable[[], dict[str, Any]]
+    first_mode: Callable[[str], Mode]
+    compact: Callable[[CommandClaim, str], Awaitable[str]]
+    speaking: Callable[[InboundMessage], Speaking]
+    rules: Ground
+    languages: Languages
+    timetable: Jobs
+    first_trace: Callable[[Route], Trace | None]
+
+
+@frozen
+class CommandCall:
+    """A command as somebody typed it; `argument` is what stands behind its name."""
+
+    name: str
+    argument: str
+    claim: CommandClaim
+    now: float
+    office: Office
+
+    @property
+    def message(self) -> InboundMessage:
+        return self.claim.message
+
+    @property
+    def is_owner(self) -> bool:
+        return self.office.door.access.is_owner(self.claim.message)
+
+    @property
+    def session(self) -> str | None:
+        """The conversation that the chat is in, if it has begun one."""
+        return self.claim.session
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of this chat start."""
+        access = self.office.door.access
+        return access.folder(self.office.agent.workspace.folder, self.message)
+
+    def begun_session(self, connection: Connection) -> str:
+        """The conversation that the chat is in; begins one."""
+        return self.session or sessions.create_session(
+            connection, self.message.principal, self.now, lane=self.message.session_key
+        )
+
+
+@frozen
+class Commands:
+    """Carries commands out."""
+
+    office: Office
+
+    def takes_time(self, claim: CommandClaim) -> bool:
+        return self._command(claim).takes_time
+
+    def carry_out(self, connection: Connection, claim: CommandClaim, now: float) -> str:
+        """Do it inside the transaction that also stores the answer; returns that as markdown."""
+        call = self._call(claim, now)
+        answer: str = self._module(claim).answer(call, connection)
+        return answer
+
+    def buttons(
+        self, connection: Connection, claim: CommandClaim, now: float
+    ) -> tuple[Button, ...]:
+        """Those below the answer to a quick command that was typed alone: what it can be given."""
+        call, module = self._call(claim, now), self._module(claim)
+        if call.argument or not hasattr(module, "choices"):
+            return ()
+        return keyboard.buttons(module.choices(call, connection), claim.session)
+
+    async def work(self, claim: CommandClaim, now: float) -> str:
+        """Do what takes time; returns the answer as markdown."""
+        try:
+            answer: str = await self._module(claim).answer(self._call(claim, now))
+        except KoreError as exc:
+            # It may quote names and paths.
+            return literal(f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else ""))
+        return answer
+
+    def _call(self, claim: CommandClaim, now: float) -> CommandCall:
+        name = command_of(claim.message)
+        assert name is not None, "only commands are claimed as commands"
+        return CommandCall(name, argument_of(claim.message), claim, now, self.office)
+
+    def _command(self, claim: CommandClaim) -> Command:
+        return carried_out_by(command_of(claim.message) or "")
+
+    def _module(self, claim: CommandClaim) -> Any:
+        return import_module(f"gateway.commands.{self._command(claim).module}")

@@ -1,0 +1,58 @@
+"""`/status`: model, conversation, and for the owner how the process is."""
+
+from sqlite3 import Connection
+
+from agent.i18n import plural, t
+from agent.version import VERSION
+from gateway.commands.dispatcher import CommandCall
+from gateway.commands.model import chosen
+from gateway.core.markdown import code, literal
+from gateway.store.repositories import approvals, chats, sessions, undecoded_updates
+
+_SHOWN = 5
+
+
+def answer(call: CommandCall, connection: Connection) -> str:
+    lines = [f"Kore {VERSION}", _model(call, chosen(call, connection))]
+    if call.session:
+        count = sessions.count_messages(connection, call.session)
+        lines.append(
+            plural(
+                count,
+                "Conversation: `{id}`, {n} message",
+                "Conversation: `{id}`, {n} messages",
+                id=call.session,
+            )
+        )
+    lines += [
+        t(
+            "Waiting for your answer to question {n}: {title}",
+            n=one.number,
+            title=literal(one.title),
+        )
+        for one in approvals.open_questions(connection, call.message.session_key)
+    ]
+    if call.is_owner:
+        lines += [
+            f"{t(name)}: {literal(str(value))}" for name, value in call.office.facts().items()
+        ]
+        if lost := undecoded_updates.count(connection):
+            text = plural(
+                lost,
+                "{n} update could not be decoded; the log has its number for `kore replay`",
+                "{n} updates could not be decoded; the log has their numbers for `kore replay`",
+            )
+            lines.append(f"⚠️ {text}")
+        out = chats.out_of(connection)
+        if out:
+            listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_SHOWN])
+            more = " …" if len(out) > _SHOWN else ""
+            lines.append(t("Chats I cannot write to: {chats}", chats=literal(listed + more)))
+    return "\n".join(lines)
+
+
+def _model(call: CommandCall, name: str) -> str:
+    """With what a name of the configuration, such as "default", stands for."""
+    known = call.office.agent.models.known
+    entry = next((one.model for one in known if one.name == name != one.model), None)
+    return t("Model: {model}", model=code(name)) + (f" ({literal(entry)})" if entry else "")

@@ -1,0 +1,48 @@
+"""A single word with a slash that is no command: what was perhaps meant, not the model's guess."""
+
+import re
+from sqlite3 import Connection
+from typing import TYPE_CHECKING
+
+from agent.i18n import t
+from gateway.commands.table import ALIASES, COMMANDS, MISTYPED, Command, find_command
+
+if TYPE_CHECKING:
+    from gateway.commands.dispatcher import CommandCall
+
+# A folder such as /home is no typing error of /mode.
+_CLOSE = 0.75
+# Not a path, which has another slash or a dot.
+_WORD = re.compile(r"/(\w[\w-]{0,39})(?:@\w+)?")
+_SHORTEST_CHARS = 3
+
+
+def is_single_word(text: str) -> bool:
+    """Whether a message is one word that looks like a command."""
+    return _WORD.fullmatch(text.strip()) is not None
+
+
+def meant(text: str) -> str | None:
+    """The name of the command that a single word with a slash comes close to."""
+    found = _WORD.fullmatch(text.strip())
+    if found is None or len(found[1]) < _SHORTEST_CHARS:
+        return None
+    from difflib import get_close_matches
+
+    # "start" is what programs send, not people.
+    names = [*(name for name in COMMANDS if name != "start"), *ALIASES]
+    return next(iter(get_close_matches(found[1].lower(), names, 1, _CLOSE)), None)
+
+
+def command_in(text: str) -> Command | None:
+    """What carries a line out; None when it is for the model."""
+    word = next(iter(text.split()), "")
+    found = find_command(word[1:].lower()) if word.startswith("/") else None
+    return found[1] if found else MISTYPED if is_single_word(text) else None
+
+
+def answer(call: "CommandCall", connection: Connection) -> str:
+    word = call.message.content.strip()
+    if name := meant(word):
+        return t("There is no `{word}`; did you mean `/{meant}`?", word=word, meant=name)
+    return t("There is no command `{word}`. /help lists the commands.", word=word)

@@ -1,0 +1,99 @@
+"""Undoing by command: whose files, within which bounds, and what a person is told of it."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.security.files.file_io import in_thread
+from agent.security.policy.base import ToolRequest
+from agent.tools.base import CallContext
+from agent.tools.files.undo import checked
+from agent.tools.files.workspace_scope import Scope
+from agent.types import ToolCall
+from agent.undo import report
+from agent.undo.change_log import Changes
+from agent.undo.ledger import Direction, Move
+from agent.undo.reversal import Done, Reversal
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import literal
+
+DIFF_CHARS = 8_000
+T = TypeVar("T")
+
+
+class Undoing:
+    """The journal as the command of one person sees it. Raises `KoreError` where there is none."""
+
+    def __init__(self, call: CommandCall) -> None:
+        office, message = call.office, call.message
+        if call.session is None or office.agent.changes is None:
+            raise KoreError(t("nothing was changed in this conversation yet"))
+        self.call = call
+        self.session = call.session
+        self.root = call.folder.resolve()
+        self.changes: Changes = office.agent.changes()
+        self._context = CallContext(
+            call=ToolCall("", "undo", {}, "{}"),
+            session=self.session,
+            workspace=self.root,
+            memory=office.rules.memory(message),
+            output=lambda text, stream: None,
+            owner=office.door.access.is_owner_alone(message),
+        )
+        self._scope = Scope(office.agent.settings.tools)
+        self.check = checked(self._scope, self._context)
+        self.reversal = Reversal(self.changes, self.session, self.check)
+
+    def find(self, path: str) -> Path:
+        """The real path that somebody names. Raises `ToolError`."""
+        return self._scope.find(path, self._context)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await in_thread(work)
+
+    def may_see(self, paths: Sequence[Path]) -> bool:
+        """Whether whoever asks may be shown these files."""
+        request = self._request("read_file", reads=tuple(paths))
+        return self.call.is_owner or self._allows(request)
+
+    def require(self, moves: Sequence[Move], direction: Direction) -> None:
+        """Raises `KoreError` when whoever asks may not change these files."""
+        pairs = report.net(moves, direction)
+        changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
+        creates = tuple(path for path, (now, _) in pairs.items() if now is None)
+        request = self._request("undo", changes=changes, creates=creates)
+        if not (self.call.is_owner or self._allows(request)):
+            raise KoreError(t("your role does not allow that: only the owner may undo here"))
+
+    async def carry_out(self, moves: Sequence[Move], direction: Direction) -> Done:
+        """Do it, once for this command, however often it is repeated."""
+        key = f"command:{self.call.claim.seq}"
+        return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
+
+    def told(self, done: Done, direction: Direction) -> str:
+        """What it came to, as markdown."""
+        lines = [literal(line) for line in report.told(done, direction, self.root).splitlines()]
+        if any(move.verdict in ("changed", "shared") for move in done.moves):
+            lines.append(
+                t("`/undo force` undoes also what others have changed; /redo takes it back.")
+            )
+        return "\n".join(lines)
+
+    def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:
+        effect = "read" if tool == "read_file" else "unsafe"
+        return ToolRequest(tool, effect, {}, self.root, **paths)  # type: ignore[arg-type]
+
+    def _allows(self, request: ToolRequest) -> bool:
+        rules, message = self.call.office.rules, self.call.message
+        policy = rules.permissions([message], self.session, None, turn=0).policy
+        return policy.decide(request).verdict == "allow"
+
+
+def fenced(diff: str) -> str:
+    """A block of code that nothing in the diff ends."""
+    longest = max(map(len, re.findall("`+", diff)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}diff\n{diff}\n{fence}"

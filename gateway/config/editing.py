@@ -1,0 +1,215 @@
+"""One change of a configuration file: what it would make of the file, and whether it may stand."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.records import frozen
+from gateway.config.atomic_write import keep_secrets, replace
+from gateway.config.json_document import parse, read_text
+from gateway.config.jsonc import find, read
+from gateway.config.key_catalog import catalogue, guess, leaf_types, whole_sections
+from gateway.config.layers import CommandLine
+from gateway.config.origin import printable
+from gateway.config.references import References, has_reference, read_secrets
+from gateway.config.schema import Settings
+from gateway.config.secret_keys import name_of, set_apart
+from gateway.config.sources import Sources
+from gateway.config.splice import put, take_out
+
+Path_ = tuple[str, ...]
+EMPTY = "{}\n"
+
+
+@frozen
+class Change:
+    """What a file would hold; `secrets` go to secrets.json, `left` was wrong before already."""
+
+    file: Path
+    text: str
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+
+    def write(self, sources: Sources) -> None:
+        """First the secrets: nothing in the file ever refers to what is not there."""
+        keep_secrets(sources.secrets, self.secrets)
+        if self.text != (read_text(self.file) or ""):
+            replace(self.file, self.text)
+
+
+def path_of(key: str, content: Any, *, ours: bool) -> Path_:
+    """`model_list.local.api_base` as keys and numbers; an entry of a list may be called by name.
+
+    In a file of ours the section and the key must be some that there are. Raises `ConfigError`.
+    """
+    path = tuple(key.split("."))
+    if ours:
+        _check_known(path)
+    for n, part in enumerate(path):
+        if isinstance(content, list) and not part.isdecimal():
+            names = [_name(one) for one in content]
+            if part not in names:
+                known = tuple(filter(None, names))
+                more = guess(part, known) if known else ""
+                where = ".".join(path[:n])
+                raise ConfigError(
+                    t(
+                        '{where}: no entry is called "{name}"{more}',
+                        where=where,
+                        name=printable(part),
+                        more=more,
+                    )
+                )
+            path = (*path[:n], str(names.index(part)), *path[n + 1 :])
+        content = _inside(content, path[n])
+    return path
+
+
+def text_of(file: Path) -> str:
+    """What a file holds; a file that is not there holds an empty object. Raises `ConfigError`."""
+    text = read_text(file)
+    return EMPTY if text is None or not text.strip() else text
+
+
+def content_of(file: Path, text: str) -> Any:
+    """Raises `ConfigError` for what is no JSON."""
+    try:
+        return read(text).value
+    except ValueError as exc:
+        raise ConfigError(
+            f"{file}: {exc}", hint=t("`kore config edit` opens it in an editor")
+        ) from None
+
+
+def meant(path: Path_, text: str) -> Any:
+    """What a text on the command line means for a key: JSON where that is no plain text.
+
+    Raises `ConfigError`.
+    """
+    if len(path) == 2 and path[0] in catalogue() and path[1] in catalogue()[path[0]]:
+        if path[1] in ("token", "webhook_secret") or leaf_types(path) <= {Path}:
+            return text
+        line = CommandLine({".".join(path): text}, Path(), References({}, {}, Path()))
+        if line.complaints:
+            raise ConfigError(line.complaints[0].removeprefix("command line: "))
+        return line.values[path].value
+    try:
+        return parse(text)
+    except ValueError:
+        if text[:1] in '{["':
+            said = t("{path}: found a text that is no valid JSON", path=".".join(path))
+            raise ConfigError(said) from None
+        return text
+
+
+def setting(sources: Sources, file: Path, path: Path_, value: Any) -> Change:
+    """A value put into a file of ours, its secrets set apart. Raises `ConfigError`."""
+    text = text_of(file)
+    content = content_of(file, text)
+    named = _entry_name(content, path)
+    old = find(read(text), path)
+    known = read_secrets(sources.secrets)
+    kept, apart = set_apart(path, value, named)
+    reference = old.value if old is not None and isinstance(old.value, str) else ""
+    if len(apart) == 1 and kept == f"${{{name_of(path, named)}}}" and has_reference(reference):
+        # A secret that is kept already goes on under its name.
+        name = reference.removeprefix("${").removesuffix("}")
+        if name in known:
+            kept, apart = reference, {name: next(iter(apart.values()))}
+    try:
+        return tried(sources, Change(file, put(text, path, kept), apart))
+    except ValueError as exc:
+        raise ConfigError(f"{file}: {exc}") from None
+
+
+def unsetting(sources: Sources, file: Path, path: Path_) -> Change:
+    """A file of ours without what stands at a path. Raises `ConfigError`."""
+    return tried(sources, Change(file, without(file, path)))
+
+
+def without(file: Path, path: Path_) -> str:
+    """A file's text without what stands at a path. Raises `ConfigError`."""
+    text = text_of(file)
+    content_of(file, text)
+    try:
+        return take_out(text, path)
+    except KeyError:
+        said = t("{file}: {path} is not set there", file=file, path=".".join(path))
+        raise ConfigError(said) from None
+
+
+def rewriting(sources: Sources, file: Path, text: str) -> Change:
+    """A file of ours with another text. Raises `ConfigError`."""
+    return tried(sources, Change(file, text), strict=True)
+
+
+def tried(sources: Sources, change: Change, *, strict: bool = False) -> Change:
+    """The change, if it brings nothing new that is wrong. Raises `ConfigError`."""
+    content = _object(change)
+    at = Sources(change.file, sources.home, sources.cwd, sources.environ)
+    before = set() if strict else set(at.complaints() if change.file.exists() else ())
+    after = at.complaints({change.file: content, sources.secrets: change.secrets})
+    if fresh := [line for line in after if line not in before]:
+        raise ConfigError("\n".join(fresh), hint=t("{file} was not changed", file=change.file))
+    return Change(change.file, change.text, change.secrets, tuple(after))
+
+
+def _object(change: Change) -> dict[str, Any]:
+    """What strict JSON makes of it: a comment that stood there is refused here, too."""
+    try:
+        found = parse(change.text.lstrip("\ufeff"))
+    except ValueError as exc:
+        said = t("{path}: not valid JSON: {reason}", path=change.file, reason=exc)
+        raise ConfigError(said) from None
+    if not isinstance(found, dict):
+        raise ConfigError(t("{file}: expected an object with the sections in it", file=change.file))
+    return found
+
+
+def _check_known(path: Path_) -> None:
+    sections = tuple(Settings.model_fields)
+    if path[0] not in sections:
+        said = t("unknown section{guess}", guess=guess(path[0], sections))
+        raise ConfigError(f"{printable(path[0])}: {said}")
+    if path[0] in whole_sections():
+        return
+    keys = catalogue()[path[0]]
+    if len(path) == 1:
+        said = t("{section}: which key? one of {keys}", section=path[0], keys=", ".join(keys))
+        raise ConfigError(said)
+    if path[1] not in keys:
+        said = t("unknown key{guess}", guess=guess(path[1], keys))
+        raise ConfigError(f"{path[0]}.{printable(path[1])}: {said}")
+
+
+def _entry_name(content: Any, path: Path_) -> str:
+    """How the first entry of a list on this path calls itself."""
+    for part in path:
+        if isinstance(content, list):
+            return _name(_inside(content, part))
+        content = _inside(content, part)
+    return ""
+
+
+def inside(content: Any, path: Path_) -> Any:
+    """What stands at a path; None where nothing does."""
+    for part in path:
+        content = _inside(content, part)
+    return content
+
+
+def _inside(content: Any, part: str) -> Any:
+    if isinstance(content, dict):
+        return content.get(part)
+    if isinstance(content, list) and part.isdecimal() and int(part) < len(content):
+        return content[int(part)]
+    return None
+
+
+def _name(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return ""
+    return str(entry.get("model_name") or entry.get("name") or "")

@@ -1,0 +1,118 @@
+"""What the validator found, as one line each for a person; never with a secret in it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from agent.i18n import later, t
+from gateway.config.json_document import kind_of
+from gateway.config.origin import Key, Loc, Missing, Value, dotted, printable
+from gateway.config.sections import AgentFlags, McpServer, ModelEntry, TelegramAccount, TelegramChat
+
+_SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
+# A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
+_QUOTABLE = re.compile(r"[A-Za-z-]{1,12}|[-+.0-9]{1,6}")
+_EXPECTED = {
+    "string_type": later("a string"),
+    "int_type": later("a whole number"),
+    "int_from_float": later("a whole number"),
+    "float_type": later("a number"),
+    "finite_number": later("a finite number"),
+    "bool_type": later("true or false"),
+    "tuple_type": later("a list"),
+    "dict_type": later("an object"),
+    "model_type": later("an object"),
+    "model_attributes_type": later("an object"),
+    "path_type": later("a path"),
+    "string_too_short": later("a string that is not empty"),
+}
+_LIMITS = {
+    "ge": later("at least {n}"),
+    "gt": later("more than {n}"),
+    "le": later("at most {n}"),
+}
+_INNER: dict[str, type[BaseModel]] = {
+    "model_list": ModelEntry,
+    "mcp_servers": McpServer,
+    "telegram": TelegramAccount,
+    "agents": AgentFlags,
+}
+
+
+def sentences(
+    error: ValidationError, values: Mapping[Key, Value], missing: list[Missing]
+) -> list[str]:
+    """One line for each thing the validator found."""
+    return [_sentence(details, values, missing) for details in error.errors(include_url=False)]
+
+
+def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
+    """A value as an error may show it: its kind, and itself only when it cannot be a secret."""
+    secret = any(isinstance(part, str) and _SECRET.search(part) for part in loc)
+    if not quotable or (secret and loc[-1] != "encryption_key_env"):
+        return t("a number") if isinstance(value, int | float) else kind_of(value)
+    if isinstance(value, str) and _QUOTABLE.fullmatch(value):
+        return f'"{value}"'
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**7:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return kind_of(value)
+
+
+def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[Missing]) -> str:
+    loc = details["loc"]
+    if loc[-1] == "[key]":
+        loc = loc[:-1]
+    for lack in missing:
+        if lack.loc == loc[: len(lack.loc)]:
+            return str(lack)
+    source = values.get(tuple(map(str, loc[:2]))) or values.get((str(loc[0]),))
+    place = source.place if source else "default"
+    if details["type"] == "missing":
+        where = dotted(loc[:-1])
+        return t(
+            '{place}: {where}: the key "{key}" is missing', place=place, where=where, key=loc[-1]
+        )
+    where, expected = f"{place}: {dotted(loc)}", _expected(details)
+    if details["type"] == "extra_forbidden":
+        return t("{where}: unknown key{guess}", where=where, guess=_guess(loc))
+    if details["loc"] != loc:
+        return t("{where}: expected a key like {expected}", where=where, expected=expected)
+    found = quote(details["input"], loc, quotable=source is None or source.quotable)
+    return t(
+        "{where}: found {found}, expected {expected}", where=where, found=found, expected=expected
+    )
+
+
+def _expected(details: ErrorDetails) -> str:
+    kind, limits = details["type"], details.get("ctx", {})
+    if kind == "value_error":
+        return str(limits["error"])
+    if kind == "literal_error":
+        return _either(str(limits["expected"]).replace("'", '"'))
+    for name, words in _LIMITS.items():
+        if name in limits:
+            limit = limits[name]
+            return t(words, n=f"{limit:g}" if isinstance(limit, float) else limit)
+    if kind in _EXPECTED:
+        return t(_EXPECTED[kind])
+    return printable(details["msg"].removeprefix("Input should be ").lower(), 100)
+
+
+def _either(listed: str) -> str:
+    """`"a", "b" or "c"`, which the validator says in English."""
+    first, found, last = listed.rpartition(" or ")
+    return t("{first} or {last}", first=first, last=last) if found else listed
+
+
+def _guess(loc: Loc) -> str:
+    inner = TelegramChat if loc[:2] == ("telegram", "chats") else _INNER.get(str(loc[0]))
+    known = list(inner.model_fields) if inner else []
+    from difflib import get_close_matches
+
+    close = get_close_matches(printable(str(loc[-1])).lower(), known, n=1, cutoff=0.6)
+    if close:
+        return t('; did you mean "{close}"?', close=close[0])
+    return t("; expected one of {known}", known=", ".join(known)) if known else ""

@@ -1,0 +1,323 @@
+"""What the files of other programs say, in the words of our settings.
+
+`.kode.json` (the shape of its design and the one that it writes), KodaX's `config.json`, an older
+`config.yaml`, `.mcp.json` and `.mcprc`. Where a design and a program differ, both are read.
+Nothing that loosens a rule is taken: modes and lists of allowed tools mean something else there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from agent.i18n import t
+from agent.providers.vendors import ALIASES, VENDORS
+from agent.records import frozen
+from gateway.config.json_document import parse, read_text
+from gateway.config.jsonc import read
+from gateway.config.key_catalog import catalogue
+from gateway.config.origin import Key
+
+_KODE_POINTERS = {"main": "default", "task": "task", "reasoning": "reasoning", "quick": "quick"}
+# Its summaries are written by the model that is ours for quick work.
+_COMPACT = "compact"
+# Their names for vendors, where those differ from ours.
+_PROVIDERS = {"alibaba": "qwen", "aliyun": "qwen", "glm": "zhipu"}
+_WIRES = ("openai", "anthropic", "ollama")
+_PROFILE_KEYS = frozenset(
+    (
+        *("id", "name", "provider", "type", "adapt", "config", "model", "modelName", "isActive"),
+        *("apiKey", "baseURL", "baseUrl", "maxTokens", "contextLength", "temperature"),
+        # What the other program notes for itself.
+        *("createdAt", "lastUsed", "updatedAt", "isGPT5", "validationStatus", "lastValidation"),
+    )
+)
+_KODE_NAMES = {
+    "defaultModel": "default",
+    "defaultModelName": "default",
+    "taskModel": "task",
+    "reasoningModel": "reasoning",
+    "quickModel": "quick",
+}
+_LLM_KEYS = ("provider", "model", "api_key", "base_url", "max_tokens", "temperature")
+_BLOCKED = {
+    "blocked_commands": "blocked_commands",
+    "blocked_cmds": "blocked_commands",
+    "blocked_paths": "blocked_paths",
+}
+_SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
+
+
+@frozen
+class Foreign:
+    """`values` by our keys; `left` says what was not taken, a line each."""
+
+    values: dict[Key, Any] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a file of this name belongs to another program."""
+    return path.name in (".kode.json", ".mcp.json", ".mcprc") or path.parent.name == ".kodax"
+
+
+def read_foreign(path: Path, raw: bytes | None = None) -> Foreign | None:
+    """None when there is no such file. Raises `ValueError` for one that cannot be read, and
+    `ConfigError` for one that must not. `raw` is what was read from it already."""
+    text = read_text(path, raw)
+    if text is None or not text.strip():
+        return None
+    content = _yaml(text) if path.suffix in (".yaml", ".yml") else read(text).value
+    if not isinstance(content, dict):
+        raise ValueError(t("expected an object"))
+    if path.name == ".kode.json":
+        return _kode(content)
+    if path.name in (".mcp.json", ".mcprc"):
+        servers = content.get("mcpServers", content if path.name == ".mcprc" else {})
+        return _servers_only(servers)
+    return _older(content) if path.suffix in (".yaml", ".yml") else _kodax(content)
+
+
+def _kode(content: Mapping[str, Any]) -> Foreign:
+    left: list[str] = []
+    profiles = content.get("modelProfiles") or {}
+    if isinstance(profiles, dict):
+        profiles = [{"name": name, **one} for name, one in profiles.items() if _object(one)]
+    entries: list[dict[str, Any]] = []
+    called: dict[str, str] = {}
+    for one in map(_flat, filter(_object, _list(profiles, "modelProfiles"))):
+        entry = _entry(one, left)
+        if entry is not None and one.get("isActive", True):
+            entries.append(entry)
+            for name in (one.get("name"), one.get("id"), _model(one)):
+                called.setdefault(str(name or ""), entry["model_name"])
+        where = f"modelProfiles.{one.get('name') or one.get('id') or _model(one)}"
+        left += [t("{key}: not taken", key=f"{where}.{key}") for key in one.keys() - _PROFILE_KEYS]
+    values: dict[Key, Any] = {("model_list",): entries} if entries else {}
+    for profile, name in _wanted(content, left):
+        if name in called and name:
+            values.setdefault(("profiles", profile), called[name])
+        elif name:
+            left.append(t("{profile}: no model is called {name!r}", profile=profile, name=name))
+    _servers(content.get("mcpServers"), values, left)
+    known = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
+    return Foreign(values, (*left, *_unknown(content, known)))
+
+
+def _flat(one: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile with what one of the shapes nests under `config`."""
+    config = one.get("config")
+    return {**config, **one} if _object(config) else dict(one)
+
+
+def _wanted(content: Mapping[str, Any], left: list[str]) -> list[tuple[str, str]]:
+    """Our profiles and their names for the models, the strongest first."""
+    pointers = _map(content.get("modelPointers"), "modelPointers")
+    wanted = [(_KODE_POINTERS[k], _name_of(v)) for k, v in pointers.items() if k in _KODE_POINTERS]
+    wanted += [
+        (ours, _name_of(content[theirs]))
+        for theirs, ours in _KODE_NAMES.items()
+        if theirs in content
+    ]
+    compact = _name_of(pointers.get(_COMPACT))
+    quick = next((name for profile, name in wanted if profile == "quick" and name), "")
+    if compact and not quick:
+        wanted.append(("quick", compact))
+    elif compact and compact != quick:
+        left.append(t("{key}: not taken", key=f"modelPointers.{_COMPACT}"))
+    known = {*_KODE_POINTERS, _COMPACT}
+    left += [
+        t("{key}: not taken", key=f"modelPointers.{key}") for key in pointers if key not in known
+    ]
+    return wanted
+
+
+def _vendor_of(one: Mapping[str, Any], base: Any) -> str:
+    """The vendor; at an address of its own, `adapt` says which format is spoken there."""
+    provider = str(one.get("provider") or one.get("type") or "").lower()
+    vendor = _PROVIDERS.get(provider, ALIASES.get(provider, provider))
+    adapt = str(one.get("adapt") or "").lower()
+    if adapt in _WIRES and (base or not provider):
+        known = VENDORS.get(vendor)
+        return vendor if known is not None and known.protocol == adapt else adapt
+    return vendor
+
+
+def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
+    model = _model(one)
+    name = str(one.get("name") or one.get("id") or model)
+    provider = str(one.get("provider") or one.get("type") or "")
+    base = one.get("baseURL") or one.get("baseUrl")
+    vendor = _vendor_of(one, base)
+    spoken = VENDORS[vendor].protocol if vendor in VENDORS else "openai"
+    if (adapt := one.get("adapt")) and str(adapt).lower() not in (vendor, spoken):
+        left.append(t("model {name!r}: adapt {adapt!r} is not taken", name=name, adapt=adapt))
+    if vendor not in VENDORS:
+        if not base:
+            left.append(
+                t(
+                    "model {name!r}: the provider {provider!r} is not known here",
+                    name=name,
+                    provider=provider,
+                )
+            )
+            return None
+        # Whatever it is called, at an address of its own it speaks as OpenAI does.
+        vendor = "openai"
+    if not model:
+        left.append(t("model {name!r}: it has no name at its provider", name=name))
+        return None
+    found: dict[str, Any] = {"model_name": name.replace("/", "-"), "model": f"{vendor}/{model}"}
+    for ours, theirs in (
+        ("api_base", base),
+        ("api_key", one.get("apiKey")),
+        ("max_tokens", one.get("maxTokens")),
+        ("context_tokens", one.get("contextLength")),
+        ("temperature", one.get("temperature")),
+    ):
+        if theirs is not None and theirs != "":
+            found[ours] = theirs
+    return found
+
+
+def _model(one: Mapping[str, Any]) -> str:
+    return str(one.get("modelName") or one.get("model") or "")
+
+
+def _kodax(content: Mapping[str, Any]) -> Foreign:
+    left: list[str] = []
+    entries = []
+    for one in filter(_object, _list(content.get("customProviders"), "customProviders")):
+        vendor = "anthropic" if one.get("protocol") == "anthropic" else "openai"
+        models = [one.get("model"), *_list(one.get("models"), "models")]
+        for n, model in enumerate(dict.fromkeys(filter(None, map(_name_of, models)))):
+            name = str(one.get("name")) if n == 0 else f"{one.get('name')}:{model}"
+            entry: dict[str, Any] = {"model_name": name.replace("/", "-")}
+            entry["model"] = f"{vendor}/{model}"
+            for ours, given in (
+                ("api_base", one.get("baseUrl")),
+                ("api_key", one.get("apiKeyEnv") and f"${{{one['apiKeyEnv']}}}"),
+                ("max_tokens", one.get("maxOutputTokens")),
+                ("context_tokens", one.get("contextWindow")),
+            ):
+                if given:
+                    entry[ours] = given
+            entries.append(entry)
+    values: dict[Key, Any] = {("model_list",): entries} if entries else {}
+    provider, wanted = _name_of(content.get("provider")), _name_of(content.get("model"))
+    names = [entry["model_name"] for entry in entries]
+    vendor = ALIASES.get(provider.lower(), provider.lower())
+    if provider in names:
+        chosen = f"{provider}:{wanted}"
+        values["profiles", "default"] = chosen if chosen in names else provider
+    elif vendor in VENDORS and (wanted or VENDORS[vendor].default_model):
+        values["profiles", "default"] = f"{vendor}/{wanted or VENDORS[vendor].default_model}"
+    elif provider:
+        left.append(t("provider: {provider!r} is not known here", provider=provider))
+    if isinstance(content.get("thinking"), bool):
+        values["agent", "thinking"] = content["thinking"]
+    _servers(content.get("mcpServers"), values, left)
+    known = {"customProviders", "provider", "model", "thinking", "mcpServers"}
+    return Foreign(values, (*left, *_unknown(content, known)))
+
+
+def _older(content: Mapping[str, Any]) -> Foreign:
+    """`llm`, `context`, `security`: the latter two have keys of ours."""
+    values: dict[Key, Any] = {}
+    left: list[str] = []
+    llm = content.get("llm")
+    if _object(llm):
+        one = {**llm, "apiKey": llm.get("api_key"), "baseURL": llm.get("base_url")}
+        entry = _entry({"name": "llm", **one, "maxTokens": llm.get("max_tokens")}, left)
+        if entry is not None:
+            values["model_list",] = [entry]
+            values["profiles", "default"] = entry["model_name"]
+        left += [t("{key}: not taken", key=f"llm.{key}") for key in llm if key not in _LLM_KEYS]
+    for section in ("context", "security"):
+        for key, value in _map(content.get(section), section).items():
+            name = str(key)
+            if section == "context" and name in catalogue()[section]:
+                values[section, name] = value
+            elif section == "security" and name in _BLOCKED:
+                values[section, _BLOCKED[name]] = _added(_BLOCKED[name], value)
+            else:
+                left.append(t("{key}: not taken", key=f"{section}.{name}"))
+    return Foreign(values, (*left, *_unknown(content, {"llm", "context", "security"})))
+
+
+def _added(name: str, value: Any) -> Any:
+    """A list laid over what is blocked anyway: in place of it, it would loosen a rule."""
+    from gateway.config.sections import SecuritySection
+
+    ours = SecuritySection.model_fields[name].default
+    if not isinstance(value, list):
+        return value
+    return [*ours, *(one for one in value if one not in ours)]
+
+
+def _servers_only(servers: Any) -> Foreign:
+    values: dict[Key, Any] = {}
+    left: list[str] = []
+    _servers(servers, values, left)
+    return Foreign(values, tuple(left))
+
+
+def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
+    if isinstance(servers, list):
+        servers = {str(one.get("name")): one for one in filter(_object, servers)}
+    found = {}
+    for name, one in _map(servers, "mcpServers").items():
+        if not _object(one) or one.get("type") == "ws":
+            left.append(t("server {name!r}: of a kind that is not known here", name=name))
+            continue
+        found[name] = {key: one[key] for key in _SERVER_KEYS if key in one}
+    if found:
+        values["mcp_servers",] = found
+
+
+def _unknown(content: Mapping[str, Any], known: set[str]) -> list[str]:
+    return [f"{key}: not taken" for key in content if key not in known]
+
+
+def _map(value: Any, name: str) -> Mapping[str, Any]:
+    """Raises `ValueError` for what is there and is none."""
+    if not _object(value or {}):
+        raise ValueError(t("{name}: expected an object", name=name))
+    return value or {}
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    """Raises `ValueError` for what is there and is none."""
+    if not isinstance(value or [], list):
+        raise ValueError(t("{name}: expected a list", name=name))
+    return value or []
+
+
+def _object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _name_of(value: Any) -> str:
+    """KodaX lists models by name, or as objects with an id."""
+    if _object(value):
+        return str(value.get("id") or value.get("name") or "")
+    return str(value or "")
+
+
+def _yaml(text: str) -> Any:
+    """What JSON has words for: a date is its text. Aliases are not read, of which few lines may
+    make gigabytes."""
+    import json
+
+    import yaml
+
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError(t("an alias (*name), which is not read here"))
+        return parse(json.dumps(yaml.safe_load(text), default=str))
+    except TypeError:
+        raise ValueError(t("a key that is no text")) from None
+    except (yaml.YAMLError, RecursionError) as exc:
+        mark = getattr(exc, "problem_mark", None)
+        where = t("line {line}: ", line=mark.line + 1) if mark else ""
+        raise ValueError(f"{where}{t('not valid YAML')}") from None

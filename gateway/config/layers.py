@@ -1,0 +1,250 @@
+"""The layers of the configuration: each a source of pydantic-settings that says what it set."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import PydanticBaseSettingsSource
+
+from agent.i18n import t
+from gateway.config.json_document import kind_of, parse
+from gateway.config.key_catalog import (
+    catalogue,
+    default_of,
+    environment_names,
+    guess,
+    leaf_types,
+    whole_sections,
+)
+from gateway.config.origin import Key, Place, Value, dotted
+from gateway.config.references import PATHS, References, has_reference
+from gateway.config.schema import Settings
+
+# No settings: the folder, the file, and the name that docs/secrets.md gives the key of the store.
+RESERVED = ("HOME", "CONFIG", "STORE_KEY")
+# What a folder brings along may set these and no more: nothing that names an address, a key,
+# a program or a rule.
+HARMLESS = {
+    ("agent", "max_iterations"),
+    ("agent", "temperature"),
+    ("agent", "max_tokens"),
+    ("agent", "thinking"),
+}
+HARMLESS_SECTIONS = {"context", "tools"}
+_WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+_WORDS |= {"on": True, "off": False}
+
+
+class Layer(PydanticBaseSettingsSource):
+    """One layer's values; `complaints` collects one line for each thing that is wrong with them.
+
+    Called after the layers above it: it gives, ready for use, what they have left open.
+    """
+
+    def __init__(self, references: References) -> None:
+        super().__init__(Settings)
+        self.references = references
+        self.values: dict[Key, Value] = {}
+        self.complaints: list[str] = []
+
+    def __call__(self) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        for key in filter(self._open, list(self.values)):
+            self.values[key] = self._ready(key, self.values[key])
+            section = tree if len(key) == 1 else tree.setdefault(key[0], {})
+            section[key[-1]] = self.values[key].value
+        return tree
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Unused: `__call__` gives all sections at once."""
+        raise NotImplementedError
+
+    def _open(self, key: Key) -> bool:
+        """Whether no layer above sets this key; a list or a map is set as a whole."""
+        above = self.current_state
+        if len(key) > 1:
+            above = above.get(key[0], {})
+        return key[-1] not in above
+
+    def _ready(self, key: Key, held: Value) -> Value:
+        if held.place.kind != "project" and has_reference(held.value):
+            value = self.references.expand(held.value, key, held.place)
+            lacking = any(lack.loc[:2] == key for lack in self.references.missing)
+            if lacking and len(key) > 1 and (self.references.is_partial or key[0] == "telegram"):
+                value = default_of(key)
+            elif isinstance(value, str) and not has_reference(value) and len(key) > 1:
+                value = self._coerce(key, value, held.place)
+            held = Value(value, held.place, quotable=False)
+        if key not in PATHS or not isinstance(held.value, str | Path):
+            return held
+        try:
+            path = self.references.absolute(key, str(held.value), held.place)
+        except (RuntimeError, ValueError):
+            said = t("found a ~name that is nobody's home, expected a path")
+            self._complain(held.place, key, said)
+            return held
+        return Value(path, held.place, held.quotable)
+
+    def _coerce(self, key: Key, text: str, place: Place) -> Any:
+        """What a text from outside JSON means for a key; left as it is when it means nothing."""
+        kinds = leaf_types(key)
+        if kinds & {tuple, dict} and (str not in kinds or text.startswith("[")):
+            try:
+                return parse(text)
+            except ValueError as exc:
+                example = "[…]" if tuple in kinds else "{…}"
+                reason = getattr(exc, "msg", str(exc))
+                said = t(
+                    "expected JSON such as {example}: {reason}", example=example, reason=reason
+                )
+                self._complain(place, key, said)
+                return () if tuple in kinds else {}
+        if text == "null" and type(None) in kinds:
+            return None
+        if bool in kinds:
+            return _WORDS.get(text.lower(), text)
+        for number in (int, float):
+            if number in kinds:
+                try:
+                    return number(text)
+                except ValueError:
+                    continue
+        return text
+
+    def _known(self, place: Place, *loc: str) -> bool:
+        """Whether the schema has this section, or this key of a section with keys."""
+        names = catalogue().get(loc[0], ()) if loc[1:] else tuple(Settings.model_fields)
+        if loc[-1] not in names:
+            meant = guess(loc[-1], names)
+            said = t("unknown key{guess}" if loc[1:] else "unknown section{guess}", guess=meant)
+            self._complain(place, loc, said)
+        return loc[-1] in names
+
+    def _complain(self, place: Place, key: Key, text: str) -> None:
+        self.complaints.append(f"{place}: {dotted(key)}: {text}")
+
+
+class CommandLine(Layer):
+    """`{"agent.model": …}` from the command line; None means that it was not given."""
+
+    def __init__(self, overrides: Mapping[str, Any], cwd: Path, references: References) -> None:
+        super().__init__(references)
+        place = Place("command line", "command line", cwd)
+        for name, value in overrides.items():
+            if value is None:
+                continue
+            section, _, key = name.partition(".")
+            if section in whole_sections() and not key:
+                self.values[section,] = Value(value, place)
+            elif self._known(place, section) and self._known(place, section, key):
+                text = isinstance(value, str)
+                found = self._coerce((section, key), value, place) if text else value
+                self.values[section, key] = Value(found, place)
+
+
+class Environment(Layer):
+    """Every `KORE_…` variable that is meant for us. An empty one counts as not set."""
+
+    def __init__(self, cwd: Path, references: References) -> None:
+        super().__init__(references)
+        prefix, environ = self.config["env_prefix"], references.environ
+        for name in sorted(environ):
+            rest = name.removeprefix(prefix)
+            if rest == name or rest in RESERVED or not environ[name]:
+                continue
+            place = Place("environment", name, cwd)
+            key = self._key_of(rest, place)
+            if key is None:
+                continue
+            if key in self.values:
+                other = self.values[key].place.name
+                said = t("set twice, also by {other}; keep one of them", other=other)
+                self._complain(place, key, said)
+            self.values[key] = Value(self._coerce(key, environ[name], place), place)
+
+    def _key_of(self, rest: str, place: Place) -> Key | None:
+        lowered = rest.lower()
+        if lowered in whole_sections():
+            return (lowered,)
+        for section, keys in catalogue().items():
+            prefix = f"{section.upper()}_"
+            if rest.upper().startswith(prefix):
+                key = rest[len(prefix) :].removeprefix("_").lower()
+                if key in keys and rest == rest.upper():
+                    return (section, key)
+                names = [f"{prefix}{name.upper()}" for name in keys]
+                self._stray(rest, names, place, certain=True)
+                return None
+        self._stray(rest, environment_names(), place, certain=False)
+        return None
+
+    def _stray(self, rest: str, names: Sequence[str], place: Place, *, certain: bool) -> None:
+        """A name close to one of ours is a slip of the pen; a distant one is somebody else's."""
+        single = rest.replace("__", "_").upper()
+        from difflib import get_close_matches
+
+        close = get_close_matches(single, names, n=1, cutoff=0.5 if certain else 0.85)
+        if close:
+            said = t(
+                "{place}: unknown name; did you mean KORE_{close}?", place=place, close=close[0]
+            )
+            self.complaints.append(said)
+        elif certain:
+            known = ", ".join(f"KORE_{name}" for name in names)
+            said = t("{place}: unknown name; expected one of {known}", place=place, known=known)
+            self.complaints.append(said)
+
+
+class File(Layer):
+    """The object of a configuration file, the user's own or a project's."""
+
+    def __init__(self, found: Mapping[str, Any], place: Place, references: References) -> None:
+        super().__init__(references)
+        for section, content in found.items():
+            if section in whole_sections():
+                self._put((section,), content, place)
+            elif self._known(place, section):
+                if not isinstance(content, dict):
+                    kind = kind_of(content)
+                    said = t("found {kind}, expected an object with its keys", kind=kind)
+                    self._complain(place, (section,), said)
+                    continue
+                for key, value in content.items():
+                    if self._known(place, section, key):
+                        self._put((section, key), value, place)
+
+    def _put(self, key: Key, value: Any, place: Place) -> None:
+        if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
+            said = t("a project's own file may not set this; put it into the user's config.json")
+            self._complain(place, key, said)
+        else:
+            self.values[key] = Value(value, place)
+
+
+class Borrowed(Layer):
+    """What a file of another program says, in our words: below all of our own files."""
+
+    def __init__(self, values: Mapping[Key, Any], place: Place, references: References) -> None:
+        super().__init__(references)
+        self.values = {key: Value(value, place, quotable=False) for key, value in values.items()}
+
+    def _open(self, key: Key) -> bool:
+        """Models and the names of them belong together: all of a file's, or none."""
+        if key[0] in ("model_list", "profiles") and "model_list" in self.current_state:
+            return False
+        return super()._open(key)
+
+
+class Defaults(Layer):
+    """The schema's own defaults, as far as they depend on Kore's folder or the environment.
+
+    Who gives Kore a bot's token by its own variable, and nothing else, wants the bot to run.
+    """
+
+    def __init__(self, references: References) -> None:
+        super().__init__(references)
+        place = Place("default", "default", references.home)
+        self.values = {key: Value(default_of(key), place) for key in PATHS}
+        if references.environ.get("KORE_TELEGRAM_TOKEN"):
+            self.values["telegram", "enabled"] = Value(True, place)

@@ -1,0 +1,162 @@
+"""From files, environment and command line to `Settings`."""
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from gateway.config.error_messages import sentences
+from gateway.config.folder_trust import PROJECT, trusted
+from gateway.config.json_document import read_object
+from gateway.config.layers import Borrowed, CommandLine, Defaults, Environment, File, Layer
+from gateway.config.origin import Key, Kind, Place
+from gateway.config.references import References, expand_home, read_secrets
+from gateway.config.schema import Settings
+from gateway.config.validation import check_names
+
+COMPLAINTS_SHOWN = 20
+
+
+def load_settings(
+    *,
+    config: Path | None,
+    home: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Any],
+    drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
+) -> Settings:
+    """Command line over environment over the project's file over the user's file over defaults.
+
+    `config` names the user's file (else `KORE_CONFIG`, else `home`/config.json, which may be
+    absent). `overrides` maps "section.key" to a value. A path in a file is relative to the file's
+    folder, any other to `cwd`; `~/.kore` always means `home`. `drafts` are what files are to hold,
+    in place of what they do: None is no such file. Without a secrets.json in this way, a key that
+    refers to what is not there has its default.
+    Raises `ConfigError`: one line for each thing that is wrong.
+    """
+    drafts = drafts or {}
+    found: dict[Place, Mapping[str, Any]] = {}
+    for place, required, raw in _files(config, home, cwd, environ):
+        path = Path(place.name)
+        content = drafts[path] if path in drafts else read_object(path, raw)
+        if content is not None:
+            found[place] = content
+        elif required:
+            raise ConfigError(
+                t("{place}: no such file", place=place), hint=t("`kore init` writes a first one")
+            )
+    kept = home / "secrets.json"
+    more = drafts.get(kept, {})
+    secrets = {} if more is None else {**read_secrets(kept), **more}
+    references = References(environ, secrets, home, is_partial=more is None)
+    borrowed, notes = _borrowed(home, cwd, environ, secrets)
+    layers = [
+        CommandLine(overrides, cwd, references),
+        Environment(cwd, references),
+        *[File(content, place, references) for place, content in reversed(found.items())],
+        *[Borrowed(values, place, references) for place, values in borrowed.items()],
+        Defaults(references),
+    ]
+    files = [Path(place.name) for place in (*found, *borrowed)]
+    settings = _build(layers, references, files)
+    settings.note(notes)
+    return settings
+
+
+def borrowed_places(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Files of other programs that are read where they are there, the highest first."""
+    found = [cwd / name for name in PROJECT if name != ".kore/config.json"]
+    if environ.get("HOME"):
+        own = Path(environ["HOME"])
+        config = Path(environ.get("XDG_CONFIG_HOME") or own / ".config")
+        theirs = (own / ".kode.json", own / ".kodax" / "config.json", config / "kore/config.yaml")
+        found = [*(path for path in found if path not in theirs), *theirs]
+    return found
+
+
+def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
+    """What a folder brings along. In the user's own folder that is the user's own."""
+    own = environ.get("HOME")
+    return set() if own and cwd == Path(own) else {cwd / name for name in PROJECT}
+
+
+def _borrowed(
+    home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
+) -> tuple[dict[Place, dict[Key, Any]], list[str]]:
+    """What they say, and what is to be said of them. One that does not fit harms nobody."""
+    found: dict[Place, dict[Key, Any]] = {}
+    notes: list[str] = []
+    projects = project_files(cwd, environ)
+    for path in borrowed_places(home, cwd, environ):
+        if not path.is_file():
+            continue
+        from gateway.config.foreign_formats import read_foreign
+
+        raw = trusted(path, home) if path in projects else None
+        if path in projects and raw is None:
+            said = t("{path}: not read before `kore trust`: it came with this folder", path=path)
+            notes.append(said)
+            continue
+        place = Place("file", str(path), path.parent)
+        try:
+            theirs = read_foreign(path, raw)
+            if theirs is None:
+                continue
+            references = References(environ, secrets, home)
+            alone = [Borrowed(theirs.values, place, references), Defaults(references)]
+            _build(alone, references, ())
+        except (ValueError, ConfigError) as exc:
+            reason = str(exc).splitlines()[0]
+            notes.append(t("{path}: left out: {reason}", path=path, reason=reason))
+            continue
+        found[place] = theirs.values
+    return found, notes
+
+
+def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
+    """The user's own file, whether it is there or not."""
+    named = config or (Path(environ["KORE_CONFIG"]) if environ.get("KORE_CONFIG") else None)
+    return cwd / expand_home(str(named), home, environ) if named else home / "config.json"
+
+
+def _files(
+    config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]
+) -> list[tuple[Place, bool, bytes | None]]:
+    """Each with whether it must be there, and what was read from it already."""
+    own = own_file(config, home, cwd, environ)
+    named = config is not None or bool(environ.get("KORE_CONFIG"))
+    places: list[tuple[Place, bool, bytes | None]] = []
+    places.append((Place("file", str(own), own.parent), named, None))
+    project = cwd / ".kore" / "config.json"
+    # In the user's own folder `./.kore` is the home itself, not a project's.
+    if project.parent.resolve() != home.resolve() and project.resolve() != own.resolve():
+        raw = trusted(project, home)
+        kind: Kind = "project" if raw is None else "file"
+        places.append((Place(kind, str(project), cwd), False, raw))
+    return places
+
+
+def _build(layers: Sequence[Layer], references: References, files: Sequence[Path]) -> Settings:
+    """The settings of these layers, the highest first."""
+    values = ChainMap(*(layer.values for layer in layers))
+    try:
+        settings = Settings(*layers, missing=references.missing, files=files)
+        settings.hide(references.hidden)
+        settings.tell({key: str(held.place) for key, held in values.items()} | references.sources)
+    except ValidationError as exc:
+        found = sentences(exc, values, references.missing)
+    else:
+        found = check_names(settings, values)
+    complaints = [line for layer in reversed(layers) for line in layer.complaints]
+    complaints += references.complaints + found
+    if not complaints:
+        return settings
+    unique = list(dict.fromkeys(complaints))
+    more = len(unique) - COMPLAINTS_SHOWN
+    shown = unique[:COMPLAINTS_SHOWN] + ([t("… and {more} more", more=more)] if more > 0 else [])
+    raise ConfigError("\n".join(shown))

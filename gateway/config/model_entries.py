@@ -1,0 +1,95 @@
+"""The settings' models in the words of `agent.providers.registry`."""
+
+from collections.abc import Mapping
+
+from agent.i18n import t
+from agent.providers.registry import ModelConfig, default_model, resolve
+from gateway.config.origin import Loc, dotted
+from gateway.config.schema import Settings
+from gateway.config.sections import ModelEntry
+
+
+def model_list(settings: Settings) -> tuple[ModelConfig, ...]:
+    """Every entry of model_list, whether its key is there or not.
+
+    A reference that leads nowhere stays as `${NAME}`; resolving that one entry is the error.
+    """
+    return tuple(_config(settings, n, entry) for n, entry in enumerate(settings.model_list))
+
+
+def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
+    """`agent.model`, else the model of the profile "default", else what `environ` offers.
+
+    Each of them may be a name in model_list, and "default" may be one too.
+    """
+    names = {entry.model_name for entry in settings.model_list}
+    wanted = settings.agent.model
+    if wanted not in names:
+        wanted = profile_models(settings).get(wanted, wanted)
+    if wanted != "default" or wanted in names:
+        return wanted
+    return default_model(environ)
+
+
+def profile_models(settings: Settings) -> dict[str, str]:
+    """The model's name of each profile."""
+    profiles = settings.profiles
+    return {
+        "default": profiles.default,
+        "task": profiles.task,
+        "reasoning": profiles.reasoning,
+        "quick": profiles.quick,
+    }
+
+
+def fallbacks(settings: Settings) -> tuple[str, ...]:
+    """The models to ask when another one cannot answer, in this order."""
+    found = settings.agent.fallback
+    return (found,) if isinstance(found, str) else tuple(found or ())
+
+
+def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raises `ConfigError` when the chosen model or one of its fallbacks could not be asked."""
+    for name in (chosen_model(settings, environ), *fallbacks(settings)):
+        resolve(name, model_list(settings), environ)
+
+
+def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
+    unset = {
+        lack.loc[2]: f"${{{lack.name}}}"
+        for lack in settings.missing
+        if lack.loc[:2] == ("model_list", n)
+    }
+    key = entry.api_key.get_secret_value() if entry.api_key else None
+    keys = tuple(one.get_secret_value() for one in entry.api_keys)
+    return ModelConfig(
+        name=entry.model_name,
+        model=entry.model,
+        api_base=unset.get("api_base", entry.api_base),
+        api_key=unset.get("api_key", key) or None,
+        transport=entry.transport,
+        context_tokens=entry.context_tokens,
+        temperature=entry.temperature,
+        max_tokens=entry.max_tokens,
+        price_input_usd=entry.price_input_usd,
+        price_output_usd=entry.price_output_usd,
+        price_cached_usd=entry.price_cached_usd,
+        tools=entry.tools,
+        headers={name: value.get_secret_value() for name, value in entry.headers.items()},
+        api_keys=keys,
+        key_sources=_sources(settings, n, entry),
+    )
+
+
+def _sources(settings: Settings, n: int, entry: ModelEntry) -> tuple[str, ...]:
+    """Where each key of an entry came from, in words."""
+    if not entry.api_key and not entry.api_keys:
+        return ()
+    names: list[Loc] = [("api_keys", k) for k in range(len(entry.api_keys))] or [("api_key",)]
+    file = settings.places.get(("model_list",), "model_list")
+    found = []
+    for name in names:
+        loc: Loc = ("model_list", n, *name)
+        own = t("{key} in {place}", key=dotted(loc), place=file)
+        found.append(settings.places.get(loc, own))
+    return tuple(found)

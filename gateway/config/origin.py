@@ -1,0 +1,70 @@
+"""Where a value came from, and how the place is named to people."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.text.visible import visible_line
+
+Kind = Literal["file", "project", "environment", "command line", "default"]
+# ("agent", "model"), or ("model_list",) for a section that is one value.
+Key = tuple[str, ...]
+Loc = tuple[str | int, ...]
+
+
+@frozen
+class Place:
+    """A file, a variable or a flag. `folder` is where relative paths in it start."""
+
+    kind: Kind
+    name: str
+    folder: Path
+
+    def __str__(self) -> str:
+        if self.kind == "environment":
+            return t("environment variable {name}", name=self.name)
+        return self.name
+
+
+@frozen
+class Value:
+    """`quotable` is false when the value may be a secret that an error must not repeat."""
+
+    value: Any
+    place: Place
+    quotable: bool = True
+
+
+@frozen
+class Missing:
+    """A `${name}` whose variable is not set."""
+
+    loc: Loc
+    name: str
+    place: Place
+
+    def __str__(self) -> str:
+        return t(
+            "{where}: found ${{{name}}}, but the environment variable {name} is not set; "
+            "set it, or put it into secrets.json",
+            where=f"{self.place}: {dotted(self.loc)}",
+            name=self.name,
+        )
+
+
+def dotted(loc: Loc) -> str:
+    """`("model_list", 0, "api_key")` as `model_list[0].api_key`."""
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{printable(part)}" if text else printable(part)
+    return text
+
+
+def printable(text: str, limit: int = 60) -> str:
+    """One short line in which nothing is hidden, whatever was in a file."""
+    clean = visible_line(text[: limit + 1])
+    return clean if len(clean) <= limit else clean[:limit] + "…"

@@ -1,0 +1,159 @@
+"""What values refer to: `${NAME}` to the environment, else to secrets.json; `~` to a folder."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from gateway.config.json_document import kind_of, private, read_object
+from gateway.config.origin import Key, Loc, Missing, Place, dotted, printable
+
+PATHS: tuple[Key, ...] = (
+    ("agent", "workspace"),
+    ("security", "policy_file"),
+    ("store", "url"),
+    ("logging", "file"),
+)
+# References in these sections matter only once the model, the bot or the server is used.
+_DEFERRED = ("model_list", "telegram", "mcp_servers")
+_DROPPED = ("api_key", "api_base", "url")
+# Where a reference inside a longer text brings in a password, and no mere name or path.
+_CREDENTIALS = ("api_base", "base_url", "url", "webhook_url", "args")
+# What a variable that holds nothing but a secret is called.
+_SECRET = re.compile(r"(?:TOKEN|SECRET|KEY|PASSWORD)$", re.IGNORECASE)
+_STORE = "sqlite:///"
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(slots=True)
+class References:
+    """Replaces references in strings at any depth and notes those that lead nowhere.
+
+    `complaints` has a line for each that is malformed, or needed whatever is in use; `hidden` are
+    texts that nobody may be shown; `sources` tells where a value came from that is a reference.
+    With `is_partial` nothing is needed: the secrets are not all of them.
+    """
+
+    environ: Mapping[str, str]
+    secrets: Mapping[str, str]
+    home: Path
+    is_partial: bool = False
+    missing: list[Missing] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    hidden: list[str] = field(init=False, repr=False)
+    sources: dict[Loc, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.hidden = list(self.secrets.values())
+
+    def expand(self, value: Any, loc: Loc, place: Place) -> Any:
+        """The value with its references filled in; one that leads nowhere stays as written.
+
+        A key or an address in a map is dropped then: better none than such a text.
+        """
+        match value:
+            case str():
+                return self._text(value, loc, place) if "${" in value else value
+            case list():
+                return [self.expand(item, (*loc, n), place) for n, item in enumerate(value)]
+            case dict():
+                filled = {key: self.expand(v, (*loc, key), place) for key, v in value.items()}
+                gone = {lack.loc[-1] for lack in self.missing if lack.loc[:-1] == loc}
+                return {k: v for k, v in filled.items() if k not in gone or k not in _DROPPED}
+            case _:
+                return value
+
+    def absolute(self, key: Key, text: str, place: Place) -> str:
+        """The value of one of `PATHS`, from the folder of `place` on.
+
+        Raises `ValueError` or `RuntimeError` for a `~name` that is nobody's home.
+        """
+        scheme = _STORE if key == ("store", "url") else ""
+        if not text.startswith(scheme) or text == scheme:
+            return text
+        path = place.folder / expand_home(text.removeprefix(scheme), self.home, self.environ)
+        return f"{scheme}{path}"
+
+    def _text(self, text: str, loc: Loc, place: Place) -> str:
+        def fill(match: re.Match[str]) -> str:
+            name = match[1]
+            if not _NAME.fullmatch(name):
+                self.complaints.append(
+                    t(
+                        '{where}: found "${{{name}}}", expected the name of an environment '
+                        "variable between the braces",
+                        where=f"{place}: {dotted(loc)}",
+                        name=printable(name),
+                    )
+                )
+                return match[0]
+            found = self.environ.get(name) or self.secrets.get(name)
+            if self.environ.get(name):
+                self.sources[loc] = t("environment variable {name}", name=name)
+            elif found:
+                path = self.home / "secrets.json"
+                self.sources[loc] = t("{key} in {place}", key=name, place=path)
+            if not found:
+                self.missing.append(lack := Missing(loc, name, place))
+                if loc[0] not in _DEFERRED and not self.is_partial:
+                    self.complaints.append(str(lack))
+            elif any(key in _CREDENTIALS for key in loc) and (
+                match[0] != text or _SECRET.search(name)
+            ):
+                self.hidden.append(found)
+            return found or match[0]
+
+        return _REFERENCE.sub(fill, text)
+
+
+def expand_home(text: str, home: Path, environ: Mapping[str, str]) -> Path:
+    """A path with its `~` filled in; `~/.kore` is `home`, wherever that is."""
+    if text == "~/.kore" or text.startswith("~/.kore/"):
+        return home / text[len("~/.kore/") :]
+    if text.startswith("~/") and environ.get("HOME"):
+        return Path(environ["HOME"]) / text[2:]
+    return Path(text).expanduser()
+
+
+def has_reference(value: Any) -> bool:
+    """Whether a value refers to a variable, at any depth."""
+    match value:
+        case str():
+            return _REFERENCE.search(value) is not None
+        case list():
+            return any(has_reference(item) for item in value)
+        case dict():
+            return any(has_reference(item) for item in value.values())
+        case _:
+            return False
+
+
+def read_secrets(path: Path) -> dict[str, str]:
+    """The names and values of secrets.json, which only its owner may be able to read."""
+    found = read_object(path)
+    if found is None:
+        return {}
+    if not private(path):
+        mode = path.stat().st_mode & 0o777
+        raise ConfigError(
+            t(
+                "{path}: others can read it (mode {mode:04o}), expected mode 0600",
+                path=path,
+                mode=mode,
+            ),
+            hint=f"chmod 600 {path}",
+        )
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise ConfigError(
+                t(
+                    "{where}: found {found}, expected a string",
+                    where=f"{path}: {printable(name)}",
+                    found=kind_of(value),
+                )
+            )
+    return found

@@ -1,0 +1,133 @@
+"""The typed settings: the sections together, and the layers that they are read from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import Field, PrivateAttr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from gateway.config.origin import Loc, Missing
+from gateway.config.people import RoleName
+from gateway.config.sections import (
+    AccessSection,
+    AgentFlags,
+    AgentSection,
+    ContextSection,
+    HttpSection,
+    LimitsSection,
+    LoggingSection,
+    McpServer,
+    MediaSection,
+    ModelEntry,
+    ProfilesSection,
+    ScheduleSection,
+    SecuritySection,
+    StoreSection,
+    SubagentsSection,
+    TelegramSection,
+    ToolsSection,
+    TranscriptionSection,
+)
+
+
+@dataclass(slots=True)
+class Origins:
+    """Where keys were set. Settings that say the same are equal, wherever it was said."""
+
+    held: Mapping[Loc, str] = field(default_factory=dict, compare=False)
+
+
+class Settings(BaseSettings):
+    """All settings, as their layers give them (the highest first); without any, the defaults.
+
+    `missing` lists references to variables that are not set, in places where that matters only
+    once they are used; `files` the files that were read.
+    """
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, env_prefix="KORE_"
+    )
+
+    agent: AgentSection = AgentSection()
+    model_list: tuple[ModelEntry, ...] = ()
+    profiles: ProfilesSection = ProfilesSection()
+    telegram: TelegramSection = TelegramSection()
+    media: MediaSection = MediaSection()
+    transcription: TranscriptionSection = TranscriptionSection()
+    tools: ToolsSection = ToolsSection()
+    context: ContextSection = ContextSection()
+    security: SecuritySection = SecuritySection()
+    store: StoreSection = StoreSection()
+    limits: LimitsSection = LimitsSection()
+    subagents: SubagentsSection = SubagentsSection()
+    schedule: ScheduleSection = ScheduleSection()
+    http: HttpSection = HttpSection()
+    access: AccessSection = AccessSection()
+    agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)
+    logging: LoggingSection = LoggingSection()
+    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+
+    _missing: tuple[Missing, ...] = PrivateAttr(default=())
+    _files: tuple[Path, ...] = PrivateAttr(default=())
+    _hidden: tuple[str, ...] = PrivateAttr(default=())
+    _notes: tuple[str, ...] = PrivateAttr(default=())
+    _places: Origins = PrivateAttr(default_factory=Origins)
+
+    def __init__(
+        self,
+        *layers: PydanticBaseSettingsSource,
+        missing: Sequence[Missing] = (),
+        files: Sequence[Path] = (),
+    ) -> None:
+        super().__init__(layers=layers)
+        # Only now: what is missing is known once the layers were asked.
+        self._missing, self._files = tuple(missing), tuple(files)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Our layers alone: the library's own sources know neither places nor lesser rights."""
+        return tuple(init_settings()["layers"])
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        return self._missing
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self._files
+
+    @property
+    def places(self) -> Mapping[Loc, str]:
+        """Where each key was set, in words, and where a reference led to; what is not in here is
+        at its default."""
+        return self._places.held
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Secret texts that no field of type `SecretStr` holds: secrets.json, and the like."""
+        return self._hidden
+
+    def hide(self, texts: Sequence[str]) -> None:
+        """What nobody may be shown either; for whoever reads the settings."""
+        self._hidden = tuple(texts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What should be known of files that were not read, or not as a whole."""
+        return self._notes
+
+    def note(self, notes: Sequence[str]) -> None:
+        """For whoever reads the settings."""
+        self._notes = tuple(notes)
+
+    def tell(self, places: Mapping[Loc, str]) -> None:
+        """Where the keys were set; for whoever reads the settings."""
+        self._places = Origins(dict(places))

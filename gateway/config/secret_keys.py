@@ -1,0 +1,108 @@
+"""Which values of a configuration are secret, and under which names they are kept apart."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gateway.config.references import has_reference
+from gateway.config.words import STARS, starred_text, starred_words
+
+_SECRET = re.compile(r"(?:^|_)(?:token|secret|api_?keys?|password)$|^apikey$", re.IGNORECASE)
+# Maps whose every value may be one.
+_SECRET_MAPS = ("headers", "env")
+_ODD = re.compile(r"[^A-Za-z0-9]+")
+# What a name begins with that `config set` has made.
+_MADE = "KORE_SECRET_"
+# As `kore init` calls it.
+_KNOWN = {("telegram", "token"): "TELEGRAM_BOT_TOKEN"}
+
+
+def is_secret(path: tuple[str, ...]) -> bool:
+    """Whether a text at this path is a secret; numbers of lists do not count."""
+    words = [part for part in path if not part.isdecimal()]
+    if len(words) > 1 and words[-2] in _SECRET_MAPS:
+        return True
+    return bool(words) and _SECRET.search(_snake(words[-1])) is not None
+
+
+def set_apart(path: tuple[str, ...], value: Any, named: str = "") -> tuple[Any, dict[str, str]]:
+    """The value with each secret as `${NAME}`, and the names with what they stand for.
+
+    `named` is how the entry of a list calls itself, for names that stay when the list grows.
+    """
+    match value:
+        case str() if value and is_secret(path) and not has_reference(value):
+            name = name_of(path, named)
+            return f"${{{name}}}", {name: value}
+        case list():
+            pairs = [
+                set_apart((*path, str(n)), item, _called(item) or named)
+                for n, item in enumerate(value)
+            ]
+            return [one for one, _ in pairs], _joined(found for _, found in pairs)
+        case dict():
+            entries = {key: set_apart((*path, key), v, named) for key, v in value.items()}
+            return (
+                {key: one for key, (one, _) in entries.items()},
+                _joined(found for _, found in entries.values()),
+            )
+        case _:
+            return value, {}
+
+
+def name_of(path: tuple[str, ...], named: str = "") -> str:
+    """What a secret at this path is called in secrets.json."""
+    if path in _KNOWN:
+        return _KNOWN[path]
+    words = list(path)
+    if named:
+        first = next((n for n, word in enumerate(words) if word.isdecimal()), None)
+        if first is not None:
+            words[first] = named
+    return _MADE + _ODD.sub("_", "_".join(words)).strip("_").upper()
+
+
+def orphans(known: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
+    """Which of these names `config set` has made, `before` referred to, and none of `texts` does.
+
+    Others may be somebody's own, and meant for something else as well.
+    """
+    left = list(texts)
+    return [
+        name
+        for name in known
+        if name.startswith(_MADE)
+        and f"${{{name}}}" in before
+        and not any(f"${{{name}}}" in text for text in left)
+    ]
+
+
+def starred(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """A value as it may be shown: a secret as stars, a reference as it is written."""
+    match value:
+        case str() if value and is_secret(path) and not has_reference(value):
+            return STARS
+        case str() if "://" in value:  # which may hold a password
+            return starred_text(value)
+        case list() if path[-1:] == ("args",) and all(isinstance(one, str) for one in value):
+            return starred_words(value)
+        case list():
+            return [starred(item, (*path, str(n))) for n, item in enumerate(value)]
+        case dict():
+            return {key: starred(item, (*path, key)) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _called(item: Any) -> str:
+    if not isinstance(item, Mapping):
+        return ""
+    return str(item.get("model_name") or item.get("name") or "")
+
+
+def _joined(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {name: text for part in parts for name, text in part.items()}
+
+
+def _snake(word: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word)

@@ -1,0 +1,260 @@
+"""One frozen model for each section of config.json.
+
+Values are strict: a number written as a string is an error, not a guess. Secrets are `SecretStr`.
+What each key means to people is docs/configuration.md; `config.example.json` names them all.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
+
+from agent.security.policy.modes import Mode
+from gateway.config.people import Audience, ChatPlace, Principal, RoleName, SenderId
+from gateway.config.reach import Folder, HostName
+from gateway.config.value_types import (
+    BotToken,
+    BotUrl,
+    Flag,
+    HeaderName,
+    Hours,
+    Names,
+    Number,
+    StoreUrl,
+    Temperature,
+    Url,
+    VendorModel,
+    Whole,
+    Word,
+    ZoneName,
+)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, protected_namespaces=()
+    )
+
+
+class AgentSection(Section):
+    """`model` is a `model_name` of model_list or vendor/model, `fallback` one or several.
+
+    Without `thinking` each model does as it does by itself. `language` is the program's own.
+    """
+
+    model: Word = "default"
+    workspace: Path = Path("~/.kore/workspace")
+    max_iterations: Whole = 50
+    temperature: Temperature | None = None
+    max_tokens: Whole | None = None
+    thinking: Flag | None = None
+    fallback: Names | None = None
+    language: Literal["auto", "en", "zh-Hans", "zh-Hant"] = "auto"
+
+
+class ModelEntry(Section):
+    """One named model; `transport` picks the client, `context_tokens` the size of its window.
+
+    `tools` says how the model is told of them; without it Kore finds out. `headers` go with every
+    request, beside those that Kore sends. `api_keys` are asked one after the other, in place of
+    `api_key`.
+
+    Prices are in dollars for a million tokens, and win over those that Kore knows.
+    """
+
+    model_name: Word
+    model: VendorModel
+    api_base: Url | None = None
+    api_key: SecretStr | None = None
+    api_keys: tuple[SecretStr, ...] = ()
+    transport: Literal["aiohttp", "sdk"] = "aiohttp"
+    context_tokens: Whole | None = None
+    temperature: Temperature | None = None
+    max_tokens: Whole | None = None
+    price_input_usd: Number | None = None
+    price_output_usd: Number | None = None
+    price_cached_usd: Number | None = None
+    tools: Literal["native", "xml"] | None = None
+    headers: dict[HeaderName, SecretStr] = Field(default_factory=dict)
+
+
+class ProfilesSection(Section):
+    default: Word = "default"
+    task: Word = "default"
+    reasoning: Word = "default"
+    quick: Word = "default"
+
+
+class TelegramAccount(Section):
+    """A further bot beside the first one."""
+
+    name: Word
+    token: BotToken
+    allow_from: tuple[SenderId, ...] = ()
+
+
+class TelegramChat(Section):
+    """What holds in one chat or topic; see `gateway.channels.chat_settings.Place`."""
+
+    persona: Word | None = None
+    model: Word | None = None
+    role: RoleName | None = None
+    listen: Flag | None = None
+
+
+class TelegramSection(Section):
+    enabled: Flag = False
+    token: BotToken = SecretStr("")
+    allow_from: tuple[SenderId, ...] = ()
+    base_url: BotUrl = "https://api.telegram.org"
+    mode: Literal["polling", "webhook"] = "polling"
+    webhook_url: Url | None = None
+    webhook_secret: SecretStr | None = None
+    rate_limits: Literal["telegram", "none"] = "telegram"
+    streaming: Literal["edits", "drafts", "off"] = "edits"
+    queue: Literal["join", "queue", "steer"] = "join"
+    # 0: any number.
+    long_answer_messages: Annotated[int, Strict(), Field(ge=0, le=1000)] = 4
+    trace: Literal["off", "summary", "full"] = "off"
+    accounts: tuple[TelegramAccount, ...] = ()
+    reactions: Annotated[str, Field(min_length=1, max_length=16)] = "off"
+    chats: dict[ChatPlace, TelegramChat] = Field(default_factory=dict)
+
+
+class MediaSection(Section):
+    """Files that people send."""
+
+    max_file_mb: Annotated[Whole, Field(ge=1, le=2000)] = 20
+    keep_days: Whole | None = 90
+
+
+class TranscriptionSection(Section):
+    """A service that writes down what is spoken; without an address there is none."""
+
+    api_base: Url | None = None
+    api_key: SecretStr | None = None
+    model: Word = "whisper-1"
+    language: Word | None = None
+    price_per_minute_usd: Number | None = None
+
+
+class ToolsSection(Section):
+    exec_timeout_s: Annotated[Number, Field(gt=0)] = 60
+    output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 10_000
+    web_search_results: Annotated[Whole, Field(le=50)] = 5
+
+
+class ContextSection(Section):
+    max_tokens: Annotated[Whole, Field(ge=1000)] = 128_000
+    max_tree_depth: Whole = 5
+    max_files_per_dir: Whole = 50
+
+
+ChannelName = Literal["cli", "telegram"]
+
+
+def _first_modes() -> dict[ChannelName, Mode]:
+    return {"cli": "ask"}
+
+
+class AgentFlags(Section):
+    """What a role loses: it changes no files, runs no commands, or asks before each command."""
+
+    allow_write: Flag = True
+    allow_command: Flag = True
+    confirm_before_command: Flag = False
+
+
+class SecuritySection(Section):
+    restrict_to_workspace: Flag = True
+    sandbox: Literal["auto", "bwrap", "landlock", "container", "none"] = "auto"
+    sandbox_read: tuple[Folder, ...] = ()
+    trusted_folders: tuple[Folder, ...] = ()
+    sandbox_image: Word = "debian:stable-slim"
+    exec_hosts: tuple[HostName, ...] = ()
+    exec_processes: Annotated[Whole, Field(ge=8, le=30_000)] = 256
+    exec_file_mb: Whole = 1000
+    exec_memory_mb: Annotated[Whole, Field(ge=32)] = 4000
+    exec_cpu_s: Annotated[Whole, Field(ge=1)] = 3600
+    exec_session_memory_mb: Annotated[Whole, Field(ge=64)] = 8000
+    exec_disk_mb: Annotated[Whole, Field(ge=1)] = 10_000
+    exec_disk_free_mb: Whole = 500
+    blocked_commands: tuple[Word, ...] = ("rm", "sudo", "shutdown", "format", "del")
+    blocked_paths: tuple[Word, ...] = (".git", ".env", "node_modules/.cache")
+    policy_file: Path | None = None
+    modes: dict[ChannelName, Mode] = Field(default_factory=_first_modes)
+    approval_timeout_s: Annotated[Number, Field(gt=0)] = 3600
+
+
+class StoreSection(Section):
+    url: StoreUrl = "sqlite:///~/.kore/kore.db"
+    encryption_key_env: Word | None = None
+
+    @property
+    def path(self) -> Path:
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The database, what SQLite keeps beside it, its copies, and files on their way out."""
+        names = (self.path.name + end for end in ("", "-wal", "-shm"))
+        return tuple(self.path.with_name(name) for name in (*names, "backups", "outgoing"))
+
+
+class LimitsSection(Section):
+    cost_per_turn_usd: Number | None = None
+    cost_per_session_usd: Number | None = None
+    cost_per_chat_day_usd: Number | None = None
+    cost_per_day_usd: Number | None = None
+    tokens_per_turn: Whole | None = None
+
+
+class SubagentsSection(Section):
+    max_depth: Annotated[int, Strict(), Field(ge=0, le=3)] = 1
+    max_parallel: Annotated[Whole, Field(le=16)] = 4
+    max_cost_usd: Number | None = None
+
+
+class HttpSection(Section):
+    """Port 0 takes any free one."""
+
+    host: Word = "127.0.0.1"
+    port: Annotated[int, Strict(), Field(ge=0, le=65535)] = 8787
+
+
+class AccessSection(Section):
+    """`owner` is a principal, `channel:id`; `roles` maps people, chats and channels to roles."""
+
+    owner: Principal | None = None
+    roles: dict[Audience, RoleName] = Field(default_factory=dict)
+
+
+class ScheduleSection(Section):
+    """`zone` is an IANA name; without one USER.md or the machine tells. Without
+    `heartbeat_minutes` there is no heartbeat."""
+
+    zone: ZoneName | None = None
+    quiet_hours: Hours | None = None
+    max_jobs: Whole = 50
+    min_interval_s: Annotated[Whole, Field(ge=1)] = 60
+    max_failures: Annotated[Whole, Field(ge=1)] = 3
+    heartbeat_minutes: Annotated[Whole, Field(ge=1)] | None = None
+
+
+class LoggingSection(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    file: Path | None = None
+    file_mb: Annotated[Whole, Field(le=1000)] = 10
+    files_kept: Annotated[Whole, Field(le=100)] = 5
+
+
+class McpServer(Section):
+    """A server to start (`command`) or to reach (`url`)."""
+
+    command: Word | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, SecretStr] = Field(default_factory=dict)
+    url: Url | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    type: Literal["stdio", "http", "sse"] | None = None
+    enabled: Flag = True

@@ -1,0 +1,66 @@
+"""Where a process reads its settings from: to read them again, or as a change would make them."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.records import frozen
+from gateway.config.load import load_settings, own_file
+from gateway.config.schema import Settings
+
+Drafts = Mapping[Path, Mapping[str, Any]]
+
+
+@frozen
+class Sources:
+    """The arguments of `load_settings`, kept."""
+
+    config: Path | None
+    home: Path
+    cwd: Path
+    environ: Mapping[str, str]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def own(self) -> Path:
+        """The user's own file."""
+        return own_file(self.config, self.home, self.cwd, self.environ)
+
+    @property
+    def project(self) -> Path:
+        """The file of the folder that the process is in."""
+        return self.cwd / ".kore" / "config.json"
+
+    @property
+    def secrets(self) -> Path:
+        return self.home / "secrets.json"
+
+    @property
+    def watched(self) -> tuple[Path, ...]:
+        """Every file that would be read, whether it is there or not."""
+        from gateway.config.load import borrowed_places
+
+        theirs = borrowed_places(self.home, self.cwd, self.environ)
+        own = (self.own, self.secrets, self.home / "trust.json")
+        return (*own, self.project, *theirs)
+
+    def load(self, drafts: Drafts | None = None) -> Settings:
+        """Raises `ConfigError`."""
+        return load_settings(
+            config=self.config,
+            home=self.home,
+            cwd=self.cwd,
+            environ=self.environ,
+            overrides=self.overrides,
+            drafts=drafts,
+        )
+
+    def complaints(self, drafts: Drafts | None = None) -> list[str]:
+        """One line for each thing that is wrong."""
+        try:
+            self.load(drafts)
+        except ConfigError as exc:
+            return str(exc).splitlines()
+        return []

@@ -1,0 +1,121 @@
+"""Handing the data over: a gateway that starts asks the terminal that owns it to let go.
+
+The owner lets what runs go on to its next journaled step, tells everybody who watches that another
+process goes on, closes, and releases the lock. There is never a moment with two owners: the lock
+alone decides who opens the database, and the asker opens nothing before it has it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from sqlite3 import Connection
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.records import frozen
+from gateway.bus.bus import MessageBus
+from gateway.control.client import Client
+from gateway.control.protocol import HandedOver, OwnerLost
+from gateway.core.event_hub import Watchers
+from gateway.core.messages import ONCE
+from gateway.runtime.lock import Locked, hold
+from gateway.runtime.paths import Home
+from gateway.store.repositories import inbox
+from gateway.store.sqlite.engine import Database
+
+log = logging.getLogger(__name__)
+
+# How long a step that runs may go on before it is cut off, as at any stop.
+STEP_S = 30.0
+# How long a gateway waits for the data: a step, a clean stop, and room for a slow machine.
+LIMIT_S = 60.0
+_LOOK_S = 0.05
+_ASK_AGAIN_S = 1.0
+
+
+@frozen
+class Ownership:
+    """The lock of the data. `unclean`: the last owner left in the middle. `attended`: lanes of
+    one-shot runs whose processes wait for the new owner."""
+
+    unclean: bool
+    attended: Sequence[str] = ()
+
+
+class Handover:
+    """The side that lets go: `request` it, and `run` does it."""
+
+    def __init__(self, database: Database, bus: MessageBus, watchers: Watchers) -> None:
+        self._database = database
+        self._bus = bus
+        self._watchers = watchers
+        self._requested = asyncio.Event()
+        self._successor = ""
+
+    async def request(self, successor: str) -> Sequence[str]:
+        """Begin, or go on; returns the lanes of one-shot runs that have work open."""
+        if not self._requested.is_set():
+            log.info("%s asks for the data", successor)
+        self._successor = successor
+        self._requested.set()
+        return await self._database.run(_one_shot_lanes)
+
+    async def run(self) -> None:
+        """Wait for a request; then rest at the next step and send everybody to the successor."""
+        await self._requested.wait()
+        try:
+            async with asyncio.timeout(STEP_S):
+                await self._bus.drain()
+        except TimeoutError:
+            log.warning("a step was cut off after %.0f s: the data is handed over", STEP_S)
+        self._watchers.fail_all(HandedOver(t("{name} takes over", name=self._successor)))
+
+
+async def take_over(
+    stack: ExitStack, home: Home, what: str, *, limit_s: float = LIMIT_S
+) -> Ownership:
+    """Own the data until the stack is closed, asking for it where a terminal owns it.
+
+    Raises `Locked` when another gateway owns it, or nobody lets go of it in time.
+    """
+    attended: dict[str, None] = {}
+    refusal: Locked | None = None
+    asked_at: float | None = None
+    try:
+        async with asyncio.timeout(limit_s):
+            while True:
+                try:
+                    unclean = stack.enter_context(hold(home.lock, what))
+                    return Ownership(unclean, tuple(attended))
+                except Locked as exc:
+                    if refusal is None:
+                        log.info("%s: asking for the data", exc)
+                    refusal = exc
+                if asked_at is None or time.monotonic() - asked_at > _ASK_AGAIN_S:
+                    asked_at = time.monotonic()
+                    attended.update(dict.fromkeys(await _ask(home, what, refusal)))
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        assert refusal is not None, "what is not refused is not waited for"
+        raise refusal from None
+
+
+async def _ask(home: Home, what: str, refusal: Locked) -> Sequence[str]:
+    """Ask whoever listens now. Raises `refusal` when the owner keeps the data."""
+    try:
+        client = await Client.connect(home.socket)
+        answer = await client.hand_over(what) if client is not None else ()
+    except (OwnerLost, OSError):
+        return ()  # it is just going
+    except KoreError as exc:
+        log.info("the owner does not hand over: %s", exc)
+        raise refusal from exc
+    if answer is None:
+        raise refusal
+    return answer
+
+
+def _one_shot_lanes(connection: Connection) -> list[str]:
+    return [lane for lane in inbox.lanes_at_work(connection) if lane.startswith(ONCE)]

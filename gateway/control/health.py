@@ -1,0 +1,166 @@
+"""The loopback page for supervisors: `/healthz` says whether all is well, `/metrics` counts.
+
+It is HTTP/1.0 by hand, as the control socket is (ADR 0005): two small answers are not worth the
+2 MB that a web framework would hold for as long as the gateway lives.
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agent.errors import ConfigError
+from gateway.control.runtime_status import resident_bytes
+from gateway.control.service import Upkeep
+
+log = logging.getLogger(__name__)
+
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_STATES = {"starting", "polling", "webhook", "retrying"}
+_JSON = "application/json; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_PHRASES = {
+    200: "OK",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+_HEAD_LIMIT_BYTES = 8_192
+_CONNECTIONS = 32
+_REQUEST_S = 5.0
+Counts = Callable[[], Mapping[str, float]]
+# Status, content type and body.
+Page = tuple[int, str, str]
+
+
+@asynccontextmanager
+async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> AsyncIterator[None]:
+    """Answer until the block ends. Raises `ConfigError` when the address cannot be had.
+
+    `counts` are the monotonic counters; what /metrics shows besides comes from `upkeep.status`.
+    """
+    check_host(host)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(tasks) >= _CONNECTIONS:
+            writer.close()
+            return
+        # This block is the parent: it ends every one of these before it ends itself.
+        task = asyncio.get_running_loop().create_task(_serve(reader, writer, upkeep, counts))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    try:
+        server = await asyncio.start_server(connected, host, port, limit=_HEAD_LIMIT_BYTES)
+    except OSError as exc:
+        reason = os.strerror(exc.errno) if exc.errno else str(exc)
+        raise ConfigError(
+            f"http.port: {host}:{port} cannot be used: {reason}",
+            hint="Choose another port (KORE_HTTP_PORT), or 0 for any.",
+        ) from None
+    at = server.sockets[0].getsockname()
+    log.info("health and metrics at http://%s:%d", host, at[1])
+    try:
+        yield
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def check_host(host: str) -> None:
+    """Raises `ConfigError` for a host that others can reach."""
+    if host not in _LOOPBACK:
+        raise ConfigError(
+            f"http.host: found {host!r}, expected a loopback address",
+            hint="This page has no login. Put a proxy in front, or ask it inside the container.",
+        )
+
+
+async def _serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upkeep: Upkeep, counts: Counts
+) -> None:
+    """One request, one answer."""
+    try:
+        async with asyncio.timeout(_REQUEST_S):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            status, kind, body = await page(head, upkeep, counts)
+            content = body.encode()
+            lines = (
+                f"HTTP/1.0 {status} {_PHRASES[status]}",
+                f"Content-Type: {kind}",
+                f"Content-Length: {len(content)}",
+                "Connection: close",
+            )
+            writer.write("\r\n".join((*lines, "", "")).encode())
+            writer.write(b"" if head[0].startswith("HEAD ") else content)
+            await writer.drain()
+    except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
+        pass  # the caller has left, or never finished its request
+    finally:
+        writer.close()
+
+
+async def page(head: list[str], upkeep: Upkeep, counts: Counts) -> Page:
+    """Answers the head of a request, its lines without the last, empty one."""
+    method, _, target = head[0].partition(" ")
+    if method not in ("GET", "HEAD"):
+        return 405, _TEXT, "only GET\n"
+    if not _is_own_host(head[1:]):
+        return 403, _TEXT, "ask by a loopback address\n"
+    match target.split(" ")[0].partition("?")[0]:
+        case "/healthz":
+            return _health(await upkeep.status())
+        case "/metrics":
+            lines = _lines(await upkeep.status(), counts())
+            return 200, _PROMETHEUS, "\n".join(lines) + "\n"
+    return 404, _TEXT, "there are /healthz and /metrics\n"
+
+
+def _health(status: Mapping[str, Any]) -> Page:
+    broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
+    if status["obstacle"]:
+        broken.append("intake")
+    body: dict[str, Any] = {"status": "degraded" if broken else "ok", "broken": broken}
+    if undecoded := status["updates_undecoded"]:
+        body["updates_undecoded"] = undecoded
+    return 503 if broken else 200, _JSON, json.dumps(body)
+
+
+def _is_own_host(fields: list[str]) -> bool:
+    """A page in somebody's browser must not read this through a name that points here."""
+    hosts = [line.partition(":")[2].strip() for line in fields if line.lower().startswith("host:")]
+    if len(hosts) != 1:
+        return not hosts
+    name = hosts[0].lower()
+    host = name.partition("]")[0].strip("[") if name.startswith("[") else name.partition(":")[0]
+    return host in _LOOPBACK
+
+
+def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[str]:
+    """The text format of prometheus.io/docs/instrumenting/exposition_formats."""
+    for name, value in counts.items():
+        yield f"# TYPE kore_{name}_total counter"
+        yield f"kore_{name}_total {value}"
+    gauges = {
+        "uptime_seconds": status["uptime_s"],
+        "lanes_busy": status["lanes_busy"],
+        "messages_waiting": status["messages_waiting"],
+        "updates_undecoded": status["updates_undecoded"] or 0,
+        "routes_with_mail": status["routes_with_mail"],
+        "resident_memory_bytes": resident_bytes(),
+    }
+    for name, value in gauges.items():
+        yield f"# TYPE kore_{name} gauge"
+        yield f"kore_{name} {value}"
+    yield "# TYPE kore_channel_up gauge"
+    for name, way in status["channels"].items():
+        yield f'kore_channel_up{{channel="{name}"}} {int(way["state"] in ("polling", "webhook"))}'

@@ -1,0 +1,306 @@
+"""The front desk: the `Service` of the process that owns the data."""
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from itertools import chain, count
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Concatenate, ParamSpec
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.security.policy.base import Answer
+from agent.types import Message
+from agent.version import VERSION
+from gateway.access.approval_coordinator import Approvals
+from gateway.access.control import CONSOLE
+from gateway.bus.bus import MessageBus
+from gateway.control.runtime_status import resident_bytes
+from gateway.control.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
+from gateway.control.upkeep import Upkept
+from gateway.core.approval import Question
+from gateway.core.event_hub import Watchers
+from gateway.core.messages import ONCE, InboundMessage, Route
+from gateway.sessions import console_binding
+from gateway.sessions.console_binding import LOCAL, MAIN
+from gateway.sessions.service import Archivist
+from gateway.sessions.standing import standing
+from gateway.store.repositories import (
+    chats,
+    grants,
+    inbox,
+    sessions,
+    turns,
+    undecoded_updates,
+    usage,
+)
+from gateway.store.repositories.session_admin import Status
+from gateway.store.sqlite.engine import Database, StoreError
+from gateway.turns.runner import Turns
+from gateway.turns.usage_limits import Day
+
+P = ParamSpec("P")
+
+_RESERVED_S = 30.0
+
+
+class Desk(Upkept):
+    """Implements `gateway.control.service.Service` on the parts of this process."""
+
+    def __init__(
+        self,
+        database: Database,
+        bus: MessageBus,
+        watchers: Watchers,
+        approvals: Approvals,
+        work: Turns,
+        facts: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._database = database
+        self._bus = bus
+        self._delivery = approvals.delivery
+        self._watchers = watchers
+        self._approvals = approvals
+        background = work.background
+        self.timetable = work.timetable
+        self._background = background
+        self._facts = facts
+        self._archivist = Archivist(database, bus.wake, watchers.publish, background)
+        self._reserved: dict[str, float] = {}
+
+    async def submit(self, message: InboundMessage) -> None:
+        await self._bus.submit(message)
+        if message.session_key.startswith(ONCE):
+            # A one-shot run says it again to a new owner, which may have given it up.
+            reason = await self._database.run(inbox.fate, message)
+            if reason is not None:
+                raise KoreError(
+                    t("Kore was restarted meanwhile and gave this run up"),
+                    hint=t("what it did so far stands in its session: `kore agent -c`"),
+                )
+
+    @asynccontextmanager
+    async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        with self._watchers.watch(lane) as watcher:
+            self._reserved.pop(lane, None)
+            for question in await self._approvals.open_questions(lane):
+                watcher.put(self._approvals.asked_event(question))
+            await self._delivery.retry_now(lane)
+            yield aiter(watcher)
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        held = await self._approvals.answer(nonce, answer, by)
+        await self._bus.notes.carry()
+        return held
+
+    async def approvals(self) -> Sequence[Question]:
+        return await self._approvals.open_questions()
+
+    async def stop(self, lane: str) -> bool:
+        return await self._bus.stop(lane)
+
+    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+        self.timetable.attended.set()
+        known = await self._database.run(console_binding.consoles_of, session) if session else []
+        numbered = (f"{MAIN}-{number}" for number in count(2))
+        for chat_id in chain(known, [MAIN], numbered):
+            lane = Route(CONSOLE, LOCAL, chat_id).lane
+            reserved = self._reserved.get(lane, 0) > time.monotonic()
+            if reserved or self._watchers.is_watched(lane):
+                continue
+            # Before anything is awaited: a terminal that opens meanwhile gets another place.
+            self._reserved[lane] = time.monotonic() + _RESERVED_S
+            opened: Opened | None = None
+            try:
+                opened = await self._open_console(chat_id, session, fresh)
+            finally:
+                if opened is None:
+                    del self._reserved[lane]
+            if opened is not None:
+                return opened
+        raise AssertionError("there is always a further number")
+
+    async def _open_console(self, chat_id: str, session: str | None, fresh: bool) -> Opened | None:
+        opened = await self._database.run(console_binding.open_console, chat_id, session, fresh)
+        if opened is None:
+            return None
+        if opened.session is not None and not fresh:
+            await self._archivist.set_status(opened.session, "open")
+        chosen = self._delivery.languages.chosen(f"{CONSOLE}:{os.getuid()}")
+        return replace(opened, language=chosen)
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        return await self._database.run(sessions.recent, limit)
+
+    async def bound(self, lane: str) -> str | None:
+        return await self._database.run(sessions.bound_session, lane)
+
+    async def last_session(self, principal: str) -> str | None:
+        return await self._database.run(sessions.last_of, principal)
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        return await self._archivist.glimpse(session, first, last)
+
+    async def messages(self, session: str) -> Sequence[Message]:
+        return await self._database.run(sessions.load_all, session)
+
+    async def queue_mode(self, lane: str) -> QueueMode:
+        return await self._database.run(sessions.queue_mode_of_lane, lane)
+
+    async def standing(self, lane: str) -> Mapping[str, Any]:
+        return await self._database.run(standing, lane)
+
+    async def background(self, session: str) -> Sequence[str]:
+        return self._background.running(session)
+
+    async def bind(self, lane: str, session: str | None) -> str:
+        bound = await self._database.run(console_binding.bind, lane, session)
+        if session is not None:
+            # Whoever goes on with a paused session resumes it, for all who wait in it.
+            await self._archivist.set_status(bound, "open")
+        return bound
+
+    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+        return await self._archivist.search(words, limit)
+
+    async def fork(self, session: str) -> str:
+        return await self._archivist.fork(session)
+
+    async def rename(self, session: str, name: str) -> str:
+        return await self._archivist.rename(session, name)
+
+    async def lines(self, session: str) -> Sequence[str]:
+        return await self._archivist.lines(session)
+
+    async def take_in(self, file: Path) -> str:
+        return await self._archivist.take_in(file)
+
+    async def set_status(self, session: str, status: Status) -> str:
+        return await self._archivist.set_status(session, status)
+
+    async def status(self) -> Mapping[str, Any]:
+        waiting = await self._database.run(inbox.waiting_count)
+        spent = await self._database.run(usage.of_all, Day.of(time.time()).began)
+        questions = await self._approvals.open_questions()
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            **self._facts(),
+            "lanes_busy": self._bus.lanes,
+            "messages_waiting": waiting,
+            "config": self.reloader.facts() if self.reloader else None,
+            "updates_undecoded": await self._database.run(undecoded_updates.count) or None,
+            "questions_open": len(questions),
+            "obstacle": self._bus.obstacle,
+            "routes_with_mail": self._delivery.routes,
+            "unreachable": await self._database.run(chats.out_of),
+            "parts_given_up": self._delivery.given_up,
+            "memory_mb": resident_bytes() // 2**20,
+            "spent_today": {
+                "cost_usd": spent.known_usd,
+                "input_tokens": spent.usage.input,
+                "output_tokens": spent.usage.output,
+                "calls": spent.calls,
+                "calls_of_unknown_price": spent.unpriced,
+            },
+        }
+
+    async def replay(self, seq: int) -> str:
+        update = await self._database.run(undecoded_updates.at, seq)
+        if update is not None:
+            return await self._decode_again(update)
+        lane = await self._database.run(turns.replay, seq)
+        self._bus.wake(lane)
+        return t("Message {seq} waits again on {lane}.", seq=seq, lane=lane)
+
+    async def _decode_again(self, update: undecoded_updates.Kept) -> str:
+        """Stored like any other batch, and once: its messages keep the platform's own ids."""
+        channel = self._delivery.decoder(update.channel, update.account)
+        if channel is None:
+            raise KoreError(
+                t(
+                    "update {seq} is from {channel}, which does not run here",
+                    seq=update.seq,
+                    channel=f"{update.channel}:{update.account}",
+                ),
+                hint=t("Start `kore gateway` first."),
+            )
+        batch = replace(channel.decode_again(update.raw), waits=False)
+        if batch.undecoded:
+            raise KoreError(
+                t(
+                    "update {seq} still cannot be decoded: {reason}",
+                    seq=update.seq,
+                    reason=batch.undecoded[0].reason,
+                )
+            )
+        await self._bus.accept(update.channel, update.account, batch)
+        await self._database.run(undecoded_updates.mark_decoded, update.seq)
+        if not batch.messages:
+            return t("Update {seq} is decoded; it holds no message for Kore.", seq=update.seq)
+        return t(
+            "Update {seq} is decoded; its message waits on {lane}.",
+            seq=update.seq,
+            lane=batch.messages[0].session_key,
+        )
+
+    async def backup(self, target: Path) -> int:
+        return await self._database.backup(target)
+
+    async def people(self) -> Mapping[str, Any]:
+        return await self._database.run(self._bus.door.people, time.time())
+
+    async def approve(self, code: str) -> str:
+        by = f"{CONSOLE}:{os.getuid()}"
+        return await self._at_door(self._bus.door.approve, code, by, time.time())
+
+    async def invite(self, channel: str, account: str) -> str:
+        return await self._at_door(self._bus.door.invite, channel, account, time.time())
+
+    async def revoke(self, who: str) -> str:
+        by = f"{CONSOLE}:{os.getuid()}"
+        return await self._at_door(self._bus.door.revoke, who, by, time.time())
+
+    async def grants(self) -> Sequence[Mapping[str, Any]]:
+        return [asdict(grant) for grant in await self._database.run(grants.grants)]
+
+    async def take_back(self, grant: int | None) -> str:
+        by = f"{CONSOLE}:{os.getuid()}"
+        gone = await self._database.run(grants.revoke, grant, by, time.time())
+        await self._bus.notes.carry()
+        if grant is None:
+            return t("{gone} taken back; from now on you are asked again.", gone=len(gone))
+        if not gone:
+            raise KoreError(
+                t("no grant {grant}", grant=grant), hint=t("`kore policy grants` lists them")
+            )
+        return t("Taken back: {title}; from now on you are asked again.", title=gone[0].title)
+
+    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+        return await self.timetable.jobs()
+
+    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+        return await self.timetable.serve(action, wanted)
+
+    async def _at_door(
+        self,
+        act: Callable[Concatenate[Connection, P], tuple[bool, str]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> str:
+        """The sentence. Raises `KoreError` with it when nothing was done."""
+        try:
+            done, sentence = await self._database.run(act, *args, **kwargs)
+        except StoreError:
+            # What the door remembers must be what is stored.
+            await self._database.run(self._bus.door.pairing.load)
+            raise
+        await self._bus.notes.carry()
+        for lane in self._bus.door.told():
+            self._delivery.wake(lane)
+        if not done:
+            raise KoreError(sentence)
+        return sentence

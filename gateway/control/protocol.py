@@ -1,0 +1,150 @@
+"""What crosses the control socket: JSON forms of the gateway's values, errors, and the address."""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from agent.serialization import dumps, event_from_json, event_to_json
+from gateway.control.service import Delivered, Found, Glimpse, Opened, Said, SessionInfo, WatchEvent
+from gateway.core.approval import Question
+from gateway.core.messages import InboundMessage, Media, Route, Sender
+
+# Raised when two processes of different Kore versions would not understand each other.
+PROTOCOL = 1
+REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
+LINE_LIMIT_BYTES = 16 * 1024 * 1024
+# Linux and macOS keep a socket's path in 108 and 104 bytes.
+_ADDRESS_LIMIT_BYTES = 100
+
+
+class OwnerLost(KoreError):
+    """The process that owns the data went away in the middle of a conversation, or let go of
+    whoever watched it."""
+
+    code = "owner-lost"
+
+
+class HandedOver(OwnerLost):
+    """The process that owned the data has let go of it for another one, which goes on."""
+
+    code = "handed-over"
+
+
+def inbound_to_json(message: InboundMessage) -> dict[str, Any]:
+    return asdict(message)
+
+
+def inbound_from_json(data: Mapping[str, Any]) -> InboundMessage:
+    """Raises `KoreError` when the data is not a message."""
+    try:
+        sender = Sender(**_known(Sender, data["sender"]))
+        media = tuple(Media(**_known(Media, one)) for one in data.get("media", ()))
+        return InboundMessage(**{**_known(InboundMessage, data), "sender": sender, "media": media})
+    except (KeyError, TypeError) as exc:
+        raise KoreError(f"an inbound message is damaged: {exc!r}") from exc
+
+
+def opened_from_json(data: Mapping[str, Any]) -> Opened:
+    return Opened(**_known(Opened, data))
+
+
+def session_from_json(data: Mapping[str, Any]) -> SessionInfo:
+    return SessionInfo(**_known(SessionInfo, data))
+
+
+def glimpse_from_json(data: Mapping[str, Any]) -> Glimpse:
+    parts = (data["beginning"], data["end"])
+    said = (tuple(Said(**_known(Said, one)) for one in part) for part in parts)
+    return Glimpse(session_from_json(data["info"]), *said)
+
+
+def found_from_json(data: Mapping[str, Any]) -> Found:
+    marks = tuple((int(start), int(end)) for start, end in data["marks"])
+    return Found(**{**_known(Found, data), "marks": marks})
+
+
+def question_from_json(data: Mapping[str, Any]) -> Question:
+    route = Route(**_known(Route, data["route"]))
+    return Question(**{**_known(Question, data), "route": route})
+
+
+def watch_event_to_json(event: WatchEvent) -> dict[str, Any]:
+    """The event's fields, with its `type` first."""
+    if isinstance(event, Delivered):
+        return {"type": event.type, **asdict(event)}
+    return event_to_json(event)
+
+
+def watch_event_from_json(data: Mapping[str, Any]) -> WatchEvent:
+    """Raises `KoreError` for a type that this version does not know."""
+    if data.get("type") == Delivered.type:
+        return Delivered(**_known(Delivered, data))
+    return event_from_json(data)
+
+
+def error_to_json(error: KoreError) -> dict[str, Any]:
+    return {"code": error.code, "message": str(error), "hint": error.hint}
+
+
+def error_from_json(data: Mapping[str, Any]) -> KoreError:
+    """The error that the other side raised; of its class only what callers tell apart."""
+    told_apart: dict[str | None, type[KoreError]] = {
+        cls.code: cls for cls in (ConfigError, OwnerLost, HandedOver)
+    }
+    cls = told_apart.get(data.get("code"), KoreError)
+    error = cls(str(data.get("message", "")), hint=data.get("hint"))
+    error.code = str(data.get("code", KoreError.code))
+    return error
+
+
+def encode_line(data: Mapping[str, Any]) -> bytes:
+    return dumps(data).encode() + b"\n"
+
+
+def decode_object(line: bytes) -> dict[str, Any]:
+    """One JSON object. Raises `KoreError` for anything else."""
+    try:
+        data = json.loads(line)
+    except ValueError as exc:
+        raise KoreError("the control socket carried something that is not JSON") from exc
+    if not isinstance(data, dict):
+        raise KoreError(f"the control socket carried {type(data).__name__}, expected an object")
+    return data
+
+
+@contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """A name for the socket that fits into an address, however deep its folder lies."""
+    if len(os.fsencode(path)) <= _ADDRESS_LIMIT_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def is_own_user(connection: socket.socket) -> bool:
+    """Whether the other end runs as this user or root (SO_PEERCRED, unix(7)).
+
+    Where the system does not tell, the socket's mode 0600 is the guard.
+    """
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    size = struct.calcsize("3i")
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, size))
+    return uid in (os.getuid(), 0)
+
+
+def _known(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that this version knows, so that a newer peer may send more."""
+    return {field.name: data[field.name] for field in fields(cls) if field.name in data}

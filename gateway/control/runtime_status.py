@@ -1,0 +1,110 @@
+"""What the running process tells of itself."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.i18n import later, plural, t
+from agent.providers.pool import Models
+from agent.providers.registry import OFFLINE, resolve
+from agent.records import frozen
+from gateway.channels.base import Channel, ChannelStatus, Reports
+from gateway.channels.supervisor import Reception
+
+OFFLINE_HINT = later(
+    "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or "
+    "another vendor's key), start Ollama, or run `kore init`."
+)
+# What a channel may be, as it is told; JSON has the words as they are.
+_STATES = {
+    "starting": later("starting"),
+    "polling": later("polling"),
+    "webhook": later("webhook"),
+    "retrying": later("retrying"),
+    "conflict": later("conflict"),
+    "storage": later("storage"),
+    "refused": later("refused"),
+    "stopped": later("stopped"),
+}
+
+
+@frozen
+class Facts:
+    """For /status and `kore status`. `began` is monotonic time in seconds; `sandbox` says what
+    commands run in, `exec_hosts` whom they reach out of it."""
+
+    models: Callable[[], Models]
+    workspace: Path
+    ways: Mapping[tuple[str, str], Channel]
+    reception: Reception
+    began: float
+    sandbox: str = "none"
+    exec_hosts: tuple[str, ...] = ()
+
+    def __call__(self) -> dict[str, Any]:
+        return {
+            "model": (model := self.models().default),
+            "model_is": _asked_where(self.models()),
+            "model_hint": OFFLINE_HINT if model == OFFLINE else None,
+            "workspace": str(self.workspace),
+            "sandbox": self.sandbox,
+            "exec_hosts": ", ".join(self.exec_hosts) or None,
+            "uptime_s": round(time.monotonic() - self.began),
+            "channels": {
+                f"{channel.name}:{channel.account}": asdict(status)
+                for channel in self.ways.values()
+                if (status := self._status(channel)) is not None
+            },
+        }
+
+    def _status(self, channel: Channel) -> ChannelStatus | None:
+        own = channel.status if isinstance(channel, Reports) else None
+        failure = self.reception.failures.get((channel.name, channel.account))
+        if failure is None:
+            return own
+        state: Any = own.state if own and own.state == "refused" else "stopped"
+        return ChannelStatus(state, own.last_poll_at if own else None, failure)
+
+    def for_chat(self) -> dict[str, str]:
+        """The same in words."""
+        states = {name: _told(status) for name, status in self()["channels"].items()}
+        return {**states, later("Running for"): str(timedelta(seconds=self()["uptime_s"]))}
+
+
+def _asked_where(models: Models) -> str | None:
+    """What the default model's name stands for: `vendor/model at address`; None without one."""
+    try:
+        found = resolve(models.default, models.known, models.environ)
+    except ConfigError as exc:
+        return str(exc)
+    return f"{found.model} at {found.api_base}" if found.api_base else None
+
+
+def _told(status: Mapping[str, Any]) -> str:
+    """A channel's state, in which nothing is told that is not known."""
+    words = [t(_STATES[status["state"]])]
+    if (at := status["last_poll_at"]) is not None:
+        words.append(t("last heard from {s:.0f} s ago", s=max(0.0, time.time() - at)))
+    if pending := status["pending"]:
+        words.append(plural(pending, "{n} update waits there", "{n} updates wait there"))
+    if waiting := status["waiting"]:
+        words.append(
+            plural(waiting, "its limits hold {n} chat back", "its limits hold {n} chats back")
+        )
+    if error := status["last_error"]:
+        words.append(str(error))
+    return t(", ").join(words)
+
+
+def resident_bytes() -> int:
+    """Linux tells it in pages, in /proc/self/statm; elsewhere it is not told."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return 0

@@ -1,0 +1,300 @@
+"""What a screen or a verb may ask of the process that owns the data.
+
+Two implementations stand behind these ports: `desk.Desk`, in the owner's own process, and
+`client.Client`, which reaches it over the control socket. Callers cannot tell them apart.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from agent.events import Event
+from agent.records import frozen
+from agent.security.policy.base import Answer
+from agent.types import Message
+from gateway.control.service_part import Timetables
+from gateway.core.approval import Question
+from gateway.core.messages import InboundMessage, OutboundKind
+
+
+@frozen
+class Delivered:
+    """A part of an answer or a notice has reached this lane for good; `text` is markdown.
+
+    `event_id` names the inbound message that it answers (the newest, when several were joined),
+    `last` closes that answer. It comes after the turn's `Done`, once everything is on disk.
+    """
+
+    type: ClassVar[str] = "delivered"
+    text: str
+    kind: OutboundKind
+    event_id: str | None
+    last: bool
+    maybe_duplicate: bool = False
+
+
+WatchEvent = Event | Delivered
+
+
+# Its own turn afterwards; one turn with all that waits; or into the turn that runs.
+QueueMode = Literal["queue", "join", "steer"]
+SessionState = Literal["idle", "running", "paused", "closed"]
+
+
+@frozen
+class SessionInfo:
+    """A session as it is listed; `taint` is what it has taken in, separated by commas, `parent`
+    the session that it was forked from."""
+
+    id: str
+    name: str
+    status: SessionState
+    lane: str | None
+    principal: str
+    messages: int
+    created_at: float
+    last_active_at: float
+    taint: str = ""
+    parent: str | None = None
+
+
+@frozen
+class Found:
+    """A message that holds what was searched for, or a session whose name does (role "name", n 0).
+
+    `marks` are stretches of `snippet` that do.
+    """
+
+    session: str
+    name: str
+    principal: str
+    n: int
+    role: str
+    at: float
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
+
+
+@frozen
+class Said:
+    """What a person ("user") or the model ("assistant") said."""
+
+    role: str
+    text: str
+
+
+@frozen
+class Glimpse:
+    """A session without all of its messages: how it began and, behind that, where it stands."""
+
+    info: SessionInfo
+    beginning: tuple[Said, ...] = ()
+    end: tuple[Said, ...] = ()
+
+
+@frozen
+class Opened:
+    """A console's place: its chat id, and the session bound to it (None: the first message makes
+    one). `unfinished`: an earlier answer is still under way there, because the process was killed
+    or nobody looked on. `language` is what the person at the console chose to be spoken to in.
+    """
+
+    chat_id: str
+    session: str | None
+    unfinished: bool
+    language: str | None = None
+
+
+class Talk(Protocol):
+    """A conversation on one lane."""
+
+    async def submit(self, message: InboundMessage) -> None:
+        """Returns once the message is on disk."""
+        ...
+
+    def watch(self, lane: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """What happens on a lane from now on; what still waits for delivery there, and the
+        questions that are open there, come first."""
+        ...
+
+    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+        """Answer an approval; False when it has expired or was answered already."""
+        ...
+
+    async def approvals(self) -> Sequence[Question]:
+        """The approvals that somebody is asked for now, oldest first."""
+        ...
+
+    async def stop(self, lane: str) -> bool:
+        """Stop the turn that runs on the lane; False when none does."""
+        ...
+
+
+class Records(Protocol):
+    """What is stored."""
+
+    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+        """A console lane that no other console watches, bound to `session`, to a new one
+        (`fresh`), or to the lane's last one. Raises `KoreError` for an unknown session."""
+        ...
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
+
+    async def bound(self, lane: str) -> str | None:
+        """The session that a lane is in; None until its next message begins one."""
+        ...
+
+    async def last_session(self, principal: str) -> str | None:
+        """The session that somebody used last and has not closed."""
+        ...
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        """A session's first and last words, also of an unambiguous prefix. Raises `KoreError`."""
+        ...
+
+    async def messages(self, session: str) -> Sequence[Message]:
+        """The whole session, or that of an unambiguous prefix. Raises `KoreError`."""
+        ...
+
+    async def queue_mode(self, lane: str) -> QueueMode:
+        """What becomes of a message that is sent on the lane while a turn runs there."""
+        ...
+
+    async def standing(self, lane: str) -> Mapping[str, Any]:
+        """How a lane's conversation stands: session, model, mode, waiting, cost_usd (see
+        `gateway.sessions.standing`)."""
+        ...
+
+    async def background(self, session: str) -> Sequence[str]:
+        """What runs in the background of a session, as people call it."""
+        ...
+
+    async def bind(self, lane: str, session: str | None) -> str:
+        """Put a lane into a session (None: a new one); returns the session's id."""
+        ...
+
+
+class Archive(Protocol):
+    """What is done with whole conversations. All raise `KoreError` for an unknown session, which
+    may be named by an unambiguous prefix."""
+
+    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+        """The newest messages with all these words. Raises `KoreError` for a sealed database."""
+        ...
+
+    async def fork(self, session: str) -> str:
+        """A new session that begins with all of this one; returns its id."""
+        ...
+
+    async def rename(self, session: str, name: str) -> str:
+        """'' gives it its automatic name back; returns a sentence."""
+        ...
+
+    async def set_status(self, session: str, status: Literal["open", "paused", "closed"]) -> str:
+        """Returns a sentence. A session at work cannot be closed."""
+        ...
+
+
+class Exchange(Protocol):
+    """Conversations in files."""
+
+    async def lines(self, session: str) -> Sequence[str]:
+        """The whole session as JSON lines, the first with its facts."""
+        ...
+
+    async def take_in(self, file: Path) -> str:
+        """A new session made of such a file, or of KodaX's; returns its id. Raises `KoreError`."""
+        ...
+
+
+class Upkeep(Protocol):
+    """Running the place."""
+
+    async def status(self) -> Mapping[str, Any]:
+        """Facts for `kore status`: pid, version, model, channels and their states, queues."""
+        ...
+
+    async def reload(self) -> Mapping[str, Any]:
+        """Read the configuration again; the keys that `changed`, and those that are `waiting` for a
+        restart. Raises `KoreError`; then the last good one holds."""
+        ...
+
+    async def hand_over(self, successor: str) -> Sequence[str] | None:
+        """Let go of the data for a gateway that starts, as soon as what runs rests at a step. None:
+        this owner keeps it. Else the lanes of one-shot runs that wait for the successor."""
+        ...
+
+    async def replay(self, seq: int) -> str:
+        """Queue a dead or finished inbox row again; returns a sentence. Raises `KoreError`."""
+        ...
+
+    async def backup(self, target: Path) -> int:
+        """Copy the database to a new file; returns its size in bytes. Raises `KoreError`."""
+        ...
+
+
+class Keeping(Protocol):
+    """What is kept of one person."""
+
+    async def person(self, principal: str) -> Mapping[str, Any]:
+        """How much there is. Raises `KoreError` for what is nobody's id."""
+        ...
+
+    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
+        """All of it in a new zip file: `file`, `size_bytes`. Raises `KoreError`."""
+        ...
+
+    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
+        """Do away with it, with `copies` also with those of upgrades; what there was, and which
+        copies remain. Raises `KoreError`."""
+        ...
+
+
+class Doorkeeping(Protocol):
+    """Who may write to Kore."""
+
+    async def people(self) -> Mapping[str, Any]:
+        """`owner`, `asking` and `paired`; never a code."""
+        ...
+
+    async def approve(self, code: str) -> str:
+        """Let in whom the code was sent to; returns a sentence. Raises `KoreError`."""
+        ...
+
+    async def invite(self, channel: str, account: str) -> str:
+        """A code that makes the first one who sends `/start CODE` there the owner, within an hour.
+        Raises `KoreError` when there is an owner."""
+        ...
+
+    async def revoke(self, who: str) -> str:
+        """Take somebody out; returns a sentence. Raises `KoreError`."""
+        ...
+
+
+class Consents(Protocol):
+    """What people allowed for longer than once."""
+
+    async def grants(self) -> Sequence[Mapping[str, Any]]:
+        """Oldest first: id, principal, session ('' for all), title, folder, granted_by,
+        granted_at."""
+        ...
+
+    async def take_back(self, grant: int | None) -> str:
+        """Take back one, or all; returns a sentence. Raises `KoreError` for an unknown one."""
+        ...
+
+
+class Service(
+    Talk,
+    Records,
+    Archive,
+    Exchange,
+    Upkeep,
+    Keeping,
+    Doorkeeping,
+    Consents,
+    Timetables,
+    Protocol,
+):
+    """All of it."""

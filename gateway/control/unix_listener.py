@@ -1,0 +1,69 @@
+"""The listening end of a Unix socket that only its owner may open."""
+
+import os
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from agent.errors import KoreError
+from gateway.control.protocol import socket_address
+
+_PROBE_S = 1.0
+
+
+class Listener:
+    """A socket at `path`, 0600 from its first moment. A file that nobody answers on is replaced.
+
+    Raises `KoreError` when somebody listens there already or the socket cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            with socket_address(path) as address:
+                _clear_stale(path, address)
+                self.socket = _bound(address)
+            self._inode = os.stat(path).st_ino
+        except OSError as exc:
+            raise KoreError(
+                f"cannot open the control socket {path}: {exc.strerror or exc}",
+                hint="The folder must exist, be writable and lie on a local disk.",
+            ) from exc
+
+    def remove(self) -> None:
+        """Take the file away, unless it is somebody else's by now."""
+        with suppress(FileNotFoundError):
+            if os.stat(self._path).st_ino == self._inode:
+                self._path.unlink()
+
+
+def _bound(address: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    listener.setblocking(False)
+    return listener
+
+
+def _clear_stale(path: Path, address: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise KoreError(f"{path} is in the way: it is not a socket", hint="Move it elsewhere.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            probe.connect(address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+    raise KoreError(f"another Kore already listens on {path}", hint="Stop it first: kore status")

@@ -1,0 +1,62 @@
+"""The gateway's HTTP server where platforms call us: their calls, and the supervisors' pages.
+
+Only with a webhook: what aiohttp's server holds is too much for two small pages (`health.py`).
+"""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from logging import getLogger
+
+from aiohttp import web
+
+from agent.errors import ConfigError
+from gateway.channels.base import Hooked
+from gateway.control.health import Page
+
+_log = getLogger(__name__)
+
+# Telegram's updates are some kilobytes; the largest that were seen have not reached 100.
+BODY_LIMIT_BYTES = 1024 * 1024
+_SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
+# The head of a request, as `health.page` takes it.
+Pages = Callable[[list[str]], Awaitable[Page]]
+
+
+@asynccontextmanager
+async def serve_hooks(
+    host: str, port: int, pages: Pages, channels: Mapping[str, Hooked]
+) -> AsyncIterator[int]:
+    """Answer until the block ends; gives the port. `channels` by the path that each is called at.
+
+    Raises `ConfigError` when the address cannot be had.
+    """
+
+    async def answer(request: web.Request) -> web.Response:
+        channel = channels.get(request.path) if request.method == "POST" else None
+        if channel is not None:
+            body = await request.read()
+            return web.Response(status=await channel.called(request.headers.get(_SECRET, ""), body))
+        fields = [f"{name}: {value}" for name, value in request.headers.items()]
+        status, kind, text = await pages([f"{request.method} {request.path_qs} HTTP/1.1", *fields])
+        return web.Response(status=status, text=text, headers={"Content-Type": kind})
+
+    app = web.Application(client_max_size=BODY_LIMIT_BYTES)
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as exc:
+            reason = os.strerror(exc.errno) if exc.errno else str(exc)
+            raise ConfigError(
+                f"http.port: {host}:{port} cannot be used: {reason}",
+                hint="Choose another port (KORE_HTTP_PORT), and tell it to the proxy in front.",
+            ) from None
+        taken: int = runner.addresses[0][1]
+        for path in channels:
+            _log.info("webhooks are taken at http://%s:%d%s", host, taken, path)
+        yield taken
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,139 @@
+"""A question to a person: what would happen, what may be answered, and what was decided."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.i18n import later, t
+from agent.records import frozen
+from agent.security.policy.base import Answer, ApprovalRequest
+from agent.serialization import dumps
+from gateway.core.messages import Button, Route
+
+State = Literal["open", "once", "session", "always", "deny", "expired", "withdrawn"]
+
+_TITLE_CHARS = 60
+_TELLING = ("path", "file_path", "url", "query")
+_LETTERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "d": "deny"}
+_LABELS: dict[Answer, str] = {
+    "once": later("Allow once"),
+    "session": later("Allow for this session"),
+    "always": later("Always"),
+    "deny": later("Deny"),
+}
+_DID: dict[Answer, str] = {
+    "once": "allowed it once",
+    "session": "allowed it for this session",
+    "always": "allowed it from now on",
+    "deny": "denied it",
+}
+_VERDICTS: dict[State, str] = {
+    "open": later("Open"),
+    "once": later("✅ Allowed once"),
+    "session": later("✅ Allowed for this session"),
+    "always": later("✅ Always allowed, exactly this"),
+    "deny": later("⛔ Denied"),
+    "expired": later("⌛ Not answered in time, which is a no"),
+    "withdrawn": later("⏹ Withdrawn"),
+}
+
+
+@frozen
+class Question:
+    """An approval that somebody is asked for.
+
+    `number` and `title` tell it apart; `command`, `sends` and `diff` show exactly what would
+    happen, `folder` where. `lane` is where the turn runs, `route` where the question is put.
+    `root` is where relative paths start. `asker` is whose turn asks, `principal` who may answer.
+    Times are Unix seconds.
+    """
+
+    nonce: str
+    number: int
+    title: str
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str
+    lane: str
+    session: str
+    asker: str
+    principal: str
+    route: Route
+    asked_at: float
+    expires_at: float
+    command: str | None = None
+    folder: str | None = None
+    sends: str | None = None
+    diff: str | None = None
+    root: str = ""
+
+
+def title_of(request: ApprovalRequest) -> str:
+    """A few words: the tool, and what tells the call apart."""
+    told = request.command or next(
+        (str(request.arguments[key]) for key in _TELLING if request.arguments.get(key)), ""
+    )
+    line = " ".join(f"{request.tool} {told}".split())
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+
+
+def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
+    """A hash of what is approved: tool, exact arguments, folder, rule, the contents of scripts and,
+    if wanted, the diff.
+
+    `root` is where relative paths start.
+    """
+    bound = [
+        request.tool,
+        dict(request.arguments),
+        request.rule,
+        request.command,
+        str(request.folder) if request.folder else None,
+        request.sends,
+        str(root),
+        request.diff if diff else None,
+        # Only where there are any, so that older answers about other commands keep their hash.
+        *([] if request.contents is None else [request.contents]),
+    ]
+    return hashlib.sha256(dumps(bound).encode()).hexdigest()
+
+
+def choices(nonce: str, *, whole: bool) -> tuple[Button, ...]:
+    """The buttons; what is not shown as a whole cannot be allowed for longer than once."""
+    return tuple(
+        Button(t(_LABELS[answer]), f"a:{letter}:{nonce}")
+        for letter, answer in _LETTERS.items()
+        if whole or answer in ("once", "deny")
+    )
+
+
+def read_press(data: str) -> tuple[str, Answer] | None:
+    """Nonce and answer that a button of ours holds; None for any other button."""
+    kind, _, rest = data.partition(":")
+    letter, _, nonce = rest.partition(":")
+    answer = _LETTERS.get(letter)
+    return (nonce, answer) if kind == "a" and answer is not None and nonce else None
+
+
+def account(state: State, by: str | None) -> str:
+    """What the audit log says of how a question ended."""
+    match state:
+        case "expired":
+            return "asked, and nobody answered in time"
+        case "withdrawn":
+            return "asked, and the question was withdrawn"
+        case "once" | "session" | "always" | "deny":
+            return f"asked, and {by or 'somebody'} {_DID[state]}"
+    return "asked"
+
+
+def standing(session: str, by: str) -> str:
+    """What the audit log says of an answer that was given before; `session` is '' for always."""
+    return f"not asked: {by} {_DID['session' if session else 'always']}"
+
+
+def verdict(state: State, by: str | None) -> str:
+    """What was decided, and by whom."""
+    said = t(_VERDICTS[state])
+    return t("{decided} by {name}", decided=said, name=by) if by else said

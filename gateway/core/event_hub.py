@@ -1,0 +1,223 @@
+"""Who looks on: events of a lane, fanned out to every screen that watches it.
+
+No turn waits for a screen. What one has not read yet is bounded, each class of events in its way,
+and whatever is left out is said.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+
+from agent.errors import KoreError
+from agent.events import (
+    ApprovalAsked,
+    IterationStart,
+    State,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolOutput,
+    ToolResulted,
+    ToolStart,
+    UsageReport,
+)
+from agent.turn.event_stream import LeftOut
+from gateway.control.protocol import OwnerLost
+from gateway.control.service import WatchEvent
+
+# A watcher this far behind is let go: it reads the session anew.
+LIMIT = 4096
+LIMIT_CHARS = 16_000_000
+OUTPUT_LIMIT = 100
+STATUS_LIMIT = 10
+# A joined delta ends at about this size: joining costs its length.
+JOINED_CHARS = 16_384
+LET_GO = "this screen fell too far behind and was let go; the conversation goes on, and is kept"
+# Of these the latest tells all.
+_STATUS = (State, UsageReport, IterationStart)
+_COUNTED = (ToolOutput, *_STATUS)
+
+
+class Watcher:
+    """One screen's events. Deltas that it has not read yet are joined, so that none is lost; live
+    tool output may be left out (the result has it all), and of older states, too. No question is
+    put twice."""
+
+    def __init__(self) -> None:
+        self._events: deque[WatchEvent] = deque()
+        self._chars = 0
+        self._unread: Counter[type] = Counter()
+        self._left_out = LeftOut()
+        self._asked: set[str] = set()
+        self._ready = asyncio.Event()
+        self._closed = False
+        self._failure: KoreError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was let go: what comes from then on does not reach it."""
+        return not self._closed
+
+    def put(self, event: WatchEvent) -> None:
+        if self._closed:
+            return
+        last = self._events[-1] if self._events else None
+        joined = _joined(last, event)
+        match event:
+            case _ if joined is not None:
+                self._drop(-1)
+                self._append(joined)
+            case ApprovalAsked(nonce) if nonce in self._asked:
+                return
+            case ToolOutput() if self._unread[ToolOutput] >= OUTPUT_LIMIT:
+                self._left_out.add(event)
+            case ToolOutput():
+                self._append(self._left_out.before(event))
+            case ToolResulted():
+                if (lost := self._left_out.at_end(event)) is not None:
+                    self._append(lost)
+                self._append(event)
+            case _:
+                if isinstance(event, ApprovalAsked):
+                    self._asked.add(event.nonce)
+                if isinstance(event, _STATUS) and self._unread[type(event)] >= STATUS_LIMIT:
+                    self._drop(
+                        next(i for i, e in enumerate(self._events) if type(e) is type(event))
+                    )
+                self._append(event)
+        if len(self._events) > LIMIT or self._chars > LIMIT_CHARS:
+            self.fail(OwnerLost(LET_GO))
+        self._ready.set()
+
+    def fail(self, failure: KoreError) -> None:
+        """Nothing more comes: what is held, and then this is raised."""
+        self._closed, self._failure = True, failure
+        self._ready.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.set()
+
+    def _append(self, event: WatchEvent) -> None:
+        self._events.append(event)
+        self._chars += _chars(event)
+        if isinstance(event, _COUNTED):
+            self._unread[type(event)] += 1
+
+    def _drop(self, index: int) -> WatchEvent:
+        event = self._events[index]
+        del self._events[index]
+        self._chars -= _chars(event)
+        if isinstance(event, _COUNTED):
+            self._unread[type(event)] -= 1
+        return event
+
+    async def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        """Raises, after what was still held, `OwnerLost` for a screen that was let go, and what
+        the whole lane has failed with."""
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            while self._events:
+                yield self._drop(0)
+            if self._failure is not None:
+                raise self._failure
+            if self._closed:
+                return
+
+
+class Watchers:
+    """All watchers, by lane. Who comes late is told of the calls that are under way."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, list[Watcher]] = {}
+        # Of turns only: who tells nothing of its end is not kept.
+        self._calls: dict[str, dict[str, ToolStart]] = {}
+        self._failure: KoreError | None = None
+
+    @contextmanager
+    def turn(self, lane: str) -> Iterator[None]:
+        """While it lasts, the lane's calls are known; however it ends, they are over."""
+        self._calls[lane] = {}
+        try:
+            yield
+        finally:
+            self._calls.pop(lane, None)
+
+    @contextmanager
+    def watch(self, lane: str) -> Iterator[Watcher]:
+        watcher = Watcher()
+        for started in self._calls.get(lane, {}).values():
+            watcher.put(started)
+        self._lanes.setdefault(lane, []).append(watcher)
+        if self._failure is not None:
+            watcher.fail(self._failure)
+        try:
+            yield watcher
+        finally:
+            watchers = self._lanes[lane]
+            watchers.remove(watcher)
+            if not watchers:
+                del self._lanes[lane]
+
+    def publish(self, lane: str, event: WatchEvent) -> None:
+        self._note(lane, event)
+        for watcher in self._lanes.get(lane, ()):
+            watcher.put(event)
+
+    def fail(self, lane: str, failure: KoreError) -> None:
+        """Nobody who watches the lane will see an answer: each is told why."""
+        for watcher in self._lanes.get(lane, ()):
+            watcher.fail(failure)
+
+    def fail_all(self, failure: KoreError) -> None:
+        """Every watch ends with this, also one that begins later."""
+        self._failure = failure
+        for watchers in self._lanes.values():
+            for watcher in watchers:
+                watcher.fail(failure)
+
+    def _note(self, lane: str, event: WatchEvent) -> None:
+        calls = self._calls.get(lane)
+        if calls is None:
+            return
+        if isinstance(event, ToolStart):
+            calls[event.id] = event
+        elif isinstance(event, ToolResulted):
+            calls.pop(event.id, None)
+
+    def is_watched(self, lane: str) -> bool:
+        return any(watcher.is_open for watcher in self._lanes.get(lane, ()))
+
+    def close(self) -> None:
+        """End every watch: the process goes down."""
+        for watchers in self._lanes.values():
+            for watcher in watchers:
+                watcher.close()
+
+
+def _joined(last: WatchEvent | None, event: WatchEvent) -> WatchEvent | None:
+    """Both in one, where that loses nothing."""
+    match last, event:
+        case State(), State():
+            return event
+        case TextDelta(text), TextDelta() if len(text) < JOINED_CHARS:
+            return TextDelta(text + event.text)
+        case ThinkingDelta(text), ThinkingDelta() if len(text) < JOINED_CHARS:
+            return replace(event, text=text + event.text)
+        case ToolCallDelta(id_, _, text), ToolCallDelta() if (
+            id_ == event.id and len(text) < JOINED_CHARS
+        ):
+            return replace(event, partial_json=text + event.partial_json)
+    return None
+
+
+def _chars(event: WatchEvent) -> int:
+    """About what it holds; what a turn has said is held by the conversation anyway."""
+    if isinstance(event, TextDelta):
+        return len(event.text)
+    values = (getattr(event, field.name) for field in fields(event))
+    texts = (v.values() if isinstance(v, dict) else (v,) for v in values)
+    return sum(len(text) for some in texts for text in some if isinstance(text, str))

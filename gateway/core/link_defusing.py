@@ -1,0 +1,120 @@
+"""What leaves a conversation that holds both strangers' words and something private: no field of
+it is a link.
+
+Every letter passes here when it is put into the outbox, whoever wrote it and whichever fields it
+uses. An address becomes code, which nothing follows; where there is no code, in the name of a file
+or on a button, it is spelled so that it is none.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from agent.security.taint.link_defusing import addresses, inert
+from gateway.core.messages import Button, Entity, OutboundFile, OutboundPart
+
+_CODE = frozenset({"code", "pre"})
+# What only changes how letters look; any other entity may lead somewhere.
+_LOOKS = _CODE | {"bold", "italic", "underline", "strikethrough", "spoiler"}
+_LOOKS |= {"blockquote", "expandable_blockquote"}
+_JOINTS = re.compile(r"[.:]")
+_NOT_IN_NAMES = re.compile(r"[./:?#@&=%]")
+_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
+
+_Span = tuple[int, int]
+
+
+def inert_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> OutboundPart:
+    """The part with no link in any field.
+
+    `is_markdown`: nothing is rendered there. `is_read`: links were taken out of its text already,
+    all but those that may stay.
+    """
+    if is_read:
+        text, entities = part.text, part.entities
+    elif is_markdown:
+        text, entities = inert(part.text, lambda address: False), part.entities
+    else:
+        text, entities = part.text, _entities(part)
+    return OutboundPart(
+        text,
+        entities,
+        tuple(Button(inert_line(one.label), one.data) for one in part.buttons),
+        tuple(_file(one) for one in part.files),
+    )
+
+
+def inert_line(text: str) -> str:
+    """A text that cannot be formatted, with each address spelled as `example[.]org`."""
+    for start, end in reversed(list(addresses(text))):
+        spelled = _JOINTS.sub(lambda found: f"[{found[0]}]", text[start:end])
+        text = f"{text[:start]}{spelled}{text[end:]}"
+    return text
+
+
+def plain_part(part: OutboundPart) -> OutboundPart:
+    """The part without formatting; what stands in code is no link then, either."""
+    spans = _characters(part.text, [one for one in part.entities if one.type in _CODE])
+    text = part.text
+    for start, end in reversed(_merged(spans)):
+        text = f"{text[:start]}{inert_line(text[start:end])}{text[end:]}"
+    return replace(part, text=text, entities=())
+
+
+def _file(file: OutboundFile) -> OutboundFile:
+    """What is in it is no field: whoever opens it opens a file."""
+    if next(addresses(file.name), None) is None:
+        return file
+    ending = _ENDING.search(file.name)
+    stem = file.name[: ending.start()] if ending else file.name
+    return replace(file, name=_NOT_IN_NAMES.sub("_", stem) + (ending[0] if ending else ""))
+
+
+def _entities(part: OutboundPart) -> tuple[Entity, ...]:
+    looks = [one for one in part.entities if one.type in _LOOKS]
+    text = part.text
+    for start, end in _characters(text, [one for one in looks if one.type in _CODE]):
+        text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
+    at = _units(part.text)
+    links = [(at[start], at[end]) for start, end in addresses(text)]
+    kept = [piece for one in looks for piece in _outside(one, links)]
+    code = [Entity("code", start, end - start) for start, end in links]
+    return tuple(sorted([*kept, *code], key=lambda one: (one.offset, -one.length)))
+
+
+def _outside(entity: Entity, links: Sequence[_Span]) -> Iterator[Entity]:
+    """What is left of it: Telegram allows nothing else where there is code."""
+    start, end = entity.offset, entity.offset + entity.length
+    for first, last in links:
+        if last <= start or first >= end:
+            continue
+        if first > start:
+            yield replace(entity, offset=start, length=first - start)
+        start = last
+    if start < end:
+        yield replace(entity, offset=start, length=end - start)
+
+
+def _characters(text: str, entities: Iterable[Entity]) -> list[_Span]:
+    """Where they stand, in characters of the text."""
+    index = {unit: number for number, unit in enumerate(_units(text))}
+    last = len(text)
+    return [
+        (index.get(one.offset, 0), index.get(one.offset + one.length, last)) for one in entities
+    ]
+
+
+def _merged(spans: Iterable[_Span]) -> list[_Span]:
+    merged: list[_Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _units(text: str) -> list[int]:
+    """For each character, and for the end, how many units of UTF-16 stand before it."""
+    return [0, *accumulate(2 if char > "\uffff" else 1 for char in text)]

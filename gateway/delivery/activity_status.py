@@ -1,0 +1,118 @@
+"""What a turn is doing right now, in a line for whoever waits."""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent import events
+from agent.events import Event
+from agent.i18n import later, t
+from gateway.core import markdown
+
+_WHAT_CHARS = 48
+# Before that nobody asks how long it has been going on.
+_LONG_S = 10
+_TESTS = re.compile(
+    r"\b(?:pytest|unittest|tox|nox|jest|vitest|ctest|phpunit|rspec)\b"
+    r"|\b(?:npm|pnpm|yarn|bun|go|cargo|make|mix|gradle|mvn|dotnet) (?:run )?(?:test|check)\b"
+)
+_RUNNING, _TESTING = later("Running {what}"), later("Running the tests: {what}")
+_READING, _CHANGING = later("Reading {what}"), later("Changing {what}")
+_USING = later("Using {what}")
+_LOOKING, _SEARCHING = later("Looking through {what}"), later("Searching for {what}")
+# What a call of a tool is called, and which of its arguments says more.
+_TOOLS = {
+    "read_file": (_READING, "path"),
+    "list_dir": (_LOOKING, "path"),
+    "glob": (_SEARCHING, "pattern"),
+    "grep": (_SEARCHING, "pattern"),
+    "write_file": (_CHANGING, "path"),
+    "edit_file": (_CHANGING, "path"),
+    "append_file": (_CHANGING, "path"),
+    "exec": (_RUNNING, "command"),
+    "web_search": (later("Searching the web for {what}"), "query"),
+    "web_fetch": (_READING, "url"),
+    "task": (later("Waiting for a helper: {what}"), "description"),
+}
+# What is shown in another way, or too small to be told.
+_SILENT = ("todo", "tool_search")
+
+
+class Doing:
+    """Fed with a turn's events; `line` is what it is doing, empty while it speaks.
+
+    `clock` counts seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._calls: dict[str, str] = {}
+        self._else = t("Thinking")
+        self._since = clock()
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case events.ToolStart(id_, name, arguments) if name not in _SILENT:
+                if not self._calls:
+                    self._since = self._clock()
+                self._calls[id_] = sentence(name, arguments)
+            case events.ToolResulted(id_):
+                self._calls.pop(id_, None)
+                self._now(t("Thinking"))
+            case events.Retry(_, attempt, most) if most > 1:
+                self._now(t("Trying again ({attempt} of {most})", attempt=attempt, most=most))
+            case events.IterationStart() | events.ThinkingDelta() | events.Retry():
+                self._now(t("Thinking"))
+            case events.TextDelta():
+                self._now("")
+
+    def rest(self, sentence: str) -> None:
+        """It goes on when something has happened; the sentence says what."""
+        self._calls.clear()
+        self._now(sentence)
+
+    @property
+    def line(self) -> str:
+        """One line of markdown."""
+        texts = list(self._calls.values()) or [self._else]
+        if not texts[0]:
+            return ""
+        more = f" (+{len(texts) - 1})" if len(texts) > 1 else ""
+        return f"⏳ {texts[0]}{more}{_elapsed(self._clock() - self._since)}"
+
+    def _now(self, text: str) -> None:
+        if text != self._else and not self._calls:
+            self._since = self._clock()
+        self._else = text
+
+
+def sentence(name: str, arguments: Mapping[str, Any]) -> str:
+    """What a call does, in a few words of markdown."""
+    text, argument = _TOOLS.get(name, (_USING, ""))
+    what = str(arguments.get(argument, "")).strip()
+    if not what:
+        return t(_USING, what=code(name))
+    if name == "web_fetch":
+        what = urlsplit(what).hostname or what
+    if name == "exec" and _TESTS.search(what):
+        text = _TESTING
+    return t(text, what=code(what, keep_end=argument == "path"))
+
+
+def code(text: str, *, keep_end: bool = False) -> str:
+    """As inline code, short enough for a line; of a path the end says more."""
+    text = " ".join(text.split())
+    if len(text) > _WHAT_CHARS:
+        text = f"…{text[1 - _WHAT_CHARS :]}" if keep_end else f"{text[: _WHAT_CHARS - 1]}…"
+    return markdown.code(text)
+
+
+def _elapsed(seconds: float) -> str:
+    """In steps that grow: each is a message to the platform."""
+    if seconds < _LONG_S:
+        return ""
+    if seconds < 60:
+        return " · " + t("{n} s", n=int(seconds) // 10 * 10)
+    return " · " + t("{n} min", n=int(seconds) // 60)

@@ -1,0 +1,49 @@
+"""What is done after an answer has arrived, and what nobody waits for."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from gateway.channels.base import Reacts
+from gateway.core.messages import OutboundMessage
+from gateway.store.repositories import backlog
+from gateway.store.sqlite.engine import Database
+
+log = logging.getLogger(__name__)
+
+# At the same time over all chats; of more the rest is left out.
+AT_ONCE = 32
+LASTS_S = 20.0
+
+
+async def tell_answered(database: Database, channel: Reacts, message: OutboundMessage) -> None:
+    """The answer stands there: its questions are done, what was said behind them is not."""
+    left = await database.run(backlog.unfinished, message.route.lane)
+    await channel.answered(message, left)
+
+
+class Aftermath:
+    """Cosmetic work, a few pieces at once and each for a while; a bug in one is logged."""
+
+    def __init__(self, *, lasts_s: float = LASTS_S) -> None:
+        self._lasts_s = lasts_s
+        self._pieces = 0
+
+    def begin(self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
+        """`group` owns it from now on."""
+        if self._pieces < AT_ONCE:
+            self._pieces += 1
+            group.create_task(self._done(work), name="after an answer").add_done_callback(self._end)
+
+    async def _done(self, work: Callable[[], Awaitable[None]]) -> None:
+        piece = asyncio.ensure_future(work())
+        try:
+            await asyncio.wait({piece}, timeout=self._lasts_s)
+        finally:
+            piece.cancel()
+            await asyncio.wait({piece})
+        if not piece.cancelled() and (bug := piece.exception()) is not None:
+            log.error("what follows an answer broke", exc_info=bug)
+
+    def _end(self, _: "asyncio.Task[None]") -> None:
+        self._pieces -= 1

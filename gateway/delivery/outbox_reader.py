@@ -1,0 +1,79 @@
+"""The outbox as `delivery` works it off: patient with a full disk, not with what never mends."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from sqlite3 import Connection
+from typing import Concatenate, ParamSpec, TypeVar
+
+from gateway.store.repositories import outbox, unreadable
+from gateway.store.repositories.outbox import Due
+from gateway.store.sqlite.engine import Damaged, Database, NotNow, StoreError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Wait = Callable[[asyncio.Event, float], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = 5.0
+# A refusal that no free space and no other program's leaving will end is not waited for longer.
+TRIES = 12
+
+
+class Letterbox:
+    """`clock` tells Unix time in seconds, `wait` is how it rests until the next try."""
+
+    def __init__(self, database: Database, clock: Callable[[], float], wait: Wait) -> None:
+        self._database = database
+        self._clock = clock
+        self._wait = wait
+
+    async def stored(
+        self,
+        work: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The work's result, however long the disk is full or the file locked.
+
+        What has happened to a message must not be forgotten: it would be sent again, unmarked.
+        Raises `StoreError` for what stays refused.
+        """
+        tries = 0
+        while True:
+            try:
+                return await self._database.run(work, *args, **kwargs)
+            except StoreError as exc:
+                tries += not isinstance(exc, NotNow)
+                if isinstance(exc, Damaged) or tries >= TRIES:
+                    raise
+                log.error("sending waits: %s", exc)
+                await self._wait(asyncio.Event(), _PAUSE_S)
+
+    async def first(self, lane: str) -> Due | float | None:
+        """The head of a route (`outbox.head`). What cannot be read is buried: it would keep all
+        that stands behind it from ever being sent. Raises `StoreError`."""
+        while True:
+            try:
+                return await self.stored(self._head, lane)
+            except Damaged:
+                raise
+            except StoreError as exc:
+                if not await self.stored(unreadable.bury_head, lane, str(exc)):
+                    raise
+                log.error("given up: a part to %s cannot be read: %s", lane, exc)
+
+    async def sent(self, seq: int, provider_msg: str, lane: str) -> Due | float | None:
+        """The part has arrived; returns the route's next head. Raises `StoreError`."""
+        try:
+            return await self.stored(outbox.sent, seq, provider_msg, lane, self._clock())
+        except Damaged:
+            raise
+        except StoreError:
+            # That the next one cannot be read must not undo that this one has arrived.
+            await self.stored(unreadable.set_sent, seq, provider_msg)
+            return await self.first(lane)
+
+    def _head(self, connection: Connection, lane: str) -> Due | float | None:
+        return outbox.head(connection, lane, self._clock())

@@ -1,0 +1,273 @@
+"""Shows an answer while it grows: first typing, then messages that are edited.
+
+Below it stands a line of what is being done. Before there is any text that line is shown only
+where it vanishes by itself: a message that holds nothing else might be left behind.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, runtime_checkable
+
+from agent import events
+from agent.events import Event
+from agent.records import frozen
+from gateway.channels.base import Ambiguous, Growing, SendError, Sketches, Streams, Types
+from gateway.core.messages import OutboundPart
+from gateway.delivery.activity_status import Doing
+from gateway.store.repositories import outbox
+from gateway.store.repositories.outbox import Letter
+from gateway.store.sqlite.engine import Database, StoreError
+
+log = logging.getLogger(__name__)
+
+# A turn that is over by then needs no preview: its answer is one send.
+FIRST_AFTER_S = 0.7
+# An answer that is there by then needs no "typing" in front of it.
+TYPING_AFTER_S = 0.3
+TYPING_EVERY_S = 4.5
+PRIVATE_EVERY_S = 1.0
+GROUP_EVERY_S = 3.5
+# A turn without a word by then is told about.
+LINE_AFTER_S = 2.5
+# How often it is looked whether the line has something new to say.
+LOOK_EVERY_S = 2.0
+# What vanishes by itself, after half a minute, is shown again in time.
+SKETCH_AGAIN_S = 20.0
+_LEFT_OVER = OutboundPart("…")
+
+
+@runtime_checkable
+class Shows(Streams, Types, Protocol):
+    """A channel that can show an answer while it grows, and that somebody is typing."""
+
+
+@frozen
+class Pace:
+    """Seconds from the first text until it is shown, between two edits, before a line without any
+    text is shown, and between two looks; `clean` is what a text goes through before."""
+
+    first_after_s: float
+    every_s: float
+    clean: Callable[[str], str] = str
+    line_after_s: float = LINE_AFTER_S
+    look_every_s: float = LOOK_EVERY_S
+
+
+class Preview:
+    """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
+    `said` is what an earlier run of the turn has said.
+
+    It begins when nothing waits on its route any more, so that it overtakes no earlier answer. What
+    outgrows a message goes on in another. The outbox row of each exists before its first send, and
+    the platform's id of the message is journaled as soon as it returns: each part of the final
+    text is an edit of its message, also after a crash.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        channel: Shows,
+        turn: int,
+        letter: Letter,
+        pace: Pace,
+        said: Sequence[str] = (),
+    ) -> None:
+        self._database = database
+        self._channel = channel
+        self._turn = turn
+        self._letter = letter
+        self._pace = pace
+        self._done_texts = list(said)
+        self._text = ""
+        # The model's list of what is to be done: shown while it works, not part of the answer.
+        self._list = ""
+        self._doing = Doing()
+        self._began_at = time.monotonic()
+        self._first_at: float | None = None
+        # The platform's ids of the messages that it fills, and what each shows.
+        self._ids: list[str] = []
+        self._pages: dict[int, OutboundPart] = {}
+        # What was shown last, in the messages and apart from them, and when.
+        self._shown = ("", "")
+        self._sketched, self._sketched_at = "", 0.0
+        self._waits = False
+        self._changed = asyncio.Event()
+        self._closed = asyncio.Event()
+
+    def feed(self, event: Event) -> None:
+        self._doing.feed(event)
+        match event:
+            case events.IterationStart():
+                if self._text.strip():
+                    self._done_texts.append(self._text.strip())
+                self._text = ""
+            case events.TextDelta(text):
+                self._text += text
+                self._changed.set()
+            case events.Retry():
+                self._text = ""
+            case events.ToolResulted(name="todo", content=content, is_error=False):
+                self._list = content
+                self._changed.set()
+            case events.ToolStart():
+                self._changed.set()
+        if not self._said():
+            self._first_at = None
+        elif self._first_at is None:
+            self._first_at = time.monotonic()
+
+    @property
+    def pages(self) -> Mapping[int, OutboundPart]:
+        """What its messages show for sure, by their number."""
+        return self._pages
+
+    def rest(self, sentence: str) -> None:
+        """The turn is put down until something has happened: what stands there says so."""
+        self._doing.rest(sentence)
+        self._waits = True
+
+    def close(self) -> None:
+        """No further updates; one that is under way ends by itself (see `run`)."""
+        self._closed.set()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Show until closed. No trouble of the platform or the disk fails a turn: what cannot be
+        shown is left out."""
+        async with asyncio.TaskGroup() as group:
+            typing = group.create_task(self._type())
+            try:
+                if await self._show() and self._waits and self._ids:
+                    await self._grow()
+            except StoreError as exc:
+                # What is not on disk could not be edited after a crash: nothing more is shown.
+                log.warning("preview of %s ends: %s", self._letter.delivery_id, exc)
+                await self._closed.wait()
+                await self._store_ids()
+            finally:
+                typing.cancel()
+
+    async def _type(self) -> None:
+        await asyncio.sleep(TYPING_AFTER_S)
+        while True:
+            with suppress(SendError):
+                await self._channel.typing(self._letter.route)
+            await asyncio.sleep(TYPING_EVERY_S)
+
+    async def _show(self) -> bool:
+        """Send the first text once the turn has lasted a while, then edit it at the pace. False
+        when a message may stand there that nobody knows the id of: no other may follow it."""
+        pause_s = self._pace.first_after_s
+        while await self._open_after(pause_s):
+            pause_s = self._pace.every_s
+            way = self._channel.streaming(self._letter.route)
+            if way == "off":
+                continue
+            if not self._ids and (rest_s := self._too_early_s()) > 0:
+                pause_s = rest_s
+                self._changed.set()
+                continue
+            if not self._ids and (way == "drafts" or not self._said()):
+                await self._sketch()
+            elif not await self._grow():
+                return False
+        return True
+
+    def _too_early_s(self) -> float:
+        """An answer that is whole soon after its first word is one message, sent once."""
+        if self._first_at is None:
+            return 0.0
+        return self._first_at + self._pace.first_after_s - time.monotonic()
+
+    def _said(self) -> str:
+        return "\n\n".join(filter(None, [*self._done_texts, self._text.strip(), self._list]))
+
+    async def _sketch(self) -> None:
+        """Show it where it vanishes by itself, if the platform has such a place."""
+        text = "\n\n".join(filter(None, [self._said(), self._doing.line]))
+        now = time.monotonic()
+        due = self._said() or now - self._began_at >= self._pace.line_after_s
+        fresh = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
+        if due and text and not fresh and isinstance(self._channel, Sketches):
+            if await self._database.run(outbox.has_mail, self._letter.route.lane):
+                return
+            with suppress(SendError):
+                clean = self._pace.clean(text)
+                await self._channel.sketch(self._letter.route, clean, self._turn)
+            self._sketched, self._sketched_at = text, now
+
+    async def _grow(self) -> bool:
+        """Send or edit the messages, where there is news."""
+        now = (self._said(), self._doing.line)
+        if not now[0] or now == self._shown:
+            return True
+        clean = self._pace.clean
+        pages = list(self._channel.pages(Growing(clean(now[0]), clean(now[1]))))
+        # What was said has become shorter: the rest is empty until it grows again.
+        pages += [_LEFT_OVER] * (len(self._ids) - len(pages))
+        for number, page in enumerate(pages):
+            if self._pages.get(number) == page:
+                continue
+            try:
+                if number == len(self._ids):
+                    begun = await self._begin(number)
+                    if begun is None:
+                        return True  # Earlier answers wait on this route.
+                    if begun.lost:
+                        return False  # One of a run that was cut off may stand there already.
+                    if begun.provider_msg is not None:
+                        self._ids.append(begun.provider_msg)
+                await self._update(number, page)
+            except Ambiguous:
+                # A new one may be there or not, and no id tells: it stays marked.
+                return number < len(self._ids)
+            except SendError as exc:
+                log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
+                if number == len(self._ids):
+                    await self._store(number, None)
+                return True
+        self._shown = now
+        return True
+
+    async def _begin(self, number: int) -> outbox.Preview | None:
+        return await self._database.run(
+            outbox.begin_stream, self._turn, self._letter, number, time.time()
+        )
+
+    async def _update(self, number: int, page: OutboundPart) -> None:
+        self._pages.pop(number, None)
+        letter = self._letter
+        if number < len(self._ids):
+            await self._channel.preview(letter.route, page, self._ids[number])
+        else:
+            reply_to = letter.reply_to if number == 0 else None
+            shown = await self._channel.preview(letter.route, page, None, reply_to)
+            self._ids.append(shown)
+            await self._store(number, shown)
+        self._pages[number] = page
+
+    async def _store(self, number: int, provider_msg: str | None) -> None:
+        await self._database.run(outbox.set_preview, self._letter.delivery_id, number, provider_msg)
+
+    async def _store_ids(self) -> None:
+        """Store the messages' ids again, which the disk refused before: the answer is an edit of
+        those messages then, and else marked."""
+        for number, provider_msg in enumerate(self._ids):
+            try:
+                await self._store(number, provider_msg)
+            except StoreError as exc:
+                log.warning("a message of %s is not stored: %s", self._letter.delivery_id, exc)
+
+    async def _open_after(self, seconds: float) -> bool:
+        """Wait so long, and for news; False as soon as the preview is closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pace.look_every_s):
+                await self._changed.wait()
+        self._changed.clear()
+        return not self._closed.is_set()

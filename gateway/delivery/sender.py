@@ -1,0 +1,332 @@
+"""Sends what the outbox holds: in order on each route, and never twice unmarked."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from sqlite3 import Connection
+
+from agent.i18n import later, speaking
+from agent.security.redaction import Redactor
+from gateway.channels.base import (
+    Ambiguous,
+    Asks,
+    BadFormat,
+    Channel,
+    DecodesAgain,
+    Gone,
+    Moved,
+    Notices,
+    NoTopic,
+    Paced,
+    Probes,
+    RateLimited,
+    Reacts,
+    Refused,
+    SendError,
+    Traces,
+    Unreachable,
+)
+from gateway.core.messages import OutboundPart, Route
+from gateway.delivery.best_effort import Aftermath, tell_answered
+from gateway.delivery.outbound_files import drop, sent_by
+from gateway.delivery.outbox_reader import Letterbox, Wait
+from gateway.delivery.retry_policy import AMBIGUOUS_TRIES, JITTER, is_given_up, is_last_try, rest_s
+from gateway.delivery.user_language import Languages
+from gateway.runtime.clock import SteadyClock
+from gateway.store.repositories import chats, moves, outbox
+from gateway.store.repositories.outbox import Due, Letter
+from gateway.store.sqlite.engine import Database, StoreError
+from gateway.turns.trace import Trace
+
+log = logging.getLogger(__name__)
+
+LOST = later("⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it.")
+
+
+async def wait_for(wake: asyncio.Event, seconds: float) -> None:
+    """Returns when the event is set, or after so many seconds."""
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await wake.wait()
+    except TimeoutError:
+        return
+
+
+def _nothing(connection: Connection, delivery_id: str) -> Callable[[], None]:
+    return lambda: None
+
+
+class Delivery:
+    """One task per route that has mail; only the head of a route is tried.
+
+    `clock` tells Unix time in seconds and does not jump, `wait` is how a route rests until its
+    next try,
+    `redactor` cleans what is to be said, and `languages` knows in which language.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        channels: Mapping[tuple[str, str], Channel],
+        *,
+        clock: Callable[[], float] | None = None,
+        wait: Wait = wait_for,
+        redactor: Redactor | None = None,
+        languages: Languages | None = None,
+    ) -> None:
+        self._database = database
+        self.channels = channels
+        self._clock = clock or SteadyClock()
+        self._wait = wait
+        self._box = Letterbox(database, self._clock, wait)
+        self.redactor = redactor or Redactor()
+        self.languages = languages or Languages()
+        self._routes: dict[str, asyncio.Event] = {}
+        self._sending: set[str] = set()
+        self._stuck: set[str] = set()
+        # Routes whose platform has said how long they are to wait.
+        self._limited: set[str] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._aftermath = Aftermath()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        # What else follows when a part is given up: one call inside the transaction that notes it,
+        # which returns one for when that is on disk.
+        self.when_given_up: Callable[[Connection, str], Callable[[], None]] = _nothing
+        self.sent = 0
+        self.failed = 0
+        self.given_up = 0
+
+    async def run(self) -> None:
+        """Send until cancelled; starts with what an earlier process left."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for channel in self.channels.values():
+                if isinstance(channel, Notices):
+                    channel.when_reachable(partial(self._retry_channel, channel))
+            try:
+                for lane in await self._database.run(outbox.lanes_with_mail):
+                    self.wake(lane)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    def wake(self, lane: str) -> None:
+        """There is new mail on this route, or a reason to try again."""
+        if self._group is None or lane in self._stuck:
+            return  # `run` begins with every route that has mail.
+        wake = self._routes.get(lane)
+        if wake is None:
+            wake = self._routes[lane] = asyncio.Event()
+            self._group.create_task(self._drain(lane, wake), name=f"route {lane}")
+        self._begins(lane)
+        wake.set()
+
+    def channel(self, route: Route) -> Channel | None:
+        return self.channels.get((route.channel, route.account))
+
+    def reacts(self, route: Route) -> Reacts | None:
+        """The route's channel, if it can show that a message was seen."""
+        channel = self.channel(route)
+        return channel if channel is not None and isinstance(channel, Reacts) else None
+
+    def trace(self, route: Route) -> Trace | None:
+        """How much of what was done stands below answers there, where nobody chose; None where
+        nothing can."""
+        channel = self.channel(route)
+        return channel.trace if isinstance(channel, Traces) else None
+
+    def decoder(self, channel: str, account: str) -> DecodesAgain | None:
+        """The channel, if it can decode stored updates."""
+        found = self.channels.get((channel, account))
+        return found if found is not None and isinstance(found, DecodesAgain) else None
+
+    def asks(self, route: Route) -> Asks | None:
+        """The route's channel, if people can answer questions there."""
+        channel = self.channel(route)
+        return channel if channel is not None and isinstance(channel, Asks) else None
+
+    def render(self, route: Route, markdown: str) -> Sequence[OutboundPart]:
+        """The parts for this route; plain text as long as its channel is not running."""
+        text = self.redactor.clean(markdown)
+        channel = self.channel(route)
+        return channel.render(text) if channel else [OutboundPart(text)]
+
+    async def retry_now(self, lane: str) -> None:
+        """Somebody listens on this route again."""
+        await self._database.run(outbox.due_now, lane)
+        self.wake(lane)
+
+    def _retry_channel(self, channel: Channel) -> None:
+        """Its platform answers again: what rests after failed tries is tried at once."""
+        prefix = f"{channel.name}:{channel.account}:"
+        for lane in [one for one in self._routes if one.startswith(prefix)]:
+            if self._group is not None and lane not in self._limited:
+                self._group.create_task(self.retry_now(lane), name=f"retry of {lane}")
+
+    async def post(self, letter: Letter) -> None:
+        """Queue a letter that belongs to no turn, and send it."""
+        await self._database.run(outbox.put, None, [letter], self._clock())
+        self.wake(letter.route.lane)
+
+    async def flush(self) -> None:
+        """Returns when every route has sent what was due, and rests; for a clean stop."""
+        await self._idle.wait()
+
+    @property
+    def routes(self) -> int:
+        """How many routes have mail right now."""
+        return len(self._routes) + len(self._stuck)
+
+    async def _drain(self, lane: str, wake: asyncio.Event) -> None:
+        try:
+            while True:
+                wake.clear()
+                self._begins(lane)
+                due = await self._box.first(lane)
+                while isinstance(due, Due):
+                    due = await self._send(lane, due)
+                if due is None and not wake.is_set():
+                    return
+                if due is not None:
+                    self._rests(lane)
+                    await self._wait(wake, due - self._clock())
+        except StoreError as exc:
+            # What was in flight may have arrived: only the next start knows to mark it.
+            self._stuck.add(lane)
+            log.error("nothing more is sent to %s until the next start: %s", lane, exc)
+        finally:
+            del self._routes[lane]
+            self._rests(lane)
+
+    def _begins(self, lane: str) -> None:
+        self._sending.add(lane)
+        self._idle.clear()
+
+    def _rests(self, lane: str) -> None:
+        self._sending.discard(lane)
+        if not self._sending:
+            self._idle.set()
+
+    async def _send(self, lane: str, due: Due) -> Due | float | None:
+        """Send one part; returns the next thing to do on the route."""
+        route = due.message.route
+        channel = self.channel(route)
+        if channel is None:
+            log.info("%s has mail for a channel that is not running here", lane)
+            return None
+        try:
+            provider_msg = due.message.provider_msg
+            if not due.shown or provider_msg is None:
+                provider_msg = await self._sent(channel, due)
+        except SendError as exc:
+            await self._settle(due, exc)
+        except Exception as exc:
+            # A bug in a channel costs this part, not every chat; nobody knows if it has arrived.
+            log.exception("%s could not be sent", due.message.delivery_id)
+            await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
+        else:
+            self.sent += 1
+            following = await self._box.sent(due.seq, provider_msg, lane)
+            drop(due.message.content.files)
+            answers = due.message.last and due.message.kind == "final"
+            if answers and isinstance(channel, Reacts) and self._group is not None:
+                work = partial(tell_answered, self._database, channel, due.message)
+                self._aftermath.begin(self._group, work)
+            return following
+        return await self._box.first(lane)
+
+    async def _sent(self, channel: Channel, due: Due) -> str:
+        """Send it when the platform has room; returns the platform's id."""
+        route = due.message.route
+        if due.ambiguous and isinstance(channel, Probes):
+            # Unclear tries are few: none is spent while the platform is plainly down.
+            await channel.probe()
+        if isinstance(channel, Paced):
+            await channel.admit(route)
+        await self._box.stored(outbox.take, due.seq)
+        with speaking(self.languages.of_route(route)):
+            return await sent_by(channel, due.message)
+
+    async def _settle(self, due: Due, error: SendError) -> None:
+        """Decide what becomes of a part that could not be sent."""
+        run = self._box.stored
+        now = self._clock()
+        self.failed += 1
+        log.log(
+            error.level,
+            "not sent: %s part %d to %s: %s",
+            due.message.delivery_id,
+            due.message.part,
+            due.message.route.lane,
+            error,
+        )
+        self._limited.discard(due.message.route.lane)
+        match error:
+            case RateLimited(retry_after_s=wait_s):
+                self._limited.add(due.message.route.lane)
+                await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
+            case BadFormat() if due.message.content.entities:
+                await run(outbox.make_plain, due.seq)
+            case Moved(first=first, now=now_id):
+                await run(moves.put, due.message.route.channel, [(first, now_id)])
+                wait_s = rest_s(due, ambiguous=False) if due.attempts else 0.0
+                await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
+            case NoTopic() if due.message.route.thread_id:
+                await run(outbox.leave_topic, due.seq)
+            case Gone() if due.message.provider_msg is not None:
+                await run(outbox.make_new, due.seq)
+            case Unreachable():
+                await self._bury(due, str(error), whole_lane=True)
+            case Refused() | BadFormat() | Gone() | NoTopic():
+                await self._bury(due, str(error))
+            case _ if is_given_up(due):
+                await self._bury(due, f"gave up after a day: {error}")
+            case Ambiguous() if is_last_try(due):
+                await self._bury(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
+            case _:
+                ambiguous = isinstance(error, Ambiguous)
+                wait_s = rest_s(due, ambiguous=ambiguous) * random.uniform(*JITTER)  # noqa: S311 - jitter
+                await run(
+                    outbox.postpone, due.seq, now + wait_s, ambiguous=ambiguous, rest_s=wait_s
+                )
+
+    def _end(
+        self, connection: Connection, due: Due, reason: str, whole_lane: bool
+    ) -> tuple[int, Callable[[], None]]:
+        """How many parts were given up, and what is to be called once that is on disk."""
+        message = due.message
+        follow = self.when_given_up(connection, message.delivery_id)
+        if not whole_lane and message.kind == "final":
+            notice = Letter(
+                delivery_id=f"{message.delivery_id}.lost",
+                route=message.route,
+                parts=[OutboundPart(self.languages.tell(message.route, LOST))],
+                kind="notice",
+                event_id=message.event_id,
+            )
+            outbox.put(connection, None, [notice], self._clock())
+        others = 0
+        if whole_lane:
+            others = chats.leave(connection, message.route, reason, self._clock()) - 1
+        parts = outbox.bury(connection, due.seq, reason, whole_lane=whole_lane) + max(0, others)
+        return parts, follow
+
+    async def _bury(self, due: Due, reason: str, *, whole_lane: bool = False) -> None:
+        """End the part, and say so to the owner and, where somebody still listens, in the chat."""
+        # A platform may quote the address that it was asked at, with the token in it.
+        reason = self.redactor.clean(reason)
+        parts, follow = await self._box.stored(self._end, due, reason, whole_lane)
+        follow()
+        drop(due.message.content.files)
+        self.given_up += parts
+        log.error(
+            "given up: %d parts to %s, from %s part %d on: %s",
+            parts,
+            due.message.route.lane,
+            due.message.delivery_id,
+            due.message.part,
+            reason,
+        )

@@ -1,0 +1,78 @@
+"""Which language each person is spoken to in."""
+
+import os
+from sqlite3 import Connection
+
+from agent.i18n import LANGUAGES, speaking, spoken, t
+from gateway.access.control import CONSOLE
+from gateway.core.messages import InboundMessage, Route
+from gateway.store.repositories import languages
+from gateway.store.repositories.claims import Claim, CommandClaim
+
+
+class Languages:
+    """What somebody chose wins over the configuration, and that over what their app says.
+
+    What is known of nobody in particular is said in the language of this process. `configured` is
+    one of `LANGUAGES`, or "auto". What was chosen and heard is kept here, as it is stored.
+    """
+
+    def __init__(self, configured: str = "auto") -> None:
+        self.configure(configured)
+        self._default = spoken()
+        self._heard: dict[str, str] = {}
+        self._chosen: dict[str, str] = {}
+
+    def configure(self, configured: str) -> None:
+        self._configured = configured if configured in LANGUAGES else None
+
+    def load(self, connection: Connection) -> None:
+        rows = languages.of_all(connection)
+        # A version of Kore that knows more languages may have stored one of them.
+        self._heard = {who: heard for who, heard, _ in rows if heard in LANGUAGES}
+        self._chosen = {who: chosen for who, _, chosen in rows if chosen in LANGUAGES}
+
+    def of(self, message: InboundMessage) -> str:
+        """For whoever sent it."""
+        said = message.language if message.language in LANGUAGES else None
+        return self._known(message.principal) or said or self._last(message.principal)
+
+    def of_claim(self, claim: Claim | CommandClaim) -> str:
+        """For whoever is answered: of several, the last."""
+        return self.of(claim.message if isinstance(claim, CommandClaim) else claim.messages[-1])
+
+    def of_person(self, principal: str) -> str:
+        return self._known(principal) or self._last(principal)
+
+    def of_route(self, route: Route) -> str:
+        """For whoever reads there: a private chat is named like its person."""
+        reader = str(os.getuid()) if route.channel == CONSOLE else route.chat_id
+        return self.of_person(f"{route.channel}:{reader}")
+
+    def tell(self, route: Route, english: str) -> str:
+        """A text for whoever reads there."""
+        with speaking(self.of_route(route)):
+            return t(english)
+
+    def chosen(self, principal: str) -> str | None:
+        return self._chosen.get(principal)
+
+    def hear(self, connection: Connection, message: InboundMessage) -> None:
+        """Remember what somebody's app says, for what is written to them unasked."""
+        if message.language in LANGUAGES and message.language != self._heard.get(message.principal):
+            languages.hear(connection, message.principal, message.language)
+            self._heard[message.principal] = message.language
+
+    def choose(self, connection: Connection, principal: str, language: str | None) -> None:
+        """From now on; None takes it back."""
+        languages.choose(connection, principal, language)
+        if language is None:
+            self._chosen.pop(principal, None)
+        else:
+            self._chosen[principal] = language
+
+    def _known(self, principal: str) -> str | None:
+        return self._chosen.get(principal) or self._configured
+
+    def _last(self, principal: str) -> str:
+        return self._heard.get(principal) or self._default

@@ -1,0 +1,286 @@
+"""The porter brings what held messages wait for: their files, and the rest of their album."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from agent.i18n import later, speaking, t
+from gateway.channels.base import Accept, Batch, FetchesMedia, NotFetched
+from gateway.config.sections import MediaSection
+from gateway.core.markdown import literal
+from gateway.core.messages import InboundMessage, Media
+from gateway.delivery.sender import Delivery
+from gateway.media.sweeper import sweep_daily
+from gateway.store.repositories import pending_media
+from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.pending_media import Held
+from gateway.store.sqlite.engine import Database, StoreError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+# After a start, the rest of an album has so long to be delivered again.
+AFTER_START_S = 3.0
+_WAITS_S = (1.0, 3.0, 10.0, 30.0)
+_STORE_PAUSE_S = 5.0
+_NOBODY = later("nothing here fetches files from where it was sent")
+_NOT_KEPT = later("it could not be written to the disk ({reason})")
+_FULL = later("the disk is nearly full")
+# What has no name of its own.
+_CALLED = {
+    "photo": later("the photo"),
+    "video": later("the video"),
+    "animation": later("the animation"),
+    "video_note": later("the video message"),
+    "voice": later("the voice message"),
+    "audio": later("the audio file"),
+    "sticker": later("the sticker"),
+    "document": later("the file"),
+}
+# Nobody is there to be told.
+_FORGOTTEN = "whoever sent it was deleted"
+_BROKE = later("something in me broke over it")
+
+
+class Inboxes(Protocol):
+    """Where files go that come with a message; `Rules` knows."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    def inbox(self, message: InboundMessage) -> Path: ...
+
+
+class Porter:
+    """One task for each row that waits, a few downloads at a time; polls never wait for any.
+
+    What a kill interrupts is begun again at the next start: a row is held until all is there, or a
+    sentence says why not. `media` says how large a file may be that is taken, and for how long it
+    is kept; `hears` writes down what is said in one, `waits_s` are the rests between tries.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        delivery: Delivery,
+        inboxes: Inboxes,
+        *,
+        media: MediaSection,
+        hears: Callable[[Media, Path], Awaitable[Media]] | None = None,
+        waits_s: tuple[float, ...] = _WAITS_S,
+    ) -> None:
+        self._database = database
+        self._delivery = delivery
+        self._inboxes = inboxes
+        self._limit_bytes = media.max_file_mb * 2**20
+        self._keep_days = media.keep_days
+        self._hears = hears
+        self._waits_s = waits_s
+        self._news = asyncio.Event()
+        # Whether there may be parts of albums that are not to be kept for long.
+        self._early = True
+        self._busy: set[int] = set()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        # Files that are being fetched: a photo and the question that replies to it bring the same.
+        self._coming: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+
+    def beside(self, accept: Accept) -> Accept:
+        """`accept`, after which the porter looks for rows that wait."""
+
+        async def accepted(channel: str, account: str, batch: Batch) -> None:
+            await accept(channel, account, batch)
+            if any(one.media or one.album for one in batch.messages):
+                self._early |= any(one.follows for one in batch.messages)
+                self.look()
+
+        return accepted
+
+    def look(self) -> None:
+        self._news.set()
+
+    async def run(self, wake: Callable[[str], None]) -> None:
+        """Work until cancelled; starts with what an earlier process left. `wake` a lane whose row
+        waits no more."""
+        await self._stored(pending_media.begin_again, time.time() + AFTER_START_S)
+        self.look()
+        rest_s: float | None = None
+        async with asyncio.TaskGroup() as group:
+            if self._keep_days is not None:
+                swept = sweep_daily(self._inboxes.workspace, self._keep_days)
+                group.create_task(swept, name="sweeper of the inbox")
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(rest_s):
+                        await self._news.wait()
+                self._news.clear()
+                if self._early:
+                    self._early = False
+                    rest_s = await self._stored(pending_media.forget_early, time.time())
+                    self._early |= rest_s is not None
+                for seq in await self._stored(pending_media.rows):
+                    if seq not in self._busy:
+                        self._busy.add(seq)
+                        group.create_task(self._bring(seq, wake), name=f"files of {seq}")
+
+    async def _bring(self, seq: int, wake: Callable[[str], None]) -> None:
+        """Until the row needs nothing any more."""
+        try:
+            while (row := await self._stored(pending_media.find, seq)) is not None:
+                if (media := row.awaited) is not None:
+                    await self._settle(row, media)
+                    continue
+                # A clock that was set back must not keep anybody waiting.
+                await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), AFTER_START_S))
+                if lane := await self._stored(pending_media.release, row):
+                    wake(lane)
+        finally:
+            self._busy.discard(seq)
+            self.look()
+
+    async def _settle(self, row: Held, media: Media) -> None:
+        letters = []
+        try:
+            known = await self._fetched(row, media)
+        except NotFetched as exc:
+            log.warning("a %s of message %d is left out: %s", media.kind, row.seq, exc)
+            # What is there, but was not understood, is there all the same.
+            known = replace(exc.found or media, trouble=str(exc))
+            if not media.quoted:
+                with speaking(self._delivery.languages.of(row.message)):
+                    text = _told(media, exc)
+                letters.append(self._letter(row.message, media, text))
+        await self._stored(pending_media.settle, row.seq, known, letters, time.time())
+        if letters:
+            self._delivery.wake(letters[0].route.lane)
+
+    async def _fetched(self, row: Held, media: Media) -> Media:
+        """The file, there. Raises `NotFetched` when it is out of reach."""
+        for wait_s in (*self._waits_s, None):
+            trying = asyncio.create_task(self._try(row, media))
+            try:
+                await asyncio.wait({trying})
+            finally:
+                trying.cancel()
+                await asyncio.wait({trying})
+            match None if trying.cancelled() else trying.exception():
+                case None:
+                    return trying.result()
+                case NotFetched(again=True) if wait_s is not None:
+                    await asyncio.sleep(wait_s)
+                case NotFetched() as exc:
+                    raise exc
+                case OSError() as exc:
+                    reason = exc.strerror or type(exc).__name__
+                    raise NotFetched(_NOT_KEPT, reason=reason) from exc
+                case bug:
+                    # It costs this file, not the chat.
+                    log.error("a file of %s broke", row.message.session_key, exc_info=bug)
+                    raise NotFetched(_BROKE) from bug
+        raise AssertionError("the last try ends the loop")
+
+    async def _try(self, row: Held, media: Media) -> Media:
+        """Raises `NotFetched` and `OSError`."""
+        from gateway.media.storage import name_of
+
+        message = row.message
+        channel = self._delivery.channel(message.route)
+        if channel is None or not isinstance(channel, FetchesMedia):
+            raise NotFetched(_NOBODY)
+        workspace = self._inboxes.workspace.resolve()
+        folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
+        path = folder / name_of(media, message.account)
+        async with self._coming.setdefault(path, asyncio.Lock()), self._slots:
+            found = await self._there(channel, row.seq, media, path, workspace)
+        try:
+            # Nobody else's file waits for it: this may take minutes.
+            return (
+                await self._hears(found, workspace / (found.path or "")) if self._hears else found
+            )
+        except NotFetched as exc:
+            exc.found = found
+            raise
+
+    async def _there(
+        self, channel: FetchesMedia, seq: int, media: Media, path: Path, workspace: Path
+    ) -> Media:
+        """The file at `path` or beside it, fetched unless it came before."""
+        from gateway.media.storage import described, discard, has_room, receive
+
+        path, found = await asyncio.to_thread(_place, media, path, workspace)
+        if found is not None:
+            return found
+        if not has_room(path.parent, media.size_bytes or self._limit_bytes):
+            raise NotFetched(_FULL)
+        if await self._stored(pending_media.is_forgotten, seq):
+            raise NotFetched(_FORGOTTEN)
+        await receive(path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes))
+        # Looked at once it lies there: a deletion that comes after this finds it.
+        if await self._stored(pending_media.is_forgotten, seq):
+            await asyncio.to_thread(discard, path)
+            raise NotFetched(_FORGOTTEN)
+        return await asyncio.to_thread(described, media, path, workspace)
+
+    async def _stored(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The work's result, however long the database refuses."""
+        while True:
+            try:
+                return await self._database.run(work, *args, **kwargs)
+            except StoreError as exc:
+                log.error("files wait: %s", exc)
+                await asyncio.sleep(_STORE_PAUSE_S)
+
+    def _letter(self, message: InboundMessage, media: Media, text: str) -> Letter:
+        return Letter(
+            delivery_id=f"media:{message.route.lane}:{message.event_id}:{media.unique}",
+            route=message.route,
+            parts=self._delivery.render(message.route, text),
+            kind="notice",
+            event_id=message.event_id,
+        )
+
+
+def _told(media: Media, why: NotFetched) -> str:
+    what = literal(media.name) if media.name else t(_CALLED.get(media.kind, _CALLED["document"]))
+    if why.found is not None:
+        return t("⚠️ I cannot listen to {what}: {why}.", what=what, why=literal(why.told))
+    return t("⚠️ I cannot take {what} in: {why}.", what=what, why=literal(why.told))
+
+
+def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:
+    """Where the file lies if it came before, else where it may be put: not where another is."""
+    from gateway.media.storage import places
+
+    for at in places(path):
+        found = _known(media, at, workspace)
+        if found is not None or not os.path.lexists(at):
+            break
+    return at, found
+
+
+def _known(media: Media, path: Path, workspace: Path) -> Media | None:
+    """The file, if it came before."""
+    from gateway.media.storage import described
+
+    try:
+        found = described(media, path, workspace)
+    except OSError:
+        return None
+    if media.size_bytes not in (None, found.size_bytes):
+        return None
+    with suppress(OSError):
+        # It was sent again: it is kept for as long as if it were new.
+        os.utime(path, follow_symlinks=False)
+    return found

@@ -1,0 +1,51 @@
+"""What came with a message besides its text, as the model reads it."""
+
+from collections.abc import Iterator, Sequence
+
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.types import Context, ImageFile, Part, Taint
+from gateway.core.messages import InboundMessage, Media
+from gateway.media.storage import told_size
+
+# What the sender says or chooses by themselves; all else may hold a stranger's words.
+_OWN = frozenset({"location", "dice", "voice", "video_note"})
+_LOUD = frozenset({"voice", "audio", "video_note", "video"})
+
+
+def attached(messages: Sequence[InboundMessage]) -> list[Part]:
+    """A line for each file, place or contact, and the pictures, loaded when they are shown."""
+    lines = "\n".join(_line(media) for one in messages for media in one.media)
+    return [*_pictures(messages), *([Context(lines)] if lines else [])]
+
+
+def attached_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+    """Whether anything in it may be somebody else's word."""
+    strange = any(media.kind not in _OWN or media.quoted for one in messages for media in one.media)
+    return UNTRUSTED if strange else NOTHING
+
+
+def _pictures(messages: Sequence[InboundMessage]) -> Iterator[ImageFile]:
+    for one in messages:
+        for media in one.media:
+            # An edit changes the caption: the picture was shown with the message itself.
+            if media.digest and media.path and not (one.edited and not media.quoted):
+                yield ImageFile(media.path, media.media_type or "", media.digest)
+
+
+def _line(media: Media) -> str:
+    what = media.kind.replace("_", " ")
+    if media.quoted:
+        what = f"in the message replied to: {what}"
+    if media.name:
+        what += f' "{media.name}"'
+    if media.seconds:
+        what += f", {media.seconds} s"
+    if media.path:
+        size = f" ({told_size(media.size_bytes)})" if media.size_bytes is not None else ""
+        what += f" in {media.path}{size}"
+    if media.trouble:
+        what += f"; it cannot be {'used' if not media.path else 'heard'}: {media.trouble}"
+    if media.words:
+        spoken = media.kind in _LOUD
+        what += f'; transcription: "{media.words}"' if spoken else f": {media.words}"
+    return f"[{what}]"

@@ -1,0 +1,97 @@
+"""What `send_file` does in a chat: copies into the outbox, in the order of the conversation."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from agent.errors import ToolError
+from agent.prompts import fill, load
+from agent.security.taint.taint import Exposure
+from agent.tools.base import CallContext, Parcel, Send
+from gateway.channels.base import SendsMedia
+from gateway.core.messages import OutboundFile, OutboundPart
+from gateway.delivery.outbound_files import FOLDER, drop, keep
+from gateway.delivery.sender import Delivery
+from gateway.store.repositories import outbox
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.outbox import Letter
+from gateway.store.sqlite.engine import Database
+from gateway.turns.outcome import harmless
+
+# https://core.telegram.org/bots/api#sendmediagroup
+ALBUM = 10
+CAPTION_UNITS = 900
+# Kinds that may stand together in an album, by the name of what they have in common.
+_TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": "audio"}
+
+
+def sending(database: Database, delivery: Delivery, claim: Claim, exposure: Exposure) -> Send:
+    """For a turn: returns when the files are in the outbox, and says so to the model. Their caption
+    is the model's word like any answer."""
+    message = claim.messages[-1]
+    route = message.route
+
+    async def send(parcel: Parcel, call: CallContext) -> str:
+        channel = delivery.channel(route)
+        if channel is None or not isinstance(channel, SendsMedia):
+            return load("sent_nowhere")
+        folder = database.folder / FOLDER
+        limit = channel.file_limit_bytes
+        files: list[OutboundFile] = []
+        try:
+            for path in parcel.paths:
+                kept = await asyncio.to_thread(keep, path, folder, limit)
+                files.append(replace(kept, name=delivery.redactor.clean(kept.name)))
+        except BaseException:
+            drop(files)
+            raise
+        caption = harmless(delivery.redactor.clean(parcel.caption), exposure)
+        letter = Letter(
+            delivery_id=f"file:{claim.turn}:{secrets.token_hex(8)}",
+            route=route,
+            parts=_parts(files, delivery.render(route, caption) if caption else ()),
+            reply_to=claim.reply_to,
+            event_id=message.event_id,
+            taint=exposure.taint,
+            is_read=True,
+        )
+        await database.run(outbox.put, None, [letter], time.time())
+        delivery.wake(route.lane)
+        return fill("sent_files", names=", ".join(file.name for file in files))
+
+    return send
+
+
+async def nowhere(parcel: Parcel, call: CallContext) -> str:
+    """For a sub-agent: it speaks with nobody."""
+    raise ToolError("Sub-agents send nothing: name the files in your result.")
+
+
+def _parts(
+    files: Sequence[OutboundFile], caption: Sequence[OutboundPart]
+) -> Sequence[OutboundPart]:
+    """A message for each album; the caption stands below the first, or behind all when it is
+    long."""
+    groups = list(_albums(files))
+    below = len(caption) == 1 and _units(caption[0].text) <= CAPTION_UNITS
+    first = caption[0] if below else OutboundPart("")
+    parts = [OutboundPart(first.text, first.entities, files=groups[0])]
+    parts += [OutboundPart("", files=group) for group in groups[1:]]
+    return parts if below else [*parts, *caption]
+
+
+def _albums(files: Sequence[OutboundFile]) -> list[tuple[OutboundFile, ...]]:
+    albums: list[tuple[OutboundFile, ...]] = []
+    for kind, group in groupby(files, lambda file: _TOGETHER.get(file.kind)):
+        some = list(group)
+        size = ALBUM if kind else 1
+        albums += [tuple(some[at : at + size]) for at in range(0, len(some), size)]
+    return albums
+
+
+def _units(text: str) -> int:
+    """Of UTF-16, in which platforms count; most emoji are two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,123 @@
+"""What people say in voice messages, written down by a service that speaks OpenAI's protocol.
+
+https://platform.openai.com/docs/api-reference/audio/createTranscription
+"""
+
+import asyncio
+import json
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent.i18n import later
+from agent.serialization import safe_text
+from agent.usage import NANO
+from gateway.channels.base import NotFetched
+from gateway.config.sections import TranscriptionSection
+from gateway.core.messages import Media
+
+# What OpenAI takes; others take more, but nobody speaks for so long.
+LIMIT_BYTES = 25 * 2**20
+ANSWER_S = 120.0
+_OPENAI = "api.openai.com"
+# https://platform.openai.com/docs/pricing
+_USD_A_MINUTE = {"whisper-1": 0.006, "gpt-4o-transcribe": 0.006, "gpt-4o-mini-transcribe": 0.003}
+AT_ONCE = 4
+_TEXT_CHARS = 20_000
+_ANSWER_BYTES = 1_000_000
+# Spoken to us, and so in need of an answer even where nobody writes it down.
+_SPOKEN = frozenset({"voice", "video_note"})
+_NO_SERVICE = later("no transcription service is set (`transcription.api_base`)")
+_TOO_LARGE = later("it is larger than the {limit} MB that can be written down")
+_REFUSED = later("the transcription service refused it (HTTP status {status})")
+_KEY = later("the transcription service refused the key (`transcription.api_key`)")
+_UNREACHABLE = later("the transcription service cannot be reached")
+_SLOW = later("the transcription service took longer than {n} s")
+_ODD = later("the transcription service answered with something else")
+
+
+class Transcriber:
+    """Asks the configured service; without one, it says so of what was spoken to us."""
+
+    def __init__(self, settings: TranscriptionSection, *, answer_s: float = ANSWER_S) -> None:
+        self._settings = settings
+        self._answer_s = answer_s
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def hear(self, media: Media, path: Path) -> Media:
+        """The media with its words, if any belong to it. Raises `NotFetched`."""
+        if media.kind not in _SPOKEN | {"audio"}:
+            return media
+        if self._settings.api_base is None:
+            if media.kind in _SPOKEN:
+                raise NotFetched(_NO_SERVICE)
+            return media
+        if (media.size_bytes or 0) > LIMIT_BYTES:
+            raise NotFetched(_TOO_LARGE, limit=LIMIT_BYTES // 2**20)
+        async with self._slots:
+            text = await self._ask(path)
+        words, model = (
+            safe_text(text.strip())[:_TEXT_CHARS],
+            f"transcription/{self._settings.model}",
+        )
+        return replace(media, words=words, heard_by=model, heard_nano=self._cost(media.seconds))
+
+    def _cost(self, seconds: int | None) -> int | None:
+        """Nano-dollars; None when nobody knows the price or the length."""
+        transcription = self._settings
+        price = transcription.price_per_minute_usd
+        if price is None and urlsplit(transcription.api_base or "").hostname == _OPENAI:
+            price = _USD_A_MINUTE.get(transcription.model)
+        if price == 0:
+            return 0
+        return None if price is None or seconds is None else ceil(price * NANO * seconds / 60)
+
+    async def _ask(self, path: Path) -> str:
+        import aiohttp
+
+        transcription = self._settings
+        key = transcription.api_key
+        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        form = aiohttp.FormData({"model": transcription.model, "response_format": "json"})
+        if transcription.language:
+            form.add_field("language", transcription.language)
+        url = f"{str(transcription.api_base).rstrip('/')}/audio/transcriptions"
+        timeout = aiohttp.ClientTimeout(total=self._answer_s, connect=10.0)
+        with path.open("rb") as file:
+            form.add_field("file", file, filename=path.name)
+            try:
+                async with (
+                    aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+                    session.post(url, data=form, headers=headers, allow_redirects=False) as answer,
+                ):
+                    status, body = answer.status, bytearray()
+                    async for piece in answer.content.iter_any():
+                        body += piece
+                        if len(body) > _ANSWER_BYTES:
+                            raise NotFetched(_ODD)
+            except aiohttp.ConnectionTimeoutError as exc:
+                raise NotFetched(_UNREACHABLE, again=True) from exc
+            except TimeoutError as exc:
+                # It would do so again, and the chat waits behind it.
+                raise NotFetched(_SLOW, n=round(self._answer_s)) from exc
+            except (aiohttp.ClientError, OSError) as exc:
+                raise NotFetched(_UNREACHABLE, again=True) from exc
+        if status in (401, 403):
+            raise NotFetched(_KEY)
+        if status != 200:
+            again = status == 429 or status >= 500
+            raise NotFetched(_REFUSED, again=again, status=status)
+        return _text_of(bytes(body))
+
+
+def _text_of(body: bytes) -> str:
+    try:
+        found: Any = json.loads(body)
+    except ValueError:
+        found = None
+    text = found.get("text") if isinstance(found, dict) else None
+    if not isinstance(text, str):
+        raise NotFetched(_ODD)
+    return text

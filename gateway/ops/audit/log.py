@@ -1,0 +1,272 @@
+"""The audit log: every decision about a tool call, on disk before the call begins.
+
+One writer, the process that owns the data. Entries that wait for the disk at the same moment share
+one fsync of the file and one of the head.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent.security.audit import AuditEntry, AuditLevel
+from gateway.ops.audit.argument_summary import Abridge
+from gateway.ops.audit.checkpoint import Mark, read_mark, write_mark
+from gateway.ops.audit.recovery import ending, mended
+from gateway.ops.audit.trail import (
+    CURRENT,
+    GENESIS,
+    HEAD,
+    AuditError,
+    Head,
+    Unreadable,
+    entries,
+    full_file,
+    numbered,
+    seal,
+)
+from gateway.store.repositories.audit_outbox import Note
+from gateway.store.sqlite.engine import to_its_end
+
+log = logging.getLogger(__name__)
+
+FILE_LIMIT_BYTES = 10_000_000
+FILES_KEPT = 10
+_HEAD_BYTES = 512
+
+
+@dataclass(slots=True)
+class _Waiting:
+    entry: Mapping[str, Any]
+    error: AuditError | None = None
+
+
+class AuditLog:
+    """Implements `agent.security.audit.AuditSink` in a folder of its own.
+
+    `level` is asked for each entry: "summary" keeps what was reached (paths, commands, addresses,
+    cut at 200 characters) and only the lengths of other texts; "full" keeps all; "none" writes
+    nothing. `clean` takes secrets out of every text. Files hold `limit_bytes`, and `keep` full
+    ones are kept. `mark` is the file that remembers where the trail ended, outside `folder`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        level: Callable[[], AuditLevel] = lambda: "summary",
+        clean: Callable[[str], str] = str,
+        limit_bytes: int = FILE_LIMIT_BYTES,
+        keep: int = FILES_KEPT,
+        mark: Path | None = None,
+    ) -> None:
+        self._folder = folder
+        self._level = level
+        self._clean = clean
+        self._limit_bytes = limit_bytes
+        self._keep = keep
+        self._waiting: list[_Waiting] = []
+        self._lock = asyncio.Lock()
+        self._head = Head()
+        self._mark_path = mark
+        self._removed = 0
+        self._file = self._head_file = self._mark_file = -1
+
+    async def open(self) -> None:
+        """Go on behind the last entry; what a crash has left is mended and noted.
+
+        Raises `AuditError` when the files cannot be had.
+        """
+        notes: list[str] = []
+        async with self._lock:
+            if self._file < 0 and self._level() != "none":
+                notes = await to_its_end(asyncio.to_thread(self._start))
+        for text in notes:
+            await self.record(Note(time.time(), "audit", text, allowed=False).entry())
+
+    async def record(self, entry: AuditEntry) -> None:
+        """Returns once the entry is on disk. Raises `AuditError` when it may not be."""
+        level = self._level()
+        if level == "none":
+            return
+        if self._file < 0:
+            await self.open()
+        waiting = _Waiting(self._kept(entry, level))
+        self._waiting.append(waiting)
+        await self._write_waiting()
+        if waiting.error is not None:
+            raise waiting.error
+
+    def _kept(self, entry: AuditEntry, level: AuditLevel) -> Mapping[str, Any]:
+        kept = Abridge(level, self._clean)
+        try:
+            params = kept.params(entry.params)
+        except RecursionError as exc:
+            raise AuditError("the entry cannot be written: its params are too deep") from exc
+        reason = kept.text(entry.reason)
+        return {**asdict(replace(entry, params={})), "params": params, "reason": reason}
+
+    async def close(self) -> None:
+        """Write what still waits, then close the files."""
+        with suppress(AuditError):
+            await self._write_waiting()
+        for descriptor in (self._file, self._head_file, self._mark_file):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._head_file = self._mark_file = -1
+
+    def _start(self) -> list[str]:
+        """Returns what was found out of order."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._head, notes = mended(self._folder)
+            if self._mark_path is not None:
+                notes += self._compare(self._mark_path)
+            self._head_file = _open(self._folder / HEAD, os.O_RDWR)
+            self._use_current()
+            self._put_head()
+            self._forget_old()
+        except OSError as exc:
+            raise AuditError(f"the audit log in {self._folder} cannot be opened: {exc}") from exc
+        for text in notes:
+            log.warning("audit: %s", text)
+        return notes
+
+    def _compare(self, path: Path) -> list[str]:
+        """What the mark says and the trail does not, as a note; opens the mark."""
+        try:
+            mark = read_mark(path)
+        except Unreadable as exc:
+            mark, notes = Mark(), [f"{exc}; it was made anew"]
+        else:
+            notes = []
+        self._removed = mark.removed
+        if mark.hash not in (GENESIS, self._head.hash) and not any(
+            entry["hash"] == mark.hash for entry in entries(self._folder)
+        ):
+            gone = max(mark.count - self._head.count, 1)
+            self._removed += gone
+            notes.append(f"{gone:,} entries that were written before are gone")
+        self._mark_file = _open(path, os.O_RDWR)
+        return notes
+
+    async def _write_waiting(self) -> None:
+        """Whoever has the lock writes for all that have come by then."""
+        async with self._lock:
+            batch, self._waiting = self._waiting, []
+            if batch:
+                await to_its_end(asyncio.to_thread(self._write, batch))
+
+    def _write(self, batch: Sequence[_Waiting]) -> None:
+        try:
+            for waiting in batch:
+                try:
+                    self._append(waiting.entry)
+                except (ValueError, RecursionError) as exc:
+                    # No JSON; its neighbours must not be lost with it.
+                    waiting.error = AuditError(f"the entry cannot be written: {exc}")
+            self._safe()
+        except OSError as exc:
+            error = AuditError(f"the audit log cannot be written: {exc.strerror}")
+            log.error("%s", error)
+            for waiting in batch:
+                waiting.error = error
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        self._look_at_file()
+        head = self._head
+        line, digest = seal(entry, head.hash)
+        if head.size and head.size + len(line) > self._limit_bytes:
+            self._safe()
+            self._rotate()
+            head = self._head
+        try:
+            _write_all(self._file, line)
+        except OSError:
+            # Half a line (a full disk) must not stand in front of the next one.
+            os.ftruncate(self._file, head.size)
+            raise
+        size = head.size + len(line)
+        self._head = replace(head, hash=digest, count=head.count + 1, size=size, last=head.size)
+
+    def _safe(self) -> None:
+        os.fsync(self._file)
+        self._put_head()
+
+    def _put_head(self) -> None:
+        # In place, of one size and within one page: a reader sees the old one or the new one.
+        os.pwrite(self._head_file, self._head.to_json().ljust(_HEAD_BYTES).encode(), 0)
+        os.fsync(self._head_file)
+        if self._mark_file >= 0:
+            write_mark(self._mark_file, Mark(self._head.hash, self._head.count, self._removed))
+
+    def _look_at_file(self) -> None:
+        """Somebody may have moved or cut the file: go on in one that is there; the chain tells."""
+        found = os.fstat(self._file)
+        if not _is_at(found, self._folder / CURRENT):
+            log.error("audit: the file was taken away while it was written")
+            self._use_current()
+        elif found.st_size != self._head.size:
+            log.error("audit: the file was changed by somebody else while it was written")
+            self._head = replace(self._head, size=found.st_size)
+
+    def _use_current(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = _open(self._folder / CURRENT, os.O_WRONLY | os.O_APPEND)
+        self._head = replace(self._head, size=os.fstat(self._file).st_size)
+        _sync_folder(self._folder)
+
+    def _rotate(self) -> None:
+        head = self._head
+        while full_file(self._folder, head.number).exists():
+            head = replace(head, number=head.number + 1)
+        (self._folder / CURRENT).rename(full_file(self._folder, head.number))
+        self._head = replace(head, number=head.number + 1, size=0, last=0)
+        self._use_current()
+        self._put_head()
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """The head says first which files are gone for good: those that it names must be there."""
+        full = numbered(self._folder)
+        while len(full) > self._keep:
+            oldest = min(full)
+            lines, last_hash = ending(full[oldest])
+            head = self._head
+            count = head.oldest_count + lines
+            self._head = replace(head, oldest=oldest + 1, oldest_prev=last_hash, oldest_count=count)
+            self._put_head()
+            full.pop(oldest).unlink()
+
+
+def _open(path: Path, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _is_at(found: os.stat_result, path: Path) -> bool:
+    try:
+        there = path.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    """A file's name is on disk only when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

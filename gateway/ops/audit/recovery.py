@@ -1,0 +1,137 @@
+"""What a new writer does with what the last one left: after a clean stop, a kill, or a meddler."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.ops.audit.trail import (
+    CURRENT,
+    GENESIS,
+    Head,
+    Unreadable,
+    full_file,
+    numbered,
+    read_head,
+    unseal,
+)
+
+
+def mended(folder: Path) -> tuple[Head, list[str]]:
+    """The head to go on from, and what had to be mended or cannot be; for a single writer only.
+
+    A line that a crash has cut is removed; whole lines that the head does not know yet are taken
+    in when they fit the chain. What does not fit stays as it is, for `kore audit verify` to find.
+    """
+    notes: list[str] = []
+    try:
+        head = read_head(folder)
+    except Unreadable as exc:
+        head = None
+        notes.append(f"{exc}; it was made anew from the entries")
+    if head is None:
+        head, missing = _from_files(folder)
+        if missing and not notes:
+            notes.append("head.json was missing; it was made anew from the entries")
+    _forget_leftovers(folder, head)
+    current = folder / CURRENT
+    if not current.exists() and full_file(folder, head.number).exists():
+        # Killed between the renaming of a full file and the head that tells of it.
+        head = replace(head, number=head.number + 1, size=0, last=0)
+    return _with_tail(current, head, notes), notes
+
+
+def _from_files(folder: Path) -> tuple[Head, bool]:
+    """A head made of what the files say, and whether they say anything."""
+    full = numbered(folder)
+    head = Head(number=max(full, default=0) + 1, oldest=min(full, default=1))
+    paths = [path for path in (*full.values(), folder / CURRENT) if path.exists()]
+    first = True
+    for path in paths:
+        offset = 0
+        for line in path.read_bytes().splitlines(keepends=True):
+            try:
+                entry = unseal(line)
+            except Unreadable:
+                entry = None
+            if entry is not None:
+                if first:
+                    head = replace(head, oldest_prev=entry["prev_hash"])
+                head = replace(head, hash=entry["hash"], last=offset)
+                first = False
+            offset += len(line)
+            if line.endswith(b"\n"):
+                head = replace(head, count=head.count + 1, size=offset)
+    if not (folder / CURRENT).exists():
+        head = replace(head, size=0, last=0)
+    return head, not first
+
+
+def _forget_leftovers(folder: Path, head: Head) -> None:
+    """Files that the head has given up, whose removal a kill came before."""
+    for number, path in numbered(folder).items():
+        if number < head.oldest:
+            path.unlink()
+
+
+def _with_tail(current: Path, head: Head, notes: list[str]) -> Head:
+    """The head, brought to the end of the current file."""
+    try:
+        descriptor = os.open(current, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if head.size:
+            notes.append(f"{current.name} is missing; a new one was begun")
+        return replace(head, size=0, last=0)
+    with os.fdopen(descriptor, "r+b") as file:
+        if not _ends_with(file.fileno(), head):
+            notes.append(f"the end of {current.name} is not what was written last")
+            size = file.seek(0, os.SEEK_END)
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                file.write(b"\n")
+            return replace(head, size=file.seek(0, os.SEEK_END))
+        file.seek(head.size)
+        for line in file.read().splitlines(keepends=True):
+            try:
+                entry = unseal(line)
+            except Unreadable:
+                break
+            if entry["prev_hash"] != head.hash:
+                break
+            head = replace(
+                head,
+                hash=entry["hash"],
+                count=head.count + 1,
+                size=head.size + len(line),
+                last=head.size,
+            )
+        lost = file.seek(0, os.SEEK_END) - head.size
+        if lost:
+            notes.append(f"{lost:,} bytes of an unfinished entry were removed from {current.name}")
+            file.truncate(head.size)
+            os.fsync(file.fileno())
+        return head
+
+
+def _ends_with(descriptor: int, head: Head) -> bool:
+    """Whether the newest entry that the head knows is where it says."""
+    if os.fstat(descriptor).st_size < head.size:
+        return False
+    if not head.size:
+        return True
+    try:
+        line = os.pread(descriptor, head.size - head.last, head.last)
+        return bool(unseal(line)["hash"] == head.hash)
+    except Unreadable:
+        return False
+
+
+def ending(path: Path) -> tuple[int, str]:
+    """How many lines a full file has, and the hash of its last entry."""
+    lines, last = 0, GENESIS
+    with path.open("rb") as file:
+        for line in file:
+            lines += 1
+            try:
+                last = unseal(line)["hash"]
+            except Unreadable:
+                continue
+    return lines, last

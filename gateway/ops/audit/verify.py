@@ -1,0 +1,176 @@
+"""Whether the trail is what was written: finds cuts, edits, moved lines and missing files."""
+
+from collections.abc import Set
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.i18n import plural
+from agent.records import frozen
+from gateway.ops.audit.checkpoint import Mark, read_mark
+from gateway.ops.audit.trail import (
+    GENESIS,
+    HEAD,
+    Head,
+    Unreadable,
+    full_file,
+    is_repair,
+    numbered,
+    open_files,
+    read_head,
+    unseal,
+)
+
+_MOST_FAULTS = 100
+
+
+@frozen
+class Fault:
+    """Something that is not as it was written. `line` counts from 1; 0 is the file as a whole."""
+
+    file: str
+    line: int
+    what: str
+
+
+@dataclass(slots=True)
+class Report:
+    """`newer` entries are behind the head: a writer is at work, or was killed.
+
+    `head` is the hash of the newest entry: kept elsewhere, it proves later that nothing up to
+    there was made anew. `known` says whether the hash that was asked for stands in the trail.
+    `repairs` are what writers noted at their start: a line that a kill had cut, a lost head.
+    """
+
+    entries: int = 0
+    files: int = 0
+    newer: int = 0
+    head: str = GENESIS
+    known: bool | None = None
+    repairs: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def blame(self, path: Path, line: int, what: str) -> None:
+        if len(self.faults) < _MOST_FAULTS:
+            self.faults.append(Fault(path.name, line, what))
+
+
+def verify(folder: Path, expected: str | None = None, mark: Path | None = None) -> Report:
+    """Read every file against the chain and the head. Raises `AuditError` for unreadable files.
+
+    `expected` is the hash of an entry that must still be there, `mark` the file outside the folder
+    that remembers one.
+    """
+    report = Report(known=None if expected is None else expected == GENESIS)
+    # The mark first, then the head: what is written meanwhile is behind both.
+    marked = _marked(mark, report) if mark is not None else Mark()
+    head = _head(folder, report)
+    with ExitStack() as stack:
+        files = open_files(folder, stack)
+        if head is not None:
+            _check_files(folder, head, report)
+            files = [(path, file) for path, file in files if path not in _given_up(folder, head)]
+        if head is None and files:
+            report.blame(folder / HEAD, 0, "is missing: a cut at the end would not show")
+        walk = _Walk(head, report, {expected, marked.hash})
+        for path, file in files:
+            report.files += 1
+            for n, line in enumerate(file, start=1):
+                walk.step(path, n, line)
+        walk.end(files[-1][0] if files else folder / HEAD)
+    if expected is not None:
+        report.known = report.known or expected in walk.seen
+    if mark is not None and marked.hash != GENESIS and marked.hash not in walk.seen:
+        gone = plural(
+            marked.count,
+            "{n:,} entry was written, and it is gone",
+            "{n:,} entries were written, and the newest is gone",
+        )
+        report.blame(folder, 0, gone)
+    return report
+
+
+def _marked(path: Path, report: Report) -> Mark:
+    try:
+        mark = read_mark(path)
+    except Unreadable as exc:
+        report.blame(path, 0, str(exc))
+        return Mark()
+    if mark.removed:
+        gone = plural(
+            mark.removed,
+            "{n:,} entry of an earlier trail is gone",
+            "{n:,} entries of an earlier trail are gone",
+        )
+        report.blame(path, 0, gone)
+    return mark
+
+
+def _head(folder: Path, report: Report) -> Head | None:
+    try:
+        return read_head(folder)
+    except Unreadable:
+        report.blame(folder / HEAD, 0, "is damaged")
+        return None
+
+
+def _given_up(folder: Path, head: Head) -> set[Path]:
+    return {path for number, path in numbered(folder).items() if number < head.oldest}
+
+
+def _check_files(folder: Path, head: Head, report: Report) -> None:
+    there = numbered(folder)
+    for number in range(head.oldest, head.number):
+        if number not in there:
+            report.blame(full_file(folder, number), 0, "is missing")
+
+
+class _Walk:
+    """One pass over all lines, oldest first."""
+
+    def __init__(self, head: Head | None, report: Report, wanted: Set[str | None]) -> None:
+        self._head = head
+        self._report = report
+        self._wanted = wanted
+        # Those of the wanted hashes that were met.
+        self.seen: set[str] = set()
+        # Without a head nobody knows what came before the oldest file.
+        self._previous = head.oldest_prev if head else None
+        self._count = head.oldest_count if head else 0
+
+    def step(self, path: Path, n: int, line: bytes) -> None:
+        report, head = self._report, self._head
+        if head is not None and self._count >= head.count and not line.endswith(b"\n"):
+            return  # being written just now, or cut by a kill; the next start mends it
+        self._count += 1
+        report.entries += 1
+        try:
+            entry = unseal(line)
+        except Unreadable as exc:
+            report.blame(path, n, str(exc))
+            self._previous = None
+            return
+        if self._previous is not None and entry["prev_hash"] != self._previous:
+            report.blame(path, n, "does not follow the entry before it: some were cut or moved")
+        self._previous = report.head = entry["hash"]
+        if is_repair(entry):
+            report.repairs.append(entry["reason"])
+        if entry["hash"] in self._wanted:
+            self.seen.add(entry["hash"])
+        if head is not None and self._count == head.count and entry["hash"] != head.hash:
+            report.blame(path, n, "is not the entry that was written last")
+
+    def end(self, last: Path) -> None:
+        head = self._head
+        if head is None:
+            return
+        if self._count < head.count:
+            missing = head.count - self._count
+            told = plural(
+                missing,
+                "{n:,} entry is missing: {count:,} were written",
+                "{n:,} entries are missing: {count:,} were written",
+                count=head.count,
+            )
+            self._report.blame(last, 0, told)
+        self._report.newer = max(0, self._count - head.count)

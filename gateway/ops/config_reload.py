@@ -1,0 +1,233 @@
+"""Reading the configuration again while the gateway runs; the last good one holds until then."""
+
+import asyncio
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import ENGLISH, later, speaking, t
+from agent.providers.pool import Models
+from gateway.access.roles import Policies
+from gateway.config import Settings
+from gateway.config.atomic_write import replace
+from gateway.config.diff import Update, update
+from gateway.config.fitness import check_use
+from gateway.config.json_document import read_text
+from gateway.config.sources import Sources
+from gateway.core.messages import Route
+from gateway.delivery.sender import wait_for
+from gateway.ops.adjust import Adjustable
+from gateway.runtime.paths import Home
+from gateway.store.repositories import outbox
+from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.usage import last_private_route
+from gateway.store.sqlite.engine import Database, StoreError
+from gateway.turns.agent_factory import open_agent
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+# A file that has just changed may be written to still.
+CALM_S = 0.3
+# Until then at least, something may use the models that it began with.
+RETIRE_S = 3600.0
+_NOT_RIGHT = later(
+    "⚠️ The configuration has changed and is not right. I go on with the last good one."
+)
+_RIGHT_AGAIN = later("The configuration is right again, and holds.")
+
+Stamp = tuple[tuple[int, int, int, int] | None, ...]
+
+
+class Reloader:
+    """`run` it beside the gateway: it looks at the files, and `ask` makes it look at once.
+
+    `after` hears of every configuration that was taken in: for what lies outside of the parts,
+    such as the log.
+    """
+
+    def __init__(
+        self,
+        parts: Adjustable,
+        database: Database,
+        home: Home,
+        sources: Sources,
+        settings: Settings,
+        after: Callable[[Settings], None] = lambda settings: None,
+    ) -> None:
+        self.settings = settings
+        self._parts = parts
+        self._database = database
+        self._home = home
+        self._sources = sources
+        self._after = after
+        self._stamp = self._look()
+        self._asked = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._read_at = time.time()
+        self._problem: str | None = None
+        self._waiting: tuple[str, ...] = ()
+        self._retired: list[tuple[float, Models]] = []
+
+    def ask(self) -> None:
+        """Read again soon, whether a file has changed or not."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.to_thread(self._keep)
+        try:
+            while True:
+                await wait_for(self._asked, LOOK_S)
+                if self._asked.is_set() or self._look() != self._stamp:
+                    self._asked.clear()
+                    await self._settle()
+                    with suppress(ConfigError):  # said in the log, the status and to the owner
+                        await self.reload()
+                await self._retire()
+        finally:
+            for _, models in self._retired:
+                await models.aclose()
+
+    async def reload(self) -> Mapping[str, Any]:
+        """Take in what the files say now; returns the names of the keys that have `changed`, and
+        of those that are `waiting` for a restart. Raises `ConfigError`: the last good one holds."""
+        async with self._turn:
+            self._stamp = self._look()
+            try:
+                found = await self._take()
+            except ConfigError as exc:
+                await self._refuse(exc)
+                raise ConfigError(str(exc), hint=t("the last good configuration holds")) from exc
+            self._read_at, mended = time.time(), self._problem is not None
+            self._problem = None
+            if found.changed or found.waiting != self._waiting:
+                changed, waiting = ", ".join(found.changed), ", ".join(found.waiting)
+                log.info(
+                    "the configuration was read again: %s%s",
+                    f"changed: {changed}" if changed else "nothing changed at once",
+                    f"; needs a restart: {waiting}" if waiting else "",
+                )
+            self._waiting = found.waiting
+            if mended:
+                log.info("the configuration is right again")
+                await self._tell(_RIGHT_AGAIN)
+            await asyncio.to_thread(self._keep)
+            return {"changed": list(found.changed), "waiting": list(found.waiting)}
+
+    def facts(self) -> dict[str, Any]:
+        """For the status."""
+        return {
+            "read_at": self._read_at,
+            "problem": self._problem,
+            "needs_restart": ", ".join(self._waiting) or None,
+        }
+
+    async def _take(self) -> Update:
+        found = await asyncio.to_thread(self._read)
+        settings = found.settings
+        sandbox = self._parts.agent.settings.tools.sandbox
+        assert sandbox is not None, "a gateway has one, if only in name"
+        agent = await open_agent(settings, self._home, sandbox)
+        old = self._parts.take(settings, agent, Policies.of(settings))
+        if old is not None:
+            self._retired.append((time.monotonic(), old))
+        self.settings = settings
+        self._after(settings)
+        return found
+
+    def _read(self) -> Update:
+        """Raises `ConfigError` in the language that is spoken here."""
+        found = update(self.settings, self._sources.load())
+        check_use(found.settings, os.environ)
+        return found
+
+    async def _refuse(self, error: ConfigError) -> None:
+        """Said once for each mistake, whoever asked: in the log and the status in English, to the
+        owner in their language."""
+        problem = await self._worded(error, ENGLISH)
+        if problem == self._problem:
+            return
+        self._problem = problem
+        log.error("the last good configuration holds: %s", _short(problem, ENGLISH))
+        await self._tell(_NOT_RIGHT, error)
+
+    async def _worded(self, error: ConfigError, language: str) -> str:
+        """What is wrong in this language, as far as reading the files again finds it."""
+        with speaking(language):
+            try:
+                await asyncio.to_thread(self._read)
+            except ConfigError as exc:
+                return str(exc)
+        return str(error)
+
+    async def _tell(self, english: str, error: ConfigError | None = None) -> None:
+        """A letter to the owner, if they ever wrote."""
+        try:
+            route = await self._database.run(self._owners_route)
+            if route is None:
+                return
+            languages = self._parts.delivery.languages
+            said, spoken = languages.tell(route, english), languages.of_route(route)
+            if error is not None:
+                said += "\n\n" + _short(await self._worded(error, spoken), spoken)
+            await self._database.run(self._write, route, said, time.time())
+        except (StoreError, KoreError) as exc:
+            log.warning("the owner could not be told: %s", exc)
+            return
+        self._parts.delivery.wake(route.lane)
+
+    def _owners_route(self, connection: Connection) -> Route | None:
+        owner = self._parts.access.chief
+        return last_private_route(connection, owner) if owner else None
+
+    def _write(self, connection: Connection, route: Route, said: str, now: float) -> None:
+        name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
+        parts = self._parts.delivery.render(route, said)
+        outbox.put(connection, None, [Letter(name, route, parts, "notice")], now)
+
+    def _keep(self) -> None:
+        """Keep the user's file as it is now: it holds."""
+        try:
+            text = read_text(self._sources.own)
+            if text is not None and text != read_text(self._home.good):
+                replace(self._home.good, text)
+        except ConfigError as exc:
+            log.warning("the good configuration could not be kept: %s", exc)
+
+    async def _settle(self) -> None:
+        """Wait until nobody writes to the files any more, for a while at most."""
+        for _ in range(10):
+            before = self._look()
+            await asyncio.sleep(CALM_S)
+            if self._look() == before:
+                return
+
+    async def _retire(self) -> None:
+        due = time.monotonic() - RETIRE_S
+        while self._retired and self._retired[0][0] < due and not self._parts.bus.lanes:
+            await self._retired.pop(0)[1].aclose()
+
+    def _look(self) -> Stamp:
+        return tuple(_stamp(path) for path in self._sources.watched)
+
+
+def _short(problem: str, language: str) -> str:
+    first, *more = problem.splitlines()
+    with speaking(language):
+        return first + (t(" (and {n} more)", n=len(more)) if more else "")
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -1,0 +1,130 @@
+"""Checks that ask somebody on the network: does the key work, does the bot's token?"""
+
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from urllib.parse import quote, urlsplit
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.providers.base import ModelRequest
+from agent.providers.registry import ModelConfig, open_provider
+from agent.records import frozen
+from agent.types import user
+from gateway.config import Settings
+
+_ASK_S = 30
+_MAX_TOKENS = 16
+
+
+async def try_model(config: ModelConfig) -> str:
+    """One tiny call; a sentence about how it went. `config` is resolved. Raises `KoreError`."""
+    import asyncio
+
+    provider = open_provider(config)
+    request = ModelRequest(
+        config.model_id, "Answer in one word.", (user("Say hi."),), max_tokens=_MAX_TOKENS
+    )
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(_ASK_S):
+            async for _ in provider.stream(request):
+                pass
+    except TimeoutError:
+        raise KoreError(f"{config.model} did not answer within {_ASK_S} s") from None
+    finally:
+        await provider.aclose()
+    took = time.monotonic() - began
+    return t("{model} answered in {seconds:.1f} s", model=config.model, seconds=took)
+
+
+class Unreachable(KoreError):
+    """Nobody answered at all: what was to be checked may be right."""
+
+
+@frozen
+class Bot:
+    """Who a token stands for; `skew_s` is the server's clock minus ours."""
+
+    id: int
+    username: str
+    name: str
+    skew_s: float | None = None
+
+    @property
+    def link(self) -> str:
+        return f"https://t.me/{self.username}"
+
+
+async def try_telegram(settings: Settings) -> tuple[str, float | None]:
+    """The bot's name, and the server's clock minus ours in seconds. Raises `KoreError`."""
+    telegram = settings.telegram
+    bot = await try_bot(telegram.token.get_secret_value(), telegram.base_url)
+    return f"@{bot.username}", bot.skew_s
+
+
+async def try_bot(token: str, base_url: str) -> Bot:
+    """Ask a Bot API server whose token this is (core.telegram.org/bots/api#getme).
+
+    Raises `KoreError`; no error holds the token.
+    """
+    import aiohttp
+
+    try:
+        timeout = aiohttp.ClientTimeout(total=_ASK_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=not _is_local(base_url)) as session,
+            session.get(f"{base_url}/bot{quote(token, safe=':')}/getMe") as response,
+        ):
+            body = await response.json(content_type=None)
+            skew_s = _skew(response.headers)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
+        # The exception's own text holds the address, and the address holds the token.
+        raise _unreachable(base_url, exc) from None
+    match body:
+        case {"ok": True, "result": {"id": int(number), "username": str(name), **more}}:
+            return Bot(number, name, str(more.get("first_name") or name), skew_s)
+        case {"error_code": 401 | 404}:
+            raise KoreError(
+                t("Telegram does not know this token"),
+                hint=t("get the right one from @BotFather"),
+            )
+        case _:
+            raise KoreError(
+                t("getMe was answered with status {status} and no bot", status=response.status)
+            )
+
+
+def _unreachable(base_url: str, exc: Exception) -> KoreError:
+    """What stood in the way, without the address that was asked."""
+    import aiohttp
+
+    hint = t("check the network and telegram.base_url")
+    match exc:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            said = t("the TLS certificate of {address} was not accepted", address=base_url)
+            hint = t("install the system's CA certificates, or those of your proxy")
+        case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
+            said = t(
+                "the proxy on the way to {address} refused or does not answer", address=base_url
+            )
+            hint = t("check HTTPS_PROXY")
+        case aiohttp.ClientConnectorDNSError():
+            said = t("the name in {address} was not found", address=base_url)
+        case TimeoutError():
+            said = t("{address} did not answer within {n} s", address=base_url, n=_ASK_S)
+        case _:
+            kind = type(exc).__name__
+            said = t("{address} cannot be asked ({kind})", address=base_url, kind=kind)
+    return Unreachable(said, hint=hint)
+
+
+def _is_local(address: str) -> bool:
+    return urlsplit(address).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def _skew(headers: Mapping[str, str]) -> float | None:
+    try:
+        return parsedate_to_datetime(headers["Date"]).timestamp() - time.time()
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,88 @@
+"""The machine that Kore runs on: its Python, its packages, its disk and its clock."""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from agent.i18n import t
+from gateway.ops.doctor.check import Check
+from gateway.runtime.paths import Home
+
+_DISTRIBUTION = "kore-assistant"
+_LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
+_SKEW_S = 60
+# No clock that is right can show an earlier time than this source was written.
+_WRITTEN_AT = 1_780_000_000
+
+
+def check_python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Check(
+        "python", "ok", t("{found} at {executable}", found=found, executable=sys.executable)
+    )
+
+
+def check_packages() -> Check:
+    """Nobody else has installed a package named like one of ours."""
+    rivals = sorted(set(_rivals()))
+    if rivals:
+        return Check(
+            "packages",
+            "fail",
+            t("also installed, with packages of the same name: {rivals}", rivals=", ".join(rivals)),
+            t("install Kore into a virtual environment of its own"),
+        )
+    return Check("packages", "ok", t("agent, gateway and kore are ours alone"))
+
+
+def _rivals() -> Iterator[str]:
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"] or ""
+        if name.lower().replace("_", "-") == _DISTRIBUTION:
+            continue
+        top = (distribution.read_text("top_level.txt") or "").split()
+        files = {str(file).split("/")[0] for file in distribution.files or ()}
+        if {"agent", "gateway", "kore"} & {*top, *files}:
+            yield name
+
+
+def check_disk(folder: Path) -> Check:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    detail = t("{free:.1f} GB free for {folder}", free=free / 1000000000.0, folder=folder)
+    if free < _FULL_BYTES:
+        return Check("disk", "fail", detail, t("make room; Kore cannot keep messages without it"))
+    if free < _LOW_BYTES:
+        return Check("disk", "warn", detail, t("make room soon"))
+    return Check("disk", "ok", detail)
+
+
+def check_clock(home: Home, skew_s: float | None = None) -> Check:
+    """The clock is plausible; `skew_s` is a server's clock minus ours, when one was asked."""
+    now = time.time()
+    newest = max((p.stat().st_mtime for p in (home.config, home.database) if p.exists()), default=0)
+    fix = t("set the clock, or run a time service such as systemd-timesyncd")
+    if now < _WRITTEN_AT or newest > now + _SKEW_S:
+        return Check("clock", "fail", t("the clock is behind what it has already shown"), fix)
+    if skew_s is not None and abs(skew_s) > _SKEW_S:
+        return Check(
+            "clock", "warn", t("{abs:.0f} s away from the server's clock", abs=abs(skew_s)), fix
+        )
+    return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+
+
+def check_owner(home: Home, running: bool) -> Check:
+    if running:
+        return Check(
+            "owner", "ok", t("Kore is running; it listens at {socket}", socket=home.socket)
+        )
+    if home.socket.exists():
+        return Check(
+            "owner",
+            "ok",
+            t("not running; {socket} is left over and does no harm", socket=home.socket),
+        )
+    return Check("owner", "ok", t("not running"))

@@ -1,0 +1,113 @@
+"""What the settings name: the model, its limits, the roles, the channels and the sandbox."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import later, t
+from agent.providers.registry import OFFLINE, resolve
+from agent.security.files.folder_tree import scratch_folder
+from agent.security.sandbox.selector import choose, way_to_one
+from gateway.config import Settings, require_model, require_telegram
+from gateway.config.model_entries import chosen_model, model_list
+from gateway.ops.doctor.check import Check
+from gateway.runtime.paths import Home
+from gateway.runtime.sandbox import wishes
+from gateway.turns.usage_limits import has_money_limits, unenforceable
+
+_NO_SANDBOX = later('set security.sandbox to "auto"')
+_NO_WAY_OUT = later("install bubblewrap (apt install bubblewrap), or empty security.exec_hosts")
+
+
+def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
+    """The model has an address and a key; nobody is asked."""
+    try:
+        require_model(settings)
+        config = resolve(chosen_model(settings, environ), model_list(settings), environ)
+    except KoreError as exc:
+        return Check(
+            "model", "fail", str(exc), exc.hint or t("set the key, or another agent.model")
+        )
+    if config.model == OFFLINE:
+        fix = t("set OPENAI_API_KEY or another vendor's key")
+        return Check("model", "warn", t("offline/echo, a stand-in that does not think"), fix)
+    return Check(
+        "model", "ok", t("{model} at {api_base}", model=config.model, api_base=config.api_base)
+    )
+
+
+def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
+    """Limits on money can hold for the model: its price is known."""
+    try:
+        config = resolve(chosen_model(settings, environ), model_list(settings), environ)
+    except KoreError:
+        return Check("limits", "ok", t("not looked at: there is no model"))
+    if found := unenforceable(settings.limits, config):
+        sentence, _, fix = found.partition(". ")
+        return Check("limits", "warn", sentence, fix)
+    return Check(
+        "limits", "ok", t("money") if has_money_limits(settings.limits) else t("none on money")
+    )
+
+
+def check_policy(settings: Settings) -> Check:
+    """Which roles hold."""
+    from gateway.access.roles import Policies
+
+    try:
+        Policies.of(settings)
+    except KoreError as exc:
+        return Check("policy", "fail", str(exc), exc.hint or t("mend the file"))
+    file = settings.security.policy_file
+    return Check("policy", "ok", str(file) if file else t("no file, the built-in roles hold"))
+
+
+def check_telegram(settings: Settings) -> Check:
+    if not settings.telegram.enabled:
+        return Check("telegram", "ok", t("not enabled"))
+    try:
+        require_telegram(settings)
+    except KoreError as exc:
+        return Check("telegram", "fail", str(exc), exc.hint)
+    if "*" in settings.telegram.allow_from:
+        return Check(
+            "telegram",
+            "warn",
+            t('allow_from is ["*"]: everybody may use the agent'),
+            t("list numeric ids in telegram.allow_from"),
+        )
+    if not settings.telegram.allow_from:
+        return Check(
+            "telegram", "ok", t("who writes to the bot gets a code: `kore pair approve CODE`")
+        )
+    return Check(
+        "telegram", "ok", t("{allow_from} may use it", allow_from=len(settings.telegram.allow_from))
+    )
+
+
+def check_sandbox(settings: Settings, home: Home) -> Check:
+    """Commands are confined. Every back end that could be used is tried anew, by real escapes."""
+    folder = home.root if home.root.is_dir() else None
+    with ExitStack() as stack:
+        if folder is None:
+            folder = stack.enter_context(scratch_folder("kore-doctor-"))
+        try:
+            choice = choose(wishes(settings), folder, afresh=True)
+        except ConfigError as exc:
+            return Check("sandbox", "fail", str(exc), exc.hint)
+    before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())
+    if choice.sandbox.confines:
+        held = t("{sandbox}, tried: every escape failed", sandbox=choice.sandbox.name)
+        if hosts := ", ".join(settings.security.exec_hosts):
+            if not choice.sandbox.leads_out:
+                held = t(
+                    "{sandbox} cannot hold commands to {hosts}: they are refused",
+                    sandbox=choice.sandbox.name,
+                    hosts=hosts,
+                )
+                return Check("sandbox", "warn", held, t(_NO_WAY_OUT))
+            held += t("; commands reach {hosts}", hosts=hosts)
+        return Check("sandbox", "ok", f"{held} ({before})" if before else held)
+    if settings.security.sandbox == "none":
+        return Check("sandbox", "warn", t("none: commands can do all that you can"), t(_NO_SANDBOX))
+    return Check("sandbox", "warn", t("none ({before})", before=before), way_to_one())

@@ -1,0 +1,119 @@
+"""What `kore doctor --fix` can mend by itself: nothing here loses what anybody wrote."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.records import frozen
+from gateway.config.atomic_write import one_writer, replace
+from gateway.config.editing import text_of
+from gateway.config.json_document import private, read_object
+from gateway.config.key_catalog import catalogue, whole_sections
+from gateway.config.splice import put, take_out
+from gateway.control.protocol import socket_address
+from gateway.runtime.paths import Home
+
+
+@frozen
+class Remedy:
+    """One thing to mend: `said` is the question's sentence, `act` does it. Raises `ConfigError`."""
+
+    said: str
+    act: Callable[[], None]
+
+
+def remedies(home: Home, config: Path, workspace: Path | None) -> Iterator[Remedy]:
+    """What can be mended here, in an order in which each may rely on those before it.
+
+    `workspace` is None where the configuration cannot be read.
+    """
+    if not all(folder.is_dir() for folder in (home.root, home.logs, home.audit)):
+        yield Remedy(t("make the folders in {path}", path=home.root), home.ensure)
+    for path in _open_to_others(home, config):
+        yield Remedy(t("take {path} from others' eyes", path=path), partial(_close, path))
+    yield from _misspelt(config)
+    if workspace is not None and not workspace.is_dir():
+        from gateway.runtime.workspace import ensure_workspace
+
+        said = t("make the workspace {path}", path=workspace)
+        yield Remedy(said, lambda: _ignore(ensure_workspace(workspace)))
+    if _is_left_over(home.socket):
+        said = t("remove {path}, which nobody listens at any more", path=home.socket)
+        yield Remedy(said, lambda: home.socket.unlink(missing_ok=True))
+
+
+def _open_to_others(home: Home, config: Path) -> list[Path]:
+    folders = (home.root, home.logs, home.audit)
+    within = {path for folder in folders for path in folder.glob("*")} - {home.workspace}
+    found = []
+    for path in (*(f for f in folders if f.is_dir()), *sorted(within | {config})):
+        with suppress(FileNotFoundError):
+            if not path.is_symlink() and not private(path):
+                found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def _close(path: Path) -> None:
+    try:
+        path.chmod(path.stat().st_mode & 0o700)
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}") from None
+
+
+def _misspelt(config: Path) -> Iterator[Remedy]:
+    """Sections and keys that nobody knows, and that are one slip away from one that is free."""
+    try:
+        raw = read_object(config) or {}
+    except ConfigError:
+        return
+    known = (*catalogue(), *whole_sections())
+    for section, content in raw.items():
+        if section not in known:
+            yield from _slip(config, (section,), known, raw)
+        elif section in catalogue() and isinstance(content, dict):
+            for key in content:
+                if key not in catalogue()[section]:
+                    yield from _slip(config, (section, key), catalogue()[section], content)
+
+
+def _slip(
+    config: Path, path: tuple[str, ...], known: tuple[str, ...], beside: Mapping[str, Any]
+) -> Iterator[Remedy]:
+    close = get_close_matches(path[-1].lower(), known, n=1, cutoff=0.75)
+    if close and close[0] not in beside:
+        said = t('in {path}: call "{found}" "{meant}"', path=config, found=path[-1], meant=close[0])
+        yield Remedy(said, lambda: _rename(config, path, close[0]))
+
+
+def _rename(config: Path, path: tuple[str, ...], name: str) -> None:
+    with one_writer(config):
+        content: Any = read_object(config)
+        for part in path:
+            content = content[part]
+        text = put(text_of(config), (*path[:-1], name), content)
+        replace(config, take_out(text, path))
+
+
+def _is_left_over(path: Path) -> bool:
+    """Whether a socket is there and nobody behind it."""
+    if not path.is_socket():
+        return False
+    with socket_address(path) as address, socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(os.fspath(address))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def _ignore(_: object) -> None:
+    """What was done says enough."""

@@ -1,0 +1,89 @@
+"""What Kore keeps: it belongs to its owner only, and the database is whole."""
+
+import os
+import shlex
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from agent.i18n import t
+from gateway.config import Settings
+from gateway.config.json_document import private
+from gateway.ops.doctor.check import Check
+from gateway.runtime.paths import Home
+
+
+def check_home(home: Home) -> Check:
+    """Kore's folder and the files with secrets in it belong to their owner only."""
+    if not home.root.is_dir():
+        return Check("home", "warn", t("{root} is not there yet", root=home.root), "kore init")
+    if not os.access(home.root, os.W_OK | os.X_OK):
+        return Check(
+            "home", "fail", t("{root} cannot be written to", root=home.root), t("check who owns it")
+        )
+    folders = (home.root, home.logs, home.audit)
+    within = {path for folder in folders for path in folder.glob("*")} - {home.workspace}
+    return _private("home", [home.root, *sorted(within)]) or Check("home", "ok", str(home.root))
+
+
+def check_files(settings: Settings) -> Check:
+    """What was put elsewhere belongs to its owner only, too."""
+    files = [*settings.store.files, *filter(None, [settings.logging.file])]
+    return _private("files", files) or Check("files", "ok", t("nobody else can read them"))
+
+
+def _private(name: str, paths: Sequence[Path]) -> Check | None:
+    """A warning when others can read one of these; they may come and go meanwhile."""
+    found = []
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if not private(path):
+                found.append(path)
+    if not found:
+        return None
+    more = t(" and {n} more", n=len(found) - 1) if len(found) > 1 else ""
+    fix = f"chmod go= {' '.join(shlex.quote(str(path)) for path in found)}"
+    return Check(name, "warn", t("others can read {found}{more}", found=found[0], more=more), fix)
+
+
+def check_database(path: Path) -> Check:
+    """The database is whole. It is opened for reading only and never repaired here.
+
+    A running Kore keeps it to itself: then it is not looked into.
+    """
+    if not path.exists():
+        return Check(
+            "database", "ok", t("{path} is not there yet; the first start makes it", path=path)
+        )
+    try:
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
+        try:
+            verdict = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+            version = database.execute("PRAGMA user_version").fetchone()[0]
+        finally:
+            database.close()
+    except sqlite3.Error as exc:
+        if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            return Check(
+                "database", "ok", t("{path}, in use; stop Kore to have it looked into", path=path)
+            )
+        verdict, version = str(exc), None
+    if verdict != "ok":
+        return Check(
+            "database",
+            "fail",
+            f"{path}: {verdict}",
+            t("stop kore, keep a copy of the file, and put a backup in its place (kore backup)"),
+        )
+    return Check(
+        "database",
+        "ok",
+        t(
+            "{path}, {st_size:,} bytes, schema {version}",
+            path=path,
+            st_size=path.stat().st_size,
+            version=version,
+        ),
+    )

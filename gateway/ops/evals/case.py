@@ -1,0 +1,190 @@
+"""One test case: a task, the files it begins with, and what has to hold afterwards."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agent.errors import ConfigError
+from agent.serialization import dumps
+from agent.types import Message, ToolCall, assistant
+from gateway.config.json_document import read_object
+
+Count = Annotated[int, Field(ge=0)]
+
+
+def _is_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as exc:
+        raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
+    return text
+
+
+Pattern = Annotated[str, AfterValidator(_is_pattern)]
+# What a check is about, and what else it may say of that.
+_SUBJECTS = {
+    "file": {"equals", "contains", "matches", "absent", "unchanged"},
+    "command": {"exit_code"},
+    "answer_contains": set[str](),
+    "answer_matches": set[str](),
+    "tool": {"at_least", "at_most"},
+    "max_tokens": set[str](),
+    "max_cost_usd": set[str](),
+}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Check(_Strict):
+    """What has to hold: of a `file`, of a `command`'s exit code, of the `answer`, of the calls of
+    a `tool`, or of what the case has used up. Exactly one of these subjects."""
+
+    file: str | None = None
+    equals: str | None = None
+    contains: str | None = None
+    matches: Pattern | None = None
+    absent: bool = False
+    unchanged: bool = False
+    command: str | None = None
+    exit_code: int = 0
+    answer_contains: str | None = None
+    answer_matches: Pattern | None = None
+    tool: str | None = None
+    at_least: Count | None = None
+    at_most: Count | None = None
+    max_tokens: Count | None = None
+    max_cost_usd: Annotated[float, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> "Check":
+        found = [name for name in _SUBJECTS if getattr(self, name) is not None]
+        if len(found) != 1:
+            names = ", ".join(_SUBJECTS)
+            raise ValueError(f"found {found or 'none'}, expected exactly one of {names}")
+        if strange := self.model_fields_set - {*found, *_SUBJECTS[found[0]]}:
+            raise ValueError(f"{', '.join(sorted(strange))} says nothing of {found[0]}")
+        texts = (self.equals, self.contains, self.matches)
+        says_what = self.absent or self.unchanged or any(text is not None for text in texts)
+        if self.file is not None and not says_what:
+            raise ValueError("a file needs equals, contains, matches, absent or unchanged")
+        if self.tool is not None and self.at_least is None and self.at_most is None:
+            raise ValueError("a tool needs at_least or at_most")
+        return self
+
+
+class ScriptedCall(_Strict):
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class ScriptedReply(_Strict):
+    text: str = ""
+    calls: tuple[ScriptedCall, ...] = Field(default=(), strict=False)
+
+
+class Case(_Strict):
+    """`task` is what is asked, a list asks one after the other in the same conversation.
+    `workspace` maps paths to contents. `script` is what the scripted model replies."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    about: str = ""
+    task: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    workspace: dict[str, str] = Field(default_factory=dict)
+    checks: Annotated[tuple[Check, ...], Field(strict=False, min_length=1)]
+    script: Annotated[tuple[str | ScriptedReply, ...], Field(strict=False)] = ()
+    max_iterations: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _knows_what_is_unchanged(self) -> "Case":
+        for check in self.checks:
+            if check.unchanged and check.file not in self.workspace:
+                raise ValueError(f"{check.file} is to be unchanged, but workspace lacks it")
+        return self
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return (self.task,) if isinstance(self.task, str) else self.task
+
+    def replies(self) -> list[Message]:
+        """The script as the scripted model takes it."""
+        return [_message(n, one) for n, one in enumerate(self.script)]
+
+    def lay_out(self, folder: Path) -> Path:
+        """Make the files that the case begins with; returns the folder's real path.
+
+        Raises `ConfigError` for a file outside of it.
+        """
+        folder = folder.resolve()
+        for name, content in self.workspace.items():
+            path = (folder / name).resolve()
+            if not path.is_relative_to(folder):
+                raise ConfigError(f"case {self.name}: the file {name!r} lies outside its workspace")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8", newline="")
+        return folder
+
+
+def load_cases(places: list[Path]) -> Iterator[Case]:
+    """The cases of files and folders, in the order of their names.
+
+    Raises `ConfigError` that names file, place and what was expected.
+    """
+    names: dict[str, Path] = {}
+    for place in places:
+        files = sorted(place.glob("*.json")) if place.is_dir() else [place]
+        if not files:
+            raise ConfigError(f"{place} holds no cases (files that end with .json)")
+        for file in files:
+            case = _read(file)
+            if (other := names.setdefault(case.name, file)) != file:
+                raise ConfigError(f"{file}: name: {other} is called {case.name!r} as well")
+            yield case
+
+
+def _read(file: Path) -> Case:
+    data = read_object(file)
+    if data is None:
+        raise ConfigError(
+            f"there is no file or folder {str(file)!r} here",
+            hint="Name a file or a folder of cases; docs/evaluation.md says how one is written.",
+        )
+    try:
+        return Case.model_validate(data)
+    except ValidationError as exc:
+        raise ConfigError(f"{file}: {_fault(exc)}") from None
+
+
+def _fault(error: ValidationError) -> str:
+    """Where, what was found and what is expected; of several the deepest says most."""
+    details = max(error.errors(), key=lambda one: len(one["loc"]))
+    loc, kind = details["loc"], details["type"]
+    where = ".".join(map(str, loc)) or "the case"
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "extra_forbidden":
+        known = ", ".join(_around(loc).model_fields)
+        return f"{where}: there is no such key; expected one of {known}"
+    return f"{where}: {details['msg'][:1].lower()}{details['msg'][1:]}"
+
+
+def _around(loc: tuple[int | str, ...]) -> type[_Strict]:
+    """What the key at this place belongs to."""
+    if "calls" in loc[:-1]:
+        return ScriptedCall
+    inner: dict[str | int, type[_Strict]] = {"checks": Check, "script": ScriptedReply}
+    return inner.get(loc[0], Case) if len(loc) > 1 else Case
+
+
+def _message(n: int, reply: str | ScriptedReply) -> Message:
+    if isinstance(reply, str):
+        return assistant(reply)
+    calls = tuple(
+        ToolCall(f"c{n}_{i}", call.name, call.arguments, dumps(call.arguments))
+        for i, call in enumerate(reply.calls)
+    )
+    return assistant(reply.text, calls)

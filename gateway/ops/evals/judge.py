@@ -1,0 +1,106 @@
+"""Whether what a case asks for holds: a sentence for each thing that does not."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.security.sandbox.base import Job, Sandbox
+from agent.tools.shell.process_group import run
+from agent.types import Usage
+from gateway.ops.evals.case import Case, Check
+
+COMMAND_S = 60
+_QUOTED_CHARS = 200
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a case came to. `calls` counts the tools that ran, `error` is what ended a turn;
+    `sandbox` is where commands that check run."""
+
+    folder: Path
+    sandbox: Sandbox
+    answer: str = ""
+    calls: dict[str, int] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    error: str | None = None
+
+
+async def faults(case: Case, outcome: Outcome) -> list[str]:
+    """What does not hold; empty for a case that has passed."""
+    if outcome.error:
+        return [f"the turn ended with an error: {outcome.error}"]
+    found: list[str] = []
+    for check in case.checks:
+        if check.command is not None:
+            found += await _command(check.command, check.exit_code, outcome)
+        else:
+            found += _faults(check, outcome, case.workspace)
+    return found
+
+
+def _faults(check: Check, outcome: Outcome, before: Mapping[str, str]) -> Iterator[str]:
+    if check.file is not None:
+        yield from _file(check, check.file, outcome.folder, before)
+    elif check.tool is not None:
+        count = outcome.calls.get(check.tool, 0)
+        if count < (check.at_least or 0) or (check.at_most is not None and count > check.at_most):
+            yield f"{check.tool} was called {count} times"
+    elif check.answer_contains is not None:
+        if check.answer_contains.casefold() not in outcome.answer.casefold():
+            yield f"the answer lacks {check.answer_contains!r}: {_quoted(outcome.answer)}"
+    elif check.answer_matches is not None:
+        if not re.search(check.answer_matches, outcome.answer):
+            yield f"the answer does not match {check.answer_matches!r}: {_quoted(outcome.answer)}"
+    elif check.max_tokens is not None:
+        if (spent := outcome.usage.input + outcome.usage.output) > check.max_tokens:
+            yield f"it took {spent:,} tokens, at most {check.max_tokens:,} were expected"
+    elif check.max_cost_usd is not None and (outcome.cost_usd or 0) > check.max_cost_usd:
+        yield f"it cost ${outcome.cost_usd:.4f}, at most ${check.max_cost_usd} was expected"
+
+
+def _file(check: Check, name: str, folder: Path, before: Mapping[str, str]) -> Iterator[str]:
+    path = folder / name
+    if check.absent:
+        if path.exists():
+            yield f"{name} is there and should not be"
+        return
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        yield f"{name} is not there"
+        return
+    except (OSError, UnicodeDecodeError) as exc:
+        yield f"{name} cannot be read as text: {exc}"
+        return
+    wanted = before.get(name) if check.unchanged else check.equals
+    if wanted is not None and text != wanted:
+        yield f"{name} holds {_quoted(text)}, expected {_quoted(wanted)}"
+    if check.contains is not None and check.contains not in text:
+        yield f"{name} lacks {check.contains!r}: {_quoted(text)}"
+    if check.matches is not None and not re.search(check.matches, text, re.MULTILINE):
+        yield f"{name} does not match {check.matches!r}: {_quoted(text)}"
+
+
+async def _command(command: str, expected: int, outcome: Outcome) -> list[str]:
+    """It runs what the model has written, so it is held like the model's own commands."""
+    output = bytearray()
+    job = Job(command, outcome.folder, outcome.folder)
+    try:
+        with outcome.sandbox.prepare(job) as spawn:
+            ended = await run(spawn, COMMAND_S, output.extend)
+    except (OSError, ToolError) as exc:
+        return [f"`{command}` could not be run: {exc}"]
+    if ended.code == expected:
+        return []
+    if ended.code is None:
+        return [f"`{command}` took longer than {COMMAND_S} s"]
+    return [f"`{command}` ended with {ended.code}: {_quoted(output.decode(errors='replace'))}"]
+
+
+def _quoted(text: str) -> str:
+    short = text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…"
+    return repr(short)

@@ -1,0 +1,156 @@
+"""Runs cases: each in a folder of its own, by the agent that the settings describe."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from agent import events
+from agent.agent import Agent
+from agent.errors import ConfigError
+from agent.providers.registry import OFFLINE
+from agent.providers.scripted import Scripted
+from agent.records import frozen
+from agent.security.files.folder_tree import scratch_folder
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.roles import built_in_roles
+from agent.security.sandbox.base import Sandbox
+from agent.settings import AgentSettings, ToolSettings
+from agent.tools.runner import Permissions
+from agent.types import Usage
+from gateway.config import Settings
+from gateway.ops.evals.case import Case
+from gateway.ops.evals.judge import Outcome, faults
+from gateway.runtime.paths import Home
+from gateway.runtime.sandbox import choose_sandbox
+from gateway.turns.agent_factory import open_agent
+
+
+@frozen
+class Verdict:
+    """One run of a case; it has passed when nothing is at `fault`."""
+
+    case: str
+    faults: tuple[str, ...]
+    seconds: float
+    usage: Usage
+    cost_usd: float | None
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+
+@frozen
+class Runner:
+    """Runs cases with the configured model, or each by its own script.
+
+    Calls that would ask a person run when the role `build` allows them in mode auto, inside the
+    sandbox of the settings.
+    """
+
+    settings: Settings
+    home: Home
+    model: str | None = None
+    scripted: bool = False
+
+    async def subject(self) -> str:
+        """What is tried: a model by its name, or the scripts. Raises `ConfigError` for a model
+        that cannot be used, and when nobody has named any."""
+        if self.scripted:
+            return "scripts"
+        choice = await choose_sandbox(self.settings, self.home)
+        async with aclosing(await open_agent(self._settings(), self.home, choice.sandbox)) as agent:
+            name = agent.models.default
+            if name == OFFLINE and OFFLINE not in (self.model, self.settings.agent.model):
+                raise ConfigError(
+                    "there is no model to try: none is configured, and no key was found",
+                    hint="Set a key such as OPENAI_API_KEY, name a model with --model, or let the "
+                    "cases' own scripts reply with --scripted.",
+                )
+            model = agent.models.check(name).model
+            return model if model == name else f"{name} ({model})"
+
+    async def run(
+        self, cases: Sequence[Case], show: Callable[[Verdict], None], at_once: int = 1
+    ) -> list[Verdict]:
+        """The verdicts, in the order of the cases; each is shown as soon as its turn comes."""
+        gate = asyncio.Semaphore(at_once)
+
+        async def one(case: Case) -> Verdict:
+            async with gate:
+                return await self._tried(case)
+
+        verdicts = []
+        async with asyncio.TaskGroup() as group:
+            for task in [group.create_task(one(case), name=case.name) for case in cases]:
+                verdicts.append(await task)
+                show(verdicts[-1])
+        return verdicts
+
+    async def _tried(self, case: Case) -> Verdict:
+        """Judged, also when the machine fails it: what the other cases came to has been paid."""
+        began = time.monotonic()
+        try:
+            return await self._judged(case)
+        except OSError as exc:
+            taken = time.monotonic() - began
+            return Verdict(case.name, (f"it could not be run: {exc}",), taken, Usage(), None)
+
+    async def _judged(self, case: Case) -> Verdict:
+        choice = await choose_sandbox(self.settings, self.home)
+        with scratch_folder("kore-eval-") as place:
+            folder = case.lay_out(place)
+            began = time.monotonic()
+            outcome = Outcome(folder, choice.sandbox)
+            agent = await self._agent(case, folder, choice.sandbox)
+            try:
+                await _converse(agent, case, outcome)
+            finally:
+                await agent.aclose()
+            found = await faults(case, outcome)
+            taken = time.monotonic() - began
+            return Verdict(case.name, tuple(found), taken, outcome.usage, outcome.cost_usd)
+
+    async def _agent(self, case: Case, folder: Path, sandbox: Sandbox) -> Agent:
+        standing = Standing(built_in_roles()["build"], "auto", confined=sandbox.confines)
+        permissions = Permissions(RolePolicy(standing))
+        most = case.max_iterations or self.settings.agent.max_iterations
+        if not self.scripted:
+            settings = self._settings(workspace=folder, max_iterations=most)
+            return await open_agent(settings, self.home, sandbox, permissions)
+        limits = AgentSettings(most, tools=ToolSettings(sandbox=sandbox))
+        script = Scripted(case.replies())
+        return Agent(script, workspace=folder, settings=limits, approve=permissions)
+
+    def _settings(self, **changes: Any) -> Settings:
+        """The settings, with what is to be tried in place of what they say."""
+        if self.model:
+            changes["model"] = self.model
+        section = self.settings.agent.model_copy(update=changes)
+        return self.settings.model_copy(update={"agent": section})
+
+
+async def _converse(agent: Agent, case: Case, outcome: Outcome) -> None:
+    """Ask one task after the other; what happens goes into the outcome."""
+    for task in case.tasks:
+        async with aclosing(agent.stream(task, session=case.name)) as stream:
+            async for event in stream:
+                match event:
+                    case events.ToolStart(name=name):
+                        tool = agent.toolbox.find(name)
+                        known = tool.name if tool else name
+                        outcome.calls[known] = outcome.calls.get(known, 0) + 1
+                    case events.Error(message=message):
+                        outcome.error = message
+                    case events.Done(result):
+                        outcome.answer = result.text
+                        outcome.usage += result.usage
+                        if result.cost_usd is None or outcome.cost_usd is None:
+                            outcome.cost_usd = None
+                        else:
+                            outcome.cost_usd += result.cost_usd
+        if outcome.error:
+            return

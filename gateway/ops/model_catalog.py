@@ -1,0 +1,103 @@
+"""The models that could be used here, and what is known of each without asking it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from agent.errors import ConfigError
+from agent.providers.pricing import tariff_of
+from agent.providers.registry import ModelConfig, resolve
+from agent.providers.vendors import VENDORS
+from agent.records import frozen
+from gateway.config import Settings
+from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
+
+Source = Literal["configured", "environment", "ollama", "named"]
+
+
+@frozen
+class Offer:
+    """A model by the name that people use. Prices are dollars for a million tokens.
+
+    `marks` say what it is used for: default, a profile's name, "fallback 1". `problem` says why
+    it cannot be used.
+    """
+
+    name: str
+    model: str
+    source: Source
+    marks: tuple[str, ...]
+    keys: int
+    context_tokens: int | None
+    price_input_usd: float | None
+    price_output_usd: float | None
+    problem: str | None = None
+
+
+def offers(
+    settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()
+) -> list[Offer]:
+    """Configured models, vendors whose key is in `environ`, and `local` ones of an Ollama."""
+    known = model_list(settings)
+    uses = used_for(settings, environ, local)
+    names: dict[str, Source] = {config.name: "configured" for config in known}
+    for name in uses:
+        names.setdefault(name, "named")
+    for vendor in VENDORS.values():
+        if vendor.default_model and any(environ.get(one) for one in vendor.key_variables):
+            names.setdefault(f"{vendor.name}/{vendor.default_model}", "environment")
+    for one in local:
+        names.setdefault(f"ollama/{one}", "ollama")
+    return [
+        _offer(name, source, uses.get(name, ()), known, environ) for name, source in names.items()
+    ]
+
+
+def used_for(
+    settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()
+) -> dict[str, tuple[str, ...]]:
+    """The names of the models in use, with their marks."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, mark in _uses(settings, environ, local):
+        found[name] = (*found.get(name, ()), mark)
+    return found
+
+
+def _uses(
+    settings: Settings, environ: Mapping[str, str], local: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    default = chosen_model(settings, environ)
+    if default == "offline/echo" and settings.agent.model != default and local:
+        default = f"ollama/{local[0]}"
+    yield default, "default"
+    for profile, wanted in profile_models(settings).items():
+        if profile != "default" and wanted != "default":
+            yield wanted, profile
+    for n, name in enumerate(fallbacks(settings), 1):
+        yield name, f"fallback {n}"
+
+
+def _offer(
+    name: str,
+    source: Source,
+    marks: tuple[str, ...],
+    known: Sequence[ModelConfig],
+    environ: Mapping[str, str],
+) -> Offer:
+    problem = None
+    config = next((entry for entry in known if entry.name == name), ModelConfig(name, name))
+    try:
+        config = resolve(name, known, environ)
+    except ConfigError as exc:
+        problem = str(exc)
+    price = tariff_of(config).price
+    return Offer(
+        name,
+        config.model,
+        source,
+        marks,
+        len(config.api_keys),
+        config.context_tokens,
+        price.input / 1_000_000 if price else None,
+        price.output / 1_000_000 if price else None,
+        problem,
+    )

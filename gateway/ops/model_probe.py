@@ -1,0 +1,103 @@
+"""A model tried out: a tiny request with a tool, and what became of it."""
+
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, cast
+
+from agent.errors import BadReply, KoreError
+from agent.events import Reply, TextDelta, ThinkingDelta, ToolCallDelta
+from agent.prompts import fill
+from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.providers.registry import ModelConfig, open_provider
+from agent.records import frozen
+from agent.types import Message, Text, user
+
+_ASK_S = 60
+# Beyond what an answer needs: models that think count their thoughts.
+_MAX_TOKENS = 1024
+_WORD = "Zürich"
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"word": {"type": "string"}},
+    "required": ["word"],
+}
+
+
+@frozen
+class Trial:
+    """What one key of a model came to. Times in seconds; `error` is None when all went well.
+
+    `tool_call`: the model called the tool, and the argument arrived as it was given.
+    """
+
+    name: str
+    model: str
+    key: int
+    keys: int
+    ok: bool
+    first_token_s: float | None = None
+    answer_s: float | None = None
+    tool_call: bool = False
+    error: str | None = None
+    code: str | None = None
+    hint: str | None = None
+
+
+async def try_out(config: ModelConfig) -> list[Trial]:
+    """Each key of a resolved model, one after the other, without retries and fallbacks."""
+    alone = config.by_key()
+    return [await _try_key(one, n, len(alone)) for n, one in enumerate(alone, 1)]
+
+
+async def _try_key(config: ModelConfig, n: int, of: int) -> Trial:
+    import asyncio
+
+    trial = Trial(config.name, config.model, n, of, ok=False)
+    provider = open_provider(config)
+    try:
+        async with asyncio.timeout(_ASK_S):
+            return await _talk(provider, config, trial)
+    except TimeoutError:
+        said = f"{config.model} did not answer within {_ASK_S} s"
+        return replace(trial, error=said, code="timed-out")
+    except KoreError as exc:
+        return replace(trial, error=str(exc), code=exc.code, hint=exc.hint)
+    finally:
+        await provider.aclose()
+
+
+async def _talk(provider: Provider, config: ModelConfig, trial: Trial) -> Trial:
+    tools = (ToolSpec("ping", "Tests the connection.", _SCHEMA),)
+    asked = user(fill("trial", word=_WORD))
+    request = ModelRequest(config.model_id, "", (asked,), tools, max_tokens=_MAX_TOKENS)
+    began = time.monotonic()
+    reply, first_s = await _reply(provider, request, began)
+    trial = replace(trial, first_token_s=first_s)
+    if not reply.tool_calls:
+        said = "it answers, but it did not call the tool that it was given"
+        return replace(trial, error=said, code="no-tool-call", answer_s=time.monotonic() - began)
+    call = reply.tool_calls[0]
+    intact = call.name == "ping" and call.arguments == {"word": _WORD}
+    if not intact:
+        said = f"it called the tool, but with {call.raw[:80]!r} in place of {_WORD!r}"
+        trial = replace(trial, error=said, code="bad-tool-call")
+    results = (Message("tool", (Text("pong"),), tool_call_id=one.id) for one in reply.tool_calls)
+    await _reply(provider, replace(request, messages=(asked, reply, *results)), began)
+    return replace(trial, ok=intact, tool_call=intact, answer_s=time.monotonic() - began)
+
+
+async def _reply(
+    provider: Provider, request: ModelRequest, began: float
+) -> tuple[Message, float | None]:
+    """The whole reply, and the seconds until its first piece."""
+    first_s: float | None = None
+    stream = cast(Any, provider.stream(request))
+    async with aclosing(stream):
+        async for event in stream:
+            if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta) and first_s is None:
+                first_s = time.monotonic() - began
+            if isinstance(event, Reply):
+                return event.message, first_s
+    raise BadReply("the model's stream ended without a reply")

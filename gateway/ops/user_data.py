@@ -1,0 +1,279 @@
+"""The custodian: gives out all that is kept of one person, and does away with it."""
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from agent.errors import KoreError
+from agent.records import frozen
+from agent.security.files.folder_tree import Member, Walk, open_up
+from agent.security.files.inbox import INBOX_FOLDER, MEMORY_FOLDER
+from agent.security.files.safe_open import LISTED, inner_folder, opened_folder
+from gateway.access.control import Access, folder_name
+from gateway.core.messages import OutboundFile
+from gateway.delivery.outbound_files import drop, waiting
+from gateway.ops.zip_writer import Packing
+from gateway.runtime.paths import Home
+from gateway.store.repositories import preferences
+from gateway.store.sqlite import migrator
+from gateway.store.sqlite.engine import Database
+
+# Folders that are no file of the owner's, but other people's.
+_CHANNELS = ("telegram",)
+# What is noted of a deletion once only its bytes are left.
+_REWRITE = "rewrite"
+_BLOB = re.compile(r"\b[0-9a-f]{40}\b")
+_ABOUT = """All that this Kore keeps of {who}.
+
+sessions/                        conversations, a message a line (the first line: facts)
+messages_received.jsonl          what arrived, as it arrived
+messages_sent.jsonl              what was sent
+conversations_with_others.jsonl  of groups: the turns that answered this person
+spending.jsonl                   what was used; cost in billionths of a dollar
+approvals.jsonl, standing_permissions.jsonl, access.jsonl
+memory/, inbox/                  what was remembered, files that were sent
+
+Times are Unix seconds. Not in here: the audit log, which tells who was allowed to do what.
+"""
+
+
+@frozen
+class _Plan:
+    """A deletion as it is noted in the database until it is done. `owner`: theirs is what lies on
+    top of the folders; `copies`: those of upgrades go, too."""
+
+    principal: str
+    workspace: str
+    owner: bool
+    copies: bool = False
+
+    def folders(self) -> Sequence[Path]:
+        """Where their memory and what they sent lies."""
+        whole = [Path(self.workspace) / name for name in (MEMORY_FOLDER, INBOX_FOLDER)]
+        if self.owner:
+            return whole
+        channel = self.principal.partition(":")[0]
+        return [folder / channel / folder_name(_sender(self.principal)) for folder in whole]
+
+    def walks(self) -> Iterator[tuple[str, Walk]]:
+        """Once through each of the folders, and its name in an export; no link is followed."""
+        for folder in self.folders():
+            if not folder.is_dir() or folder.is_symlink():
+                continue
+            top = folder.relative_to(self.workspace).parts[0]
+            with opened_folder(folder.parent.resolve(), flags=LISTED) as above:
+                if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                    open_up(folder.name, above)
+                root = inner_folder(folder.name, above, flags=LISTED)
+                try:
+                    yield top, Walk(root, self._is_theirs)
+                finally:
+                    os.close(root)
+
+    def _is_theirs(self, folder: Member) -> bool:
+        """The owner's lie on top; folders of channels are other people's."""
+        return not self.owner or bool(folder.above) or folder.name not in _CHANNELS
+
+    def measured(self) -> tuple[int, int]:
+        """How many files, and their bytes."""
+        sizes = [m.info.st_size for _, walk in self.walks() for m in walk if m.is_file]
+        return len(sizes), sum(sizes)
+
+
+@frozen
+class Custodian:
+    """For the owner of the machine. `forget` lets go of a session that is in memory."""
+
+    database: Database
+    home: Home
+    workspace: Path
+    access: Access
+    forget: Callable[[str], None]
+    reload_doors: Callable[[Connection], None]
+    carry_notes: Callable[[], Awaitable[None]]
+
+    async def look(self, principal: str) -> Mapping[str, Any]:
+        """What is kept, in numbers. Raises `KoreError` for what is nobody's id."""
+        from gateway.store.repositories import user_data
+
+        _check(principal)
+        found = await self.database.run(user_data.traces, principal)
+        files, file_bytes = await asyncio.to_thread(self._plan(principal).measured)
+        return {
+            **asdict(found),
+            "found": found.found,
+            "files": files,
+            "file_bytes": file_bytes,
+            "copies": [str(path) for path in migrator.copies(self.database.file)],
+            "owner": principal == self.access.chief,
+            "allowed": any(_sender(principal) in allowed for allowed in self.access.allow.values()),
+        }
+
+    async def export(self, principal: str, target: Path) -> Mapping[str, Any]:
+        """A zip file with all of it, for its owner only. Raises `KoreError`."""
+        from gateway.store.repositories import user_export
+
+        _check(principal)
+        texts = await self.database.run(user_export.files, principal)
+        return await asyncio.to_thread(self._pack, principal, texts, target)
+
+    async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]:
+        """Do away with it; what remains is told. Raises `KoreError` while it is at work."""
+        before = await self.look(principal)
+        if before["busy"]:
+            raise KoreError(
+                f"an answer to {principal} is under way",
+                hint="Wait for it, or end it: /stop in their chat; then ask again.",
+            )
+        plan = self._plan(principal, copies=copies)
+        changed, unsent = await self.database.run(_erase, plan, time.time())
+        for session in changed:
+            self.forget(session)
+        await self.database.run(self.reload_doors)
+        await self.carry_notes()
+        await asyncio.to_thread(drop, unsent)
+        left = await self.finish()
+        remaining = [str(path) for path in migrator.copies(self.database.file)]
+        return {**before, "copies": remaining, "left_out": left}
+
+    async def finish(self) -> int:
+        """Do what is left of a deletion whose rows are gone: its files, and bytes of its rows. A
+        process that was killed in it left that to the next start.
+
+        How many files and folders could not be deleted.
+        """
+        stored = await self.database.run(preferences.get, preferences.DELETION)
+        left = 0
+        if stored is None:
+            return left
+        if stored != _REWRITE:
+            plan = _Plan(**json.loads(stored))
+            needed = await self.database.run(_needed)
+            left = await asyncio.to_thread(_unlink, self.home, plan, needed)
+            if plan.copies:
+                for path in migrator.copies(self.database.file):
+                    path.unlink(missing_ok=True)
+            # From here on the name is known no more.
+            await self.database.run(preferences.put, preferences.DELETION, _REWRITE)
+        await self.database.rewrite()
+        await self.database.run(preferences.drop, preferences.DELETION)
+        return left
+
+    def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
+        owner = principal == self.access.chief or principal.startswith("cli:")
+        return _Plan(principal, str(self.workspace), owner, copies)
+
+    def _pack(self, principal: str, texts: Mapping[str, str], target: Path) -> Mapping[str, Any]:
+        import zipfile
+
+        try:
+            fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            raise KoreError(f"{target} exists already", hint="name a file that does not") from None
+        except OSError as exc:
+            raise KoreError(f"{target}: cannot be written: {exc.strerror}") from exc
+        zipped = zipfile.ZIP_DEFLATED
+        try:
+            with (
+                open(fd, "wb") as file,
+                zipfile.ZipFile(file, "w", zipped) as packed,
+            ):
+                packed.writestr("README.txt", _ABOUT.format(who=principal))
+                for name, text in texts.items():
+                    packed.writestr(name, text)
+                packing = Packing(packed)
+                for top, walk in self._plan(principal).walks():
+                    for member in walk:
+                        if member.is_file:
+                            packing.add(member, top)
+                    packing.left_out += walk.left_out
+        except OSError as exc:
+            # A half one would look like all there is, and stand in the way of the next.
+            target.unlink(missing_ok=True)
+            raise KoreError(f"{exc.filename or target}: {exc.strerror}: nothing was kept") from exc
+        return {
+            "file": str(target),
+            "size_bytes": target.stat().st_size,
+            "parts": len(texts),
+            "left_out": packing.left_out,
+        }
+
+
+def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> int:
+    """How many files and folders are left."""
+    left = 0
+    for _, walk in plan.walks():
+        left += sum(not _is_deleted(member) for member in walk) + walk.left_out
+    for folder in plan.folders():
+        # On top lie the folders of everybody else.
+        if folder.parent != Path(plan.workspace):
+            _remove_empty(folder)
+    from agent.undo.blob_store import Blobs
+
+    blobs = Blobs(home.undo)
+    for name in blobs.names() - needed:
+        (home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)
+    for note in home.undo.glob("memos/*"):
+        note.unlink(missing_ok=True)
+    return left
+
+
+def _is_deleted(member: Member) -> bool:
+    """A folder goes where nothing is left in it; false for a file that cannot be deleted."""
+    if member.is_done:
+        with suppress(OSError):  # something lies in it
+            os.rmdir(member.name, dir_fd=member.folder)
+    elif member.is_folder:
+        member.open_up()
+    elif member.is_file:
+        try:
+            os.unlink(member.name, dir_fd=member.folder)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not folder.is_symlink():
+        with suppress(OSError):  # something lies in it
+            folder.rmdir()
+
+
+def _erase(connection: Connection, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
+    """The sessions that have changed, and files that nobody waits for any more."""
+    from gateway.store.repositories import user_data
+
+    connection.execute("PRAGMA defer_foreign_keys=ON")
+    before = waiting(connection)
+    changed = user_data.erase(connection, plan.principal, now)
+    preferences.put(connection, preferences.DELETION, json.dumps(asdict(plan)))
+    return changed, before - waiting(connection)
+
+
+def _needed(connection: Connection) -> frozenset[str]:
+    """Names of contents that somebody's undo still needs."""
+    entries = connection.execute("SELECT unseal(entry, 'change.entry', step, n) FROM change")
+    return frozenset(name for (entry,) in entries for name in _BLOB.findall(entry))
+
+
+def _sender(principal: str) -> str:
+    return principal.partition(":")[2]
+
+
+def _check(principal: str) -> None:
+    channel, colon, sender = principal.partition(":")
+    if not (channel and colon and sender) or len(principal) > 200:
+        raise KoreError(
+            f"{principal[:80]!r} is nobody's id, expected one such as telegram:123",
+            hint="`kore pair list` shows them",
+        )

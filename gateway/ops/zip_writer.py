@@ -1,0 +1,54 @@
+"""Files put into a zip file from where a walk has found them."""
+
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from agent.security.files.folder_tree import Member
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+# What has a longer name is unpacked by few programs, and opened by none.
+NAME_BYTES = 4000
+# Files may be older, and newer, than the format's years: 1980-01-02 and 2107-12-30.
+_FIRST, _LAST = 315_619_200, 4_354_732_800
+
+
+class Packing:
+    """Into `packed`; `left_out` counts what no name can be written for, or could not be opened."""
+
+    def __init__(self, packed: "ZipFile") -> None:
+        self.left_out = 0
+        self._packed = packed
+
+    def add(self, member: Member, folder: str) -> None:
+        """The file, below this folder. Raises OSError when it cannot be read or written."""
+        from zipfile import ZIP_DEFLATED, ZipInfo
+
+        name = f"{folder}/{member.path}"
+        if not _is_nameable(name):
+            self.left_out += 1
+            return
+        try:
+            fd = member.opened()
+        except FileNotFoundError:
+            return
+        except OSError:
+            self.left_out += 1
+            return
+        with open(fd, "rb") as file:
+            changed = time.localtime(min(max(member.info.st_mtime, _FIRST), _LAST))
+            info = ZipInfo(name, changed[:6])
+            info.external_attr = (member.info.st_mode & 0xFFFF) << 16
+            info.compress_type = ZIP_DEFLATED
+            info.file_size = member.info.st_size
+            with self._packed.open(info, "w") as target:
+                shutil.copyfileobj(file, target, 1 << 20)
+
+
+def _is_nameable(name: str) -> bool:
+    try:
+        return len(name.encode()) <= NAME_BYTES
+    except UnicodeEncodeError:
+        return False

@@ -1,0 +1,44 @@
+"""One process owns the data: a lock file that the system releases when the process ends."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent.errors import ConfigError
+from agent.i18n import t
+
+
+class Locked(ConfigError):
+    """Another process owns the data."""
+
+    code = "locked"
+
+
+@contextmanager
+def hold(path: Path, what: str) -> Iterator[bool]:
+    """Own the data until the block ends. Raises `Locked`, which names who does.
+
+    Yields whether the last owner left in the middle: its line is still in the file.
+    """
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = file.read().strip() or "another kore"
+            raise Locked(
+                t("{parent} is in use by {owner}", parent=path.parent, owner=owner),
+                hint=t(
+                    "Stop that process first, or give this one a folder of its own (KORE_HOME)."
+                ),
+            ) from None
+        unclean = bool(file.read())
+        _write(file.fileno(), f"{what} (pid {os.getpid()})\n")
+        yield unclean
+        _write(file.fileno(), "")
+
+
+def _write(descriptor: int, line: str) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, line.encode(), 0)

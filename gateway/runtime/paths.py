@@ -1,0 +1,139 @@
+"""Kore's folder, `~/.kore` or `KORE_HOME`, and what lies where in it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.errors import ConfigError
+from agent.records import frozen
+
+
+@frozen
+class Home:
+    """Paths only; nothing is made before `ensure`."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.json"
+
+    @property
+    def draft(self) -> Path:
+        """A configuration that `kore config edit` could not put in place."""
+        return self.root / "config.edit.json"
+
+    @property
+    def good(self) -> Path:
+        """The last configuration that a gateway ran with."""
+        return self.root / "config.good.json"
+
+    @property
+    def trusted(self) -> Path:
+        """Which files of projects are trusted, by what they hold."""
+        return self.root / "trust.json"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "secrets.json"
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "kore.db"
+
+    @property
+    def socket(self) -> Path:
+        return self.root / "kore.sock"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "kore.lock"
+
+    @property
+    def running(self) -> Path:
+        """Which process has commands that end with it; there as long as it runs."""
+        return self.root / "running"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def audit(self) -> Path:
+        return self.root / "audit"
+
+    @property
+    def audit_mark(self) -> Path:
+        """Where the audit log ended, beside its folder."""
+        return self.root / "audit-mark.json"
+
+    @property
+    def agents(self) -> Path:
+        """Agents that the owner wrote: they are trusted, so no tool writes here."""
+        return self.root / "agents"
+
+    @property
+    def commands(self) -> Path:
+        """Commands that the owner wrote: what they say counts as the owner's word."""
+        return self.root / "commands"
+
+    @property
+    def backups(self) -> Path:
+        """Copies of the database, each from before an upgrade."""
+        return self.root / "backups"
+
+    @property
+    def undo(self) -> Path:
+        """What changed files held before."""
+        return self.root / "undo"
+
+    @property
+    def tried(self) -> Path:
+        """What became of trying each sandbox."""
+        return self.root / "sandbox.json"
+
+    @property
+    def long_work(self) -> Path:
+        """How far long work in other folders has got."""
+        return self.root / "long"
+
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """What no tool may open; the workspace is not among it."""
+        return (
+            *(self.config, self.draft, self.good, self.trusted, self.secrets),
+            *(self.socket, self.lock, self.backups),
+            *(self.logs, self.audit, self.tried, self.agents, self.commands, self.undo),
+            self.long_work,
+        )
+
+    def ensure(self) -> None:
+        """Make the folder and its own parts, for its owner only (0700). Raises `ConfigError`."""
+        for folder in (self.root, self.logs, self.audit):
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as exc:
+                raise ConfigError(
+                    f"{folder}: cannot be made: {exc.strerror}",
+                    hint="set KORE_HOME to a folder that you may write to",
+                ) from None
+
+
+def find_home(environ: Mapping[str, str], named: Path | None = None) -> Home:
+    """`named`, else `KORE_HOME`, else `~/.kore`; always absolute."""
+    try:
+        chosen = named or Path(environ.get("KORE_HOME") or "~/.kore")
+        return Home(Path(os.path.abspath(chosen.expanduser())))
+    except RuntimeError:
+        raise ConfigError("no home folder is known; set KORE_HOME to the folder to use") from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a new file that only its owner can read (0600). Raises `FileExistsError`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,39 @@
+"""The sandbox that the settings ask for."""
+
+import asyncio
+from pathlib import Path
+
+from agent.security.sandbox.base import Limits
+from agent.security.sandbox.selector import Choice, Wishes, choose
+from gateway.config import Settings
+from gateway.runtime.paths import Home
+
+_MB = 1_000_000
+
+
+def command_limits(settings: Settings) -> Limits:
+    """What commands may use up."""
+    security = settings.security
+    return Limits(
+        processes=security.exec_processes,
+        file_bytes=security.exec_file_mb * _MB,
+        memory_bytes=security.exec_memory_mb * _MB,
+        cpu_s=security.exec_cpu_s,
+        session_bytes=security.exec_session_memory_mb * _MB,
+        disk_bytes=security.exec_disk_mb * _MB,
+        free_bytes=security.exec_disk_free_mb * _MB,
+    )
+
+
+def wishes(settings: Settings) -> Wishes:
+    """What the section `security` says about commands."""
+    security = settings.security
+    limits = command_limits(settings)
+    further = tuple(Path(name).expanduser() for name in security.sandbox_read)
+    workspaces = (settings.agent.workspace.expanduser(),)
+    return Wishes(security.sandbox, limits, further, security.sandbox_image, workspaces)
+
+
+async def choose_sandbox(settings: Settings, home: Home) -> Choice:
+    """Mostly what was found earlier; else it is tried now. Raises `ConfigError`."""
+    return await asyncio.to_thread(choose, wishes(settings), home.root)

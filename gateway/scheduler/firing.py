@@ -1,0 +1,234 @@
+"""Firing: what has come due is begun, inside one transaction with the note that it was.
+
+A reminder is a letter in the outbox, a prompt a message in the inbox; each stands under the name of
+its slot, so that a crash before the commit repeats it and one behind it does not.
+"""
+
+import logging
+from dataclasses import dataclass, field, replace
+from sqlite3 import Connection
+
+from agent.errors import KoreError
+from agent.i18n import plural, speaking, t
+from agent.records import frozen
+from gateway.core.markdown import literal
+from gateway.scheduler.heartbeat import has_work
+from gateway.scheduler.job_text import local_time, title
+from gateway.scheduler.recurrence import Rule
+from gateway.scheduler.service import House
+from gateway.scheduler.timezones import quiet_until
+from gateway.store.repositories import inbox, jobs, outbox, session_admin, sessions
+from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.jobs import Job
+from gateway.store.repositories.outbox import Letter
+from gateway.turns.outcome import quiet
+
+log = logging.getLogger(__name__)
+
+# As late as this is on time: a start, a suspended laptop that wakes, a busy machine.
+ON_TIME_S = 300.0
+# Missed slots that are made good at most where all are.
+CATCH_UP_MOST = 10
+_BATCH = 50
+
+
+@dataclass(slots=True)
+class Fired:
+    """Lanes with a message and lanes with a letter; `more` jobs are due."""
+
+    lanes: set[str] = field(default_factory=set)
+    mail: set[str] = field(default_factory=set)
+    more: bool = False
+
+
+@frozen
+class _Due:
+    """The slots of a job that something is done for, and how many were missed."""
+
+    slots: tuple[int, ...]
+    missed: tuple[int, ...]
+    late: bool
+
+
+def fire(connection: Connection, house: House, now: float) -> Fired:
+    fired = Fired()
+    found = jobs.due(connection, house.open_ways, now, _BATCH)
+    for job in found:
+        with speaking(house.delivery.languages.of_route(job.route)):
+            try:
+                _fire(connection, house, job, now, fired)
+            except KoreError as exc:
+                _fail(connection, job, exc)
+    fired.more = len(found) == _BATCH
+    return fired
+
+
+def fire_now(connection: Connection, house: House, job: Job, now: float) -> Fired:
+    """Somebody wants it now, whatever its rule and the hour."""
+    fired = Fired()
+    _begin(connection, house, job, (int(now), ""), now, fired)
+    return fired
+
+
+def rewind(connection: Connection, now: float) -> None:
+    """The clock was set back: what waits for an instant that was only thought to be near."""
+    for job in jobs.listed(connection, None, None):
+        if job.state != "on" or job.slot_at is None or job.slot_at <= now:
+            continue
+        try:
+            slot = Rule.stored(job.rule, job.zone).after(now, job.created_at)
+        except KoreError as exc:
+            _fail(connection, job, exc)
+            continue
+        if slot is not None and slot < job.slot_at:
+            jobs.advance(connection, job.id, slot)
+
+
+def _fail(connection: Connection, job: Job, why: KoreError) -> None:
+    """A rule that cannot be worked out any more, in a time zone that this machine does not know,
+    costs its own job."""
+    log.error("job %d is switched off: %s", job.id, why)
+    jobs.set_state(connection, job.id, "failed", str(why))
+
+
+def _fire(connection: Connection, house: House, job: Job, now: float, fired: Fired) -> None:
+    if not house.rules.access.is_allowed(job.message):
+        log.warning("job %d is paused: %s is not let in any more", job.id, job.principal)
+        jobs.set_state(connection, job.id, "paused", t("its maker is not let in any more"))
+        return
+    assert job.slot_at is not None, "what is due has a slot"
+    rule = Rule.stored(job.rule, job.zone)
+    zone, hours = jobs.clock_of(connection, job.route)
+    zone = zone or house.schedule.zone or job.zone
+    until = None
+    if not job.urgent:
+        until = quiet_until(hours or house.schedule.quiet_hours, zone, now)
+    if until is not None and job.kind != "heartbeat":
+        jobs.hold(connection, job.id, until)
+        return
+    due = _chosen(job, rule, now)
+    for slot in due.missed:
+        jobs.begin(connection, job, slot, "missed", now)
+    if until is None and not _is_idle(house, job):
+        for slot in due.slots:
+            late = _lateness(due, slot, job.zone)
+            _begin(connection, house, job, (slot, late), now, fired)
+        if due.missed and not due.slots:
+            _tell_missed(connection, house, job, due, now, fired)
+    jobs.advance(connection, job.id, rule.after(max(now, job.slot_at), job.created_at))
+
+
+def _chosen(job: Job, rule: Rule, now: float) -> _Due:
+    """By the job's rule: what is late is skipped, made good once, or all of it."""
+    assert job.slot_at is not None, "what is due has a slot"
+    slots = rule.slots(job.slot_at, now, job.created_at, CATCH_UP_MOST)
+    late = now - slots[-1] > ON_TIME_S
+    if job.catch_up == "all":
+        return _Due(tuple(slots), (), late)
+    # What quiet hours have held is not lost, whatever the rule says of down time.
+    if job.catch_up == "skip" and late and not job.held:
+        return _Due((), tuple(slots), late)
+    return _Due((slots[-1],), tuple(slots[:-1]), late)
+
+
+def _begin(
+    connection: Connection,
+    house: House,
+    job: Job,
+    told: tuple[int, str],
+    now: float,
+    fired: Fired,
+) -> None:
+    """One slot; `told` is it, and what is said of its being late."""
+    slot, late = told
+    if job.kind != "reminder" and jobs.is_under_way(connection, job):
+        if jobs.begin(connection, job, slot, "missed", now):
+            jobs.ended(connection, job.id, slot, "missed", t("the one before was still at work"))
+        return
+    if not jobs.begin(connection, job, slot, "ran" if job.kind == "reminder" else "begun", now):
+        return
+    if job.kind == "reminder":
+        if _is_unheard(connection, house, job, now):
+            return
+        text = quiet(f"⏰ {job.message.content}", job.taint) + (f"\n\n{late}" if late else "")
+        parts = house.delivery.render(job.route, text)
+        letter = Letter(job.event(slot), job.route, parts, "notice", taint=job.taint)
+        outbox.put(connection, None, [letter], now)
+        fired.mail.add(job.route.lane)
+        return
+    _ask(connection, job, slot, late, now)
+    fired.lanes.add(job.lane)
+
+
+def _ask(connection: Connection, job: Job, slot: int, late: str, now: float) -> None:
+    """The message that the job's turn answers: in the chat's conversation, or in one of its own."""
+    chat, session = job.route.lane, None
+    sessions.unbind(connection, job.lane)
+    if not job.own:
+        session = sessions.bound_session(connection, chat)
+        if session is None:
+            session = sessions.create_session(connection, job.principal, now, lane=chat)
+        elif session_admin.status_of(connection, session) != "open":
+            session = None
+    message = job.message
+    content = f"{message.content}\n\n{late}" if late else message.content
+    options = {**message.options, **({"session": session} if session else {})}
+    asked = replace(
+        message,
+        event_id=job.event(slot),
+        content=content,
+        received_at=now,
+        job=job.id,
+        lane=job.lane,
+        options=options,
+    )
+    inbox.accept(connection, Arrival(asked.channel, asked.account, now), [Entry(asked)])
+
+
+def _is_unheard(connection: Connection, house: House, job: Job, now: float) -> bool:
+    """Whether a reminder has failed to arrive so often that it is not sent any more."""
+    last = jobs.slots(connection, job, 2)[1:]
+    failures = jobs.count_failure(connection, job.id, failed=bool(last and last[0].lost))
+    if failures < house.schedule.max_failures:
+        return False
+    log.warning("job %d ends: %d reminders did not arrive", job.id, failures)
+    jobs.set_state(connection, job.id, "failed", t("what it said did not arrive"))
+    return True
+
+
+def _tell_missed(
+    connection: Connection, house: House, job: Job, due: _Due, now: float, fired: Fired
+) -> None:
+    n = len(due.missed)
+    text = plural(
+        n,
+        "⏰ Missed while I was not running: job {job}, {title}, due {when}.",
+        "⏰ Missed while I was not running: job {job}, {title}, {n} times, last due {when}.",
+        job=job.id,
+        title=literal(title(job)),
+        when=local_time(due.missed[-1], job.zone),
+    )
+    parts = house.delivery.render(job.route, text)
+    name = f"{job.event(due.missed[-1])}:missed"
+    letter = Letter(name, job.route, parts, "notice", taint=job.taint)
+    outbox.put(connection, None, [letter], now)
+    fired.mail.add(job.route.lane)
+
+
+def _is_idle(house: House, job: Job) -> bool:
+    """A heartbeat asks no model as long as nothing is written down for it."""
+    return job.kind == "heartbeat" and not has_work(house.workspace)
+
+
+def _lateness(due: _Due, slot: int, zone: str) -> str:
+    """What is said of a slot that was not met in time."""
+    if not due.late and slot == due.slots[-1] and not due.missed:
+        return ""
+    if slot != due.slots[-1] or not due.missed:
+        return t("(was due {when})", when=local_time(slot, zone))
+    return plural(
+        len(due.missed),
+        "(was due {when}; {n} before it was missed)",
+        "(was due {when}; {n} before it were missed)",
+        when=local_time(slot, zone),
+    )

@@ -1,0 +1,84 @@
+"""The heartbeat: a look into HEARTBEAT.md now and then, and no model call while it is empty."""
+
+import logging
+import re
+from pathlib import Path
+from sqlite3 import Connection
+
+from agent.prompts import load
+from agent.security.taint.file_marks import is_unseen
+from gateway.config.sections import ScheduleSection
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.repositories import jobs, usage
+from gateway.store.repositories.jobs import Job
+
+log = logging.getLogger(__name__)
+FILE = "HEARTBEAT.md"
+_MADE_BY = "heartbeat"
+_READ_BYTES = 20_000
+# Headings, comments, rules, quotes, and list items without a word or ticked off.
+_NOTHING = re.compile(r"\s*(#.*|>.*|[-*_=]{3,}|[-*+]\s*(\[[ xX]?\])?|[-*+]\s*\[[xX]\].*)?\s*")
+_COMMENT = re.compile(r"<!--.*?(-->|$)", re.DOTALL)
+
+
+def has_work(workspace: Path) -> bool:
+    """Whether the file says that anything is to be done, in words that a person has seen: what a
+    command wrote there after strangers' words is not carried out."""
+    if is_unseen(workspace / FILE):
+        log.warning(
+            "%s was changed by a command that may have read strangers' words, and is not used"
+            " until `kore trust` names it",
+            workspace / FILE,
+        )
+        return False
+    try:
+        with (workspace / FILE).open("rb") as file:
+            text = file.read(_READ_BYTES).decode(errors="replace")
+    except OSError:
+        return False
+    return any(not _NOTHING.fullmatch(line) for line in _COMMENT.sub("", text).splitlines())
+
+
+def ensure(
+    connection: Connection, schedule: ScheduleSection, owner: str | None, zone: str, now: float
+) -> None:
+    """The heartbeat is a job like others, as long as the settings want one and it is known where
+    the owner reads."""
+    known = jobs.made(connection, _MADE_BY)
+    minutes = schedule.heartbeat_minutes
+    route = usage.last_private_route(connection, owner) if owner and minutes else None
+    if known is not None and (
+        route is None or (known.rule, known.route) != (f"every {(minutes or 0) * 60}", route)
+    ):
+        jobs.remove(connection, known)
+        known = None
+    if route is None or known is not None or owner is None or minutes is None:
+        return
+    message = InboundMessage(
+        *(route.channel, route.account, route.chat_id),
+        sender=Sender(owner.partition(":")[2]),
+        event_id=_MADE_BY,
+        content=load("heartbeat"),
+        received_at=now,
+        thread_id=route.thread_id,
+        options={"by_model": True},
+    )
+    began = int(now)
+    first = began + minutes * 60
+    jobs.put(
+        connection,
+        Job(
+            id=0,
+            made_by=_MADE_BY,
+            kind="heartbeat",
+            message=message,
+            principal=owner,
+            rule=f"every {minutes * 60}",
+            zone=zone,
+            catch_up="skip",
+            own=True,
+            slot_at=first,
+            due_at=first,
+            created_at=began,
+        ),
+    )

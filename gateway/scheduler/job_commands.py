@@ -1,0 +1,244 @@
+"""The counter: where people, the terminal and the model ask for jobs. Inside one transaction."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from sqlite3 import Connection
+from typing import Any
+
+from agent.errors import KoreError, ToolError
+from agent.i18n import ENGLISH, later, speaking, t
+from agent.security.taint.taint import PRIVATE
+from agent.types import ToolResult
+from gateway.core.markdown import literal
+from gateway.core.messages import InboundMessage
+from gateway.scheduler import job_editor, job_text
+from gateway.scheduler.firing import fire_now
+from gateway.scheduler.job_editor import Maker, Wish
+from gateway.scheduler.service import Timetable
+from gateway.scheduler.timezones import QUIET, zone_of
+from gateway.store.repositories import jobs, sessions
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.jobs import CATCH_UPS, Job
+from gateway.store.repositories.sessions import taint_of_text
+
+# Phones make one dash of two.
+_FLAG = re.compile(r"(?:--|[—–])(urgent|own|zone|catch-up)(?:[= ]([\w/+-]+))?\s*")
+_OPTION = re.compile(r"(?:--|[—–])[a-z][\w-]*")
+_BUTTON_JOBS = 8
+_CHANGES = ("remove", "pause", "resume")
+_HOW = later(
+    "`/cron add WHEN TEXT` reminds you, `/cron ask WHEN TASK` has me do something; "
+    "`/cron remove|pause|resume|run N`, `/cron zone NAME`, `/cron quiet 22:00-07:00`."
+)
+
+
+def command(
+    connection: Connection,
+    timetable: Timetable,
+    message: InboundMessage,
+    argument: str,
+    session: str | None,
+) -> str:
+    """What `/cron` answers."""
+    action, _, rest = argument.strip().partition(" ")
+    action = action.casefold()
+    try:
+        if action in ("", "list"):
+            return _list(connection, timetable, message)
+        if action in ("zone", "quiet"):
+            return _set_clock(connection, timetable, message, action, rest.strip())
+        if action in ("add", "ask") and rest.strip():
+            chosen = sessions.chosen_mode(connection, session) if session else None
+            mode = timetable.house.rules.mode(message, chosen)
+            maker = Maker(message, mode, f"m:{message.channel}:{message.account}:"
+                          f"{message.event_id}", time.time())  # fmt: skip
+            wish = replace(wish_of(rest), prompt=action == "ask")
+            said = job_editor.add(connection, timetable.house, maker, wish)
+            timetable.touch()
+            return literal(said)
+        if action in (*_CHANGES, "run"):
+            number = int(rest) if rest.strip().isdecimal() else None
+            job = job_editor.find(connection, timetable.house, message, number)
+            return literal(_change(connection, timetable, job, action))
+    except KoreError as exc:
+        return t("⚠️ {what}.", what=literal(f"{str(exc)[:1].upper()}{str(exc)[1:]}"))
+    return t(_HOW)
+
+
+def serve(
+    connection: Connection, timetable: Timetable, action: str, wanted: Mapping[str, Any]
+) -> str:
+    """For `kore cron`, by the owner at the machine. Raises `KoreError`."""
+    message = _terminal(connection, timetable)
+    if action in ("add", "ask"):
+        maker = Maker(
+            message,
+            timetable.house.rules.mode(message, None),
+            f"c:{wanted['key']}",
+            time.time(),
+        )
+        wish = Wish(
+            action="add",
+            when=str(wanted["when"]),
+            text=str(wanted["text"]),
+            prompt=action == "ask",
+            urgent=bool(wanted.get("urgent")),
+            own=bool(wanted.get("own")),
+            catch_up=wanted.get("catch_up") or "once",
+            zone=wanted.get("zone"),
+        )
+        said = job_editor.add(connection, timetable.house, maker, wish)
+        timetable.touch()
+        return said
+    found = jobs.find(connection, int(wanted["number"]))
+    if found is None:
+        raise KoreError(t("there is no job {job} here", job=wanted["number"]))
+    return _change(connection, timetable, found, action)
+
+
+def appoint(connection: Connection, timetable: Timetable, claim: Claim, wish: Wish) -> ToolResult:
+    """For the model, in the name of whoever speaks. Raises `KoreError`."""
+    with speaking(ENGLISH):
+        return _appoint(connection, timetable, claim, wish)
+
+
+def _appoint(connection: Connection, timetable: Timetable, claim: Claim, wish: Wish) -> ToolResult:
+    message = claim.messages[-1]
+    if message.job is not None:
+        raise ToolError("A scheduled job makes and changes no jobs: ask the person to.")
+    if wish.action == "list":
+        seen = job_editor.visible(connection, timetable.house, message)
+        taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.get("taint", ())))
+                                for job in seen))  # fmt: skip
+        told = "\n".join(job_text.line(connection, job) for job in seen)
+        return ToolResult(told or "There are no jobs.", taint=taint)
+    if wish.action != "add":
+        job = job_editor.find(connection, timetable.house, message, wish.number)
+        return ToolResult(_change(connection, timetable, job, wish.action))
+    (step,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?",
+        (claim.turn, wish.call),
+    ).fetchone()
+    mode = timetable.house.rules.mode(message, claim.mode)
+    maker = Maker(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
+    said = job_editor.add(connection, timetable.house, maker, wish)
+    timetable.touch()
+    return ToolResult(said)
+
+
+def all_facts(connection: Connection) -> list[dict[str, Any]]:
+    return [job_text.facts(connection, job) for job in jobs.listed(connection, None, None)]
+
+
+def wish_of(text: str) -> Wish:
+    """Options in front, then when, then what. Raises `KoreError`."""
+    wish = Wish("add")
+    while found := _FLAG.match(text):
+        name, value = found[1], found[2] or ""
+        if name in ("urgent", "own"):
+            # What follows belongs to the time already.
+            text = text[found.end(1) :].lstrip()
+            wish = replace(
+                wish, urgent=wish.urgent or name == "urgent", own=wish.own or name == "own"
+            )
+            continue
+        text = text[found.end() :]
+        if name == "zone":
+            wish = replace(wish, zone=zone_of(value).key)
+        elif value in CATCH_UPS:
+            wish = replace(wish, catch_up=next(one for one in CATCH_UPS if one == value))
+        else:
+            told = t("--catch-up: found {found!r}, expected skip, once or all", found=value)
+            raise KoreError(told)
+    if unknown := _OPTION.match(text):
+        told = t(
+            "unknown option {found!r}; there are --urgent, --own, --zone and --catch-up",
+            found=unknown[0][:40],
+        )
+        raise KoreError(told)
+    return replace(wish, when=text)
+
+
+def choices(
+    connection: Connection, timetable: Timetable, message: InboundMessage
+) -> list[tuple[str, str]]:
+    """Labels and arguments: what can be done with each of the first jobs that are listed."""
+    found = []
+    for job in job_editor.visible(connection, timetable.house, message)[:_BUTTON_JOBS]:
+        if job.state == "on":
+            found.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
+        else:
+            found.append((t("Resume {n}", n=job.id), f"resume {job.id}"))
+        found.append((t("Remove {n}", n=job.id), f"remove {job.id}"))
+    return found
+
+
+def _list(connection: Connection, timetable: Timetable, message: InboundMessage) -> str:
+    seen = job_editor.visible(connection, timetable.house, message)
+    lines = [job_text.line(connection, job, literal) for job in seen]
+    zone = job_editor.zone_for(connection, timetable.house, message)
+    _, hours = jobs.clock_of(connection, message.route)
+    hours = hours or timetable.house.schedule.quiet_hours
+    clock = t("Time zone {zone}.", zone=zone)
+    if hours and QUIET.fullmatch(hours):
+        clock += " " + t("Quiet hours {hours}.", hours=hours)
+    return "\n".join([*(lines or [t("There are no jobs here.")]), "", clock, t(_HOW)])
+
+
+def _set_clock(
+    connection: Connection, timetable: Timetable, message: InboundMessage, column: str, value: str
+) -> str:
+    """A person's own chat, or the owner's word for a group."""
+    if not message.private and not timetable.house.rules.access.is_owner(message):
+        raise KoreError(t("only the owner may choose that for a group"))
+    if column == "zone":
+        jobs.set_clock(connection, message.route, "zone", zone_of(value).key if value else None)
+        return _zone_told(connection, timetable, message)
+    if value and value != "off" and not QUIET.fullmatch(value):
+        raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
+    jobs.set_clock(connection, message.route, "quiet", value or None)
+    timetable.touch()
+    hours = value or timetable.house.schedule.quiet_hours or "off"
+    return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
+
+
+def _zone_told(connection: Connection, timetable: Timetable, message: InboundMessage) -> str:
+    """The zone that holds now, and the jobs that keep the one they were made in."""
+    zone = job_editor.zone_for(connection, timetable.house, message)
+    seen = job_editor.visible(connection, timetable.house, message)
+    older = [
+        job
+        for job in seen
+        if job.zone != zone
+        and job.state in ("on", "paused")
+        and job.rule.startswith(("cron ", "days "))
+    ]
+    told = t("Time zone {zone}.", zone=zone)
+    if not older:
+        return told
+    lines = [job_text.line(connection, job, literal) for job in older]
+    kept = t(
+        "These jobs keep the time zone they were made in; to move one, remove it and add it again:"
+    )
+    return "\n".join([told, kept, *lines])
+
+
+def _change(connection: Connection, timetable: Timetable, job: Job, action: str) -> str:
+    """Raises `KoreError`."""
+    if action == "run":
+        timetable.told(fire_now(connection, timetable.house, job, time.time()))
+        return t("Job {job} runs now.", job=job.id)
+    if action not in _CHANGES:
+        raise KoreError(t("there is no action {action!r}", action=action))
+    said = job_editor.change(connection, job, action, time.time())
+    timetable.touch()
+    return said
+
+
+def _terminal(connection: Connection, timetable: Timetable) -> InboundMessage:
+    """The owner at the machine; told where they read: in their private chat, else in the terminal
+    that opens next."""
+    owner = timetable.house.rules.access.chief
+    return job_editor.told_at(connection, owner, time.time())

@@ -1,0 +1,226 @@
+"""Booking: a job is made, and changed by whoever may."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import Connection
+
+from agent.errors import KoreError
+from agent.i18n import plural, t
+from agent.records import frozen
+from agent.types import Taint
+from gateway.access.control import CONSOLE
+from gateway.core.messages import ONCE, InboundMessage, Sender
+from gateway.scheduler.job_text import local_time, rule_in_words, title
+from gateway.scheduler.recurrence import Rule
+from gateway.scheduler.service import House
+from gateway.scheduler.time_parser import read
+from gateway.scheduler.timezones import is_zone, own_zone, told_in, zone_of
+from gateway.store.repositories import approvals, jobs
+from gateway.store.repositories.jobs import CatchUp, Job
+
+TEXT_LIMIT_CHARS = 4_000
+# What a terminal chose for one message, and for all that comes of it.
+_LASTING = (
+    *("cwd", "agent", "model", "thinking", "allowed_tools", "disallowed_tools"),
+    *("max_iterations", "max_cost_usd"),
+)
+
+
+@frozen
+class Wish:
+    """What is wanted of the timetable. `call` is the model's call; `zone` was named beside it."""
+
+    action: str
+    when: str = ""
+    text: str = ""
+    prompt: bool = False
+    urgent: bool = False
+    own: bool = False
+    catch_up: CatchUp = "once"
+    zone: str | None = None
+    number: int | None = None
+    call: str = ""
+    taint: frozenset[Taint] = frozenset()
+
+
+@frozen
+class Maker:
+    """Whose job it becomes: by their message, with at most the mode that holds for it now."""
+
+    message: InboundMessage
+    mode: str
+    made_by: str
+    now: float
+    by_model: bool = False
+
+
+def add(connection: Connection, house: House, maker: Maker, wish: Wish) -> str:
+    """Make a job; returns what is said of it. A call that is made again makes no second one.
+    Raises `KoreError`."""
+    if known := jobs.made(connection, maker.made_by):
+        return made(known)
+    if maker.message.route.lane.startswith(ONCE):
+        # Its terminal is gone when the time has come.
+        told = told_at(connection, house.rules.access.chief, maker.now)
+        maker = replace(maker, message=told)
+    zone = wish.zone or zone_for(connection, house, maker.message)
+    zone_of(zone)
+    reading = read(wish.when, zone, maker.now)
+    rule, behind = reading.rule, reading.rest
+    text = wish.text or behind
+    if wish.text and behind:
+        words = t("when: {behind!r} is more than a time", behind=behind[:60])
+        raise KoreError(words)
+    _check(connection, house, maker, rule, text)
+    began = int(maker.now)
+    first = rule.after(maker.now, began)
+    if first is None:
+        when = local_time(int(rule.spec), rule.zone) if rule.kind == "at" else rule.spec
+        raise KoreError(t("when: {when} is over", when=when))
+    job = Job(
+        id=0,
+        made_by=maker.made_by,
+        kind="prompt" if wish.prompt else "reminder",
+        message=_template(maker, wish, text),
+        principal=maker.message.principal,
+        rule=str(rule),
+        zone=rule.zone,
+        catch_up=wish.catch_up,
+        urgent=wish.urgent,
+        own=wish.own,
+        slot_at=first,
+        due_at=first,
+        created_at=began,
+    )
+    said = made(jobs.put(connection, job))
+    return f"{said}\n({reading.note})" if reading.note else said
+
+
+def made(job: Job) -> str:
+    """What is said of a new one."""
+    assert job.slot_at is not None, "a new job has a slot"
+    when = local_time(job.slot_at, job.zone)
+    if job.rule.startswith("at "):
+        return t("Job {job}: {title}, {when}.", job=job.id, title=title(job), when=when)
+    return t(
+        "Job {job}: {title}, {rule}, next {when}.",
+        job=job.id,
+        title=title(job),
+        rule=rule_in_words(job),
+        when=when,
+    )
+
+
+def zone_for(connection: Connection, house: House, message: InboundMessage) -> str:
+    """The chat's own, that of the owner's USER.md, the setting's, the machine's."""
+    chosen, _ = jobs.clock_of(connection, message.route)
+    if chosen is not None and is_zone(chosen):
+        return chosen
+    told = None
+    if house.rules.access.is_owner_alone(message):
+        told = told_in(Path(house.workspace) / "USER.md")
+    return told or house.schedule.zone or own_zone()
+
+
+def visible(connection: Connection, house: House, message: InboundMessage) -> list[Job]:
+    """At the terminal all; in a group the group's, in private one's own."""
+    if message.channel == CONSOLE:
+        return jobs.listed(connection, None, None)
+    if not message.private:
+        return jobs.listed(connection, None, message.route)
+    return jobs.listed(connection, message.principal, None)
+
+
+def find(connection: Connection, house: House, message: InboundMessage, number: int | None) -> Job:
+    """One that whoever speaks may change. Raises `KoreError`."""
+    seen: Sequence[Job] = visible(connection, house, message)
+    job = next((one for one in seen if one.id == number), None)
+    if job is None:
+        raise KoreError(t("there is no job {job} here", job=number))
+    if job.principal != message.principal and not house.rules.access.is_owner(message):
+        raise KoreError(t("job {job} is somebody else's", job=job.id))
+    return job
+
+
+def change(connection: Connection, job: Job, action: str, now: float) -> str:
+    """Remove, pause or resume it; returns a sentence."""
+    if action == "remove":
+        jobs.remove(connection, job)
+        return t("Job {job} is gone.", job=job.id)
+    if action == "pause":
+        jobs.set_state(connection, job.id, "paused")
+        return t("Job {job} is paused.", job=job.id)
+    slot = Rule.stored(job.rule, job.zone).after(now, job.created_at)
+    if slot is None:
+        raise KoreError(t("job {job} is over: make a new one", job=job.id))
+    jobs.set_state(connection, job.id, "on")
+    # What was missed meanwhile was meant to be.
+    jobs.advance(connection, job.id, slot)
+    return made(replace(job, slot_at=slot))
+
+
+def _check(connection: Connection, house: House, maker: Maker, rule: Rule, text: str) -> None:
+    """Raises `KoreError` for what the owner's limits or the role refuse."""
+    limits, message = house.schedule, maker.message
+    role = house.rules.policies.role(house.rules.access.role(message))
+    allowed = role.rule("schedule") if role is not None else None
+    if allowed is None or not allowed.allow:
+        raise KoreError(t("your role may make no jobs"))
+    if not text:
+        raise KoreError(t("there is nothing to say: write it behind the time"))
+    if len(text) > TEXT_LIMIT_CHARS:
+        raise KoreError(
+            t("the text has {n:,} characters; keep it under {most:,}", n=len(text),
+              most=TEXT_LIMIT_CHARS)
+        )  # fmt: skip
+    if jobs.count_of(connection, message.principal) >= limits.max_jobs:
+        raise KoreError(
+            plural(
+                limits.max_jobs,
+                "you have {n} job already, as many as schedule.max_jobs allows",
+                "you have {n} jobs already, as many as schedule.max_jobs allows",
+            )
+        )
+    if (gap := rule.shortest_s(maker.now)) < limits.min_interval_s:
+        raise KoreError(
+            t(
+                "every {n:.0f} s is too often: schedule.min_interval_s asks for {least}",
+                n=gap,
+                least=limits.min_interval_s,
+            )
+        )
+
+
+def _template(maker: Maker, wish: Wish, text: str) -> InboundMessage:
+    """Of the message that asked for it, what holds for the job."""
+    message = maker.message
+    options = {key: message.options[key] for key in _LASTING if key in message.options}
+    options |= {"mode": maker.mode}
+    if wish.taint:
+        options["taint"] = sorted(wish.taint)
+    if maker.by_model:
+        options["by_model"] = True
+    return InboundMessage(
+        channel=message.channel,
+        account=message.account,
+        chat_id=message.chat_id,
+        sender=message.sender,
+        event_id="",
+        content=text,
+        received_at=maker.now,
+        thread_id=message.thread_id,
+        private=message.private,
+        options=options,
+    )
+
+
+def told_at(connection: Connection, owner: str | None, now: float) -> InboundMessage:
+    """The owner as they speak where they read in private, else in the terminal that opens next."""
+    route = approvals.private_route(connection, owner) if owner else None
+    if route is None or owner is None or route.channel == CONSOLE:
+        return InboundMessage(CONSOLE, "local", "main", Sender("0"), "", "", now)
+    sender = Sender(owner.partition(":")[2])
+    return InboundMessage(
+        *(route.channel, route.account, route.chat_id), sender, "", "", now, route.thread_id
+    )

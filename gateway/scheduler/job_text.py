@@ -1,0 +1,179 @@
+"""Jobs in words: for the chat, the terminal and the model."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from sqlite3 import Connection
+from typing import Any
+
+from agent.i18n import later, t
+from gateway.scheduler.timezones import is_zone, zone_of
+from gateway.store.repositories import jobs
+from gateway.store.repositories.jobs import Job, Slot
+
+_TITLE_CHARS = 50
+_USUAL = re.compile(
+    r"(?P<minute>\d\d?) (?P<hour>\d\d?) (?:(?P<monthday>\d\d?) \* \*"
+    r"|\* \* (?P<days>\*|1-5|[0-7](?:,[0-7])*))"
+)
+_DAYS = (
+    later("Sunday"),
+    later("Monday"),
+    later("Tuesday"),
+    later("Wednesday"),
+    later("Thursday"),
+    later("Friday"),
+    later("Saturday"),
+)
+
+_MONTHS = (
+    later("January"),
+    later("February"),
+    later("March"),
+    later("April"),
+    later("May"),
+    later("June"),
+    later("July"),
+    later("August"),
+    later("September"),
+    later("October"),
+    later("November"),
+    later("December"),
+)
+
+
+def title(job: Job) -> str:
+    """One line of what it says or asks."""
+    line = " ".join(job.message.content.split())
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+
+
+def local_time(at: float, zone: str) -> str:
+    """In UTC where the zone is not known any more: whoever lists jobs sees all of them."""
+    here = zone_of(zone) if is_zone(zone) else UTC
+    return datetime.fromtimestamp(at, here).strftime("%Y-%m-%d %H:%M %Z")
+
+
+def rule_in_words(job: Job) -> str:
+    kind, _, spec = job.rule.partition(" ")
+    if kind == "at":
+        return t("once")
+    if kind == "cron":
+        return f"{_cron_in_words(spec)} ({job.zone})"
+    if kind == "days":
+        return f"{_days_in_words(spec)} ({job.zone})"
+    seconds = int(spec)
+    for length, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds % length == 0:
+            return t("every {n} {unit}", n=seconds // length, unit=unit)
+    return t("every {n} {unit}", n=seconds, unit="s")
+
+
+def day_in_words(day: date) -> str:
+    return t("{day} {month}", day=day.day, month=t(_MONTHS[day.month - 1]))
+
+
+def _days_in_words(spec: str) -> str:
+    days, first, time = spec.split()
+    if int(days) % 7:
+        return t("every {n} days at {time}", n=days, time=time)
+    day = t(_DAYS[date.fromisoformat(first).isoweekday() % 7])
+    return t("every {n} weeks on {day} at {time}", n=int(days) // 7, day=day, time=time)
+
+
+def _cron_in_words(spec: str) -> str:
+    """The usual ones; any other as it is."""
+    found = _USUAL.fullmatch(spec)
+    if found is None:
+        return spec
+    time = f"{int(found['hour']):02}:{int(found['minute']):02}"
+    if day := found["monthday"]:
+        return t("monthly on day {day} at {time}", day=day, time=time)
+    if found["days"] == "*":
+        return t("daily at {time}", time=time)
+    if found["days"] == "1-5":
+        return t("weekdays at {time}", time=time)
+    days = t(", ").join(t(_DAYS[int(day) % 7]) for day in found["days"].split(","))
+    return t("every {days} at {time}", days=days, time=time)
+
+
+def line(connection: Connection, job: Job, shown: Callable[[str], str] = str) -> str:
+    """For a list: number, words, rule, next slot, and how the last one went; `shown` makes
+    markdown of it."""
+    told = [rule_in_words(job)]
+    if job.state == "on" and job.slot_at is not None:
+        told.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
+        if job.held and job.due_at is not None:
+            told.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
+    elif job.state != "done":
+        told.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
+    if last := last_time(connection, job):
+        told.append(t("last {when}", when=last))
+    sign = {"reminder": "⏰", "prompt": "▶", "heartbeat": "♥"}[job.kind]
+    said = shown(f"{title(job)}: {', '.join(told)}")
+    return f"- {job.id} {sign} {said}"
+
+
+def last_time(connection: Connection, job: Job) -> str | None:
+    """When it was last due, and what became of it."""
+    last = jobs.slots(connection, job, 1)
+    return f"{local_time(last[0].at, job.zone)}: {how(last[0])}" if last else None
+
+
+def how(slot: Slot) -> str:
+    """Ran and delivered are two things."""
+    if slot.state == "missed":
+        return t("missed ({why})", why=slot.note) if slot.note else t("missed")
+    if slot.state == "waits":
+        return t("waits")
+    if slot.state == "runs":
+        return t("runs")
+    ran = t("failed ({why})", why=slot.note) if slot.state == "failed" else t("ran")
+    if slot.lost:
+        return t("{ran}, not delivered ({why})", ran=ran, why=slot.lost)
+    if slot.delivered:
+        return t("{ran}, delivered", ran=ran)
+    if slot.parts:
+        return t("{ran}, not delivered yet", ran=ran)
+    return t("{ran}, nothing to say", ran=ran)
+
+
+def facts(connection: Connection, job: Job) -> dict[str, Any]:
+    """For programs: times in Unix seconds."""
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "text": job.message.content,
+        "title": title(job),
+        "rule": job.rule,
+        "rule_in_words": rule_in_words(job),
+        "zone": job.zone,
+        "catch_up": job.catch_up,
+        "urgent": job.urgent,
+        "own_session": job.own,
+        "state": job.state,
+        "reason": job.reason,
+        "failures": job.failures,
+        "next_at": job.slot_at if job.state == "on" else None,
+        "held_until": job.due_at if job.state == "on" and job.held else None,
+        "principal": job.principal,
+        "lane": job.route.lane,
+        "mode": job.message.options.get("mode"),
+        "created_at": job.created_at,
+        "slots": [
+            {
+                "at": slot.at,
+                "state": slot.state,
+                "note": slot.note,
+                "delivered": slot.delivered,
+                "not_delivered": slot.lost,
+            }
+            for slot in jobs.slots(connection, job, 10)
+        ],
+        "last": last_time(connection, job),
+        "line": line(connection, job),
+    }
+
+
+def _state(job: Job) -> str:
+    return {"paused": t("paused"), "failed": t("switched off")}.get(job.state, job.state)

@@ -1,0 +1,126 @@
+"""When a job comes due: an instant, an interval, a cron line, or every few days in a time zone."""
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from typing import Literal
+
+from agent.errors import KoreError
+from agent.i18n import later, t
+from agent.records import frozen
+from gateway.scheduler.timezones import zone_of
+
+# What cronsim says of a line, in words.
+_WRONG = {
+    "Bad minute": later("minutes are 0 to 59"),
+    "Bad hour": later("hours are 0 to 23"),
+    "Bad day-of-month": later("there is no such day of the month"),
+    "Bad month": later("months are 1 to 12, or JAN to DEC"),
+    "Bad day-of-week": later("days of the week are 0 (Sunday) to 7, or MON to SUN"),
+}
+# More than anybody lists: a guard against a rule that never ends.
+_LOOK_AHEAD = 100
+
+
+@frozen
+class Rule:
+    """`spec` is the instant in Unix seconds, the seconds in between, the cron line, or a number of
+    days with the first day and the time of day; `zone` an IANA name."""
+
+    kind: Literal["at", "every", "cron", "days"]
+    spec: str
+    zone: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.spec}"
+
+    @classmethod
+    def stored(cls, text: str, zone: str) -> "Rule":
+        kind, _, spec = text.partition(" ")
+        kinds: dict[str, Literal["at", "every", "days"]]
+        kinds = {"at": "at", "every": "every", "days": "days"}
+        return cls(kinds.get(kind, "cron"), spec, zone)
+
+    @classmethod
+    def of_days(cls, days: int, first: date, at: time, zone: str) -> "Rule":
+        return cls("days", f"{days} {first} {at:%H:%M}", zone)
+
+    @classmethod
+    def of_cron(cls, line: str, zone: str, now: float) -> "Rule":
+        """Raises `KoreError` for a line that is none."""
+        from cronsim import CronSim, CronSimError
+
+        try:
+            next(CronSim(line, datetime.fromtimestamp(now, UTC)))
+        except (CronSimError, StopIteration, OverflowError) as exc:
+            why = t(_WRONG[str(exc)]) if str(exc) in _WRONG else str(exc) or t("no such day")
+            told = t("when: the cron line {line!r}: {why}", line=line, why=why)
+            raise KoreError(told) from exc
+        return cls("cron", line, zone)
+
+    def after(self, instant: float, anchor: int) -> int | None:
+        """The first slot later than `instant`, in whole seconds; None when there is none.
+
+        Intervals are counted from `anchor`.
+        """
+        if self.kind == "at":
+            at = int(self.spec)
+            return at if at > instant else None
+        if self.kind == "every":
+            length = int(self.spec)
+            return anchor + (math.floor((instant - anchor) / length) + 1) * length
+        found = self._cron(instant) if self.kind == "cron" else self._days(instant)
+        return next((slot for slot in found if slot > instant), None)
+
+    def slots(self, first: int, until: float, anchor: int, most: int) -> list[int]:
+        """The slots from `first`, which is one, to `until`: the newest `most` of them."""
+        if self.kind == "every":
+            # Down for a month, with a slot each minute: nobody counts them one by one.
+            length = int(self.spec)
+            last = first + max(0, int(until - first) // length) * length
+            return list(range(max(first, last - (most - 1) * length), last + 1, length))
+        found = [first]
+        while (slot := self.after(found[-1], anchor)) is not None and slot <= until:
+            found.append(slot)
+            if len(found) > 10_000:
+                # Not one by one either: go on close to the end.
+                slot = self.after(until - 86_400, anchor) or slot
+                found = [slot]
+        return found[-most:]
+
+    def shortest_s(self, now: float) -> float:
+        """The least time between two of the next slots; infinite for a single one."""
+        found: list[int] = []
+        at: float = now
+        while len(found) < _LOOK_AHEAD and (slot := self.after(at, int(now))) is not None:
+            found.append(slot)
+            at = slot
+        gaps = (later - earlier for earlier, later in pairwise(found))
+        return min(gaps, default=math.inf)
+
+    def _cron(self, instant: float) -> Iterator[int]:
+        """As Debian's cron: a time of day that the clocks leave out comes right after the gap, one
+        that comes twice the first time only; what comes each hour comes each hour that there is."""
+        from cronsim import CronSim
+
+        now = datetime.fromtimestamp(instant, zone_of(self.zone))
+        try:
+            for slot in CronSim(self.spec, now):
+                yield int(slot.timestamp())
+        except OverflowError:
+            return
+
+    def _days(self, instant: float) -> Iterator[int]:
+        """At that time of day in its zone, however long the days are."""
+        length, first, clock = self.spec.split()
+        day, here = date.fromisoformat(first), zone_of(self.zone)
+        step = timedelta(days=int(length))
+        passed = datetime.fromtimestamp(instant, here).date() - day
+        try:
+            day += max(0, passed // step) * step
+            while True:
+                yield int(datetime.combine(day, time.fromisoformat(clock), here).timestamp())
+                day += step
+        except OverflowError:
+            return

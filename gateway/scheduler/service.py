@@ -1,0 +1,163 @@
+"""The timetable: where jobs are made, changed and told of. What a job needs is imported with it."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import KoreError
+from agent.records import frozen
+from agent.tools.base import Appointment, CallContext
+from agent.tools.runner import Permissions
+from agent.types import ToolResult
+from gateway.channels.base import Channel
+from gateway.config.sections import ScheduleSection
+from gateway.core.messages import InboundMessage
+from gateway.delivery.sender import Delivery
+from gateway.store.repositories.claims import Claim
+from gateway.store.sqlite.engine import Database
+from gateway.turns.outcome import Ending
+from gateway.turns.permissions import Rules
+
+if TYPE_CHECKING:
+    from gateway.scheduler.firing import Fired
+    from gateway.scheduler.job_editor import Wish
+
+
+@frozen
+class House:
+    """What a job meets: who may, ways to tell, and the owner's limits."""
+
+    rules: Rules
+    delivery: Delivery
+    ways: Mapping[tuple[str, str], Channel]
+
+    @property
+    def schedule(self) -> ScheduleSection:
+        return self.rules.schedule
+
+    @property
+    def workspace(self) -> Path:
+        return self.rules.workspace
+
+    @property
+    def open_ways(self) -> str:
+        return json.dumps([f"{name}:{account}" for name, account in self.ways])
+
+
+class Timetable:
+    """`news` is set when a job has changed; `attended` once somebody is there to be told: a gateway
+    that runs, a terminal that is open. `wake` is told of what was begun by hand."""
+
+    def __init__(self, database: Database, delivery: Delivery, rules: Rules) -> None:
+        self.news = asyncio.Event()
+        self.attended = asyncio.Event()
+        self.wake: Callable[[Fired], None] = lambda fired: None
+        self._database = database
+        self._delivery = delivery
+        self._rules = rules
+        self._loop = asyncio.get_running_loop()
+
+    @cached_property
+    def house(self) -> House:
+        return House(self._rules, self._delivery, self._delivery.channels)
+
+    def touch(self) -> None:
+        """A job has changed; from any thread. Who looks then waits for this transaction."""
+        self._loop.call_soon_threadsafe(self.news.set)
+
+    def told(self, fired: "Fired") -> None:
+        """Something was begun by hand; from any thread."""
+        self._loop.call_soon_threadsafe(lambda: self.wake(fired))
+
+    def set_heartbeat(self, connection: Connection, now: float) -> None:
+        from gateway.scheduler.heartbeat import ensure
+        from gateway.scheduler.timezones import own_zone
+
+        limits = self._rules.schedule
+        ensure(connection, limits, self._rules.access.chief, limits.zone or own_zone(), now)
+
+    def command(
+        self, connection: Connection, message: InboundMessage, argument: str, session: str | None
+    ) -> str:
+        """What `/cron` answers, in markdown."""
+        from gateway.scheduler.job_commands import command
+
+        return command(connection, self, message, argument, session)
+
+    def choices(self, connection: Connection, message: InboundMessage) -> list[tuple[str, str]]:
+        """What buttons below `/cron` say, and the argument of each."""
+        from gateway.scheduler.job_commands import choices
+
+        return choices(connection, self, message)
+
+    def ended(self, connection: Connection, claim: Claim, failed: str) -> None:
+        """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
+        for message in claim.messages:
+            if message.job is not None and message.task is None:
+                from gateway.scheduler.outcome import ended
+
+                ended(connection, self.house, message, failed, time.time())
+
+    def is_silent(self, claim: Claim, found: Ending) -> bool:
+        """Whether a job has come to nothing that anybody need read."""
+        if claim.messages[-1].job is None or found.error is not None or found.undone:
+            return False
+        from gateway.scheduler.outcome import is_silent
+
+        return found.result is not None and is_silent(found.result.text)
+
+    def left_undone(self, claim: Claim, permissions: Permissions) -> str:
+        """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
+        if claim.messages[-1].job is None:
+            return ""
+        from gateway.turns.unattended import left_undone
+
+        return left_undone(permissions)
+
+    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+        from gateway.scheduler.job_commands import all_facts
+
+        return await self._database.run(all_facts)
+
+    async def serve(self, action: str, wanted: Mapping[str, Any]) -> str:
+        """A sentence for the terminal. Raises `KoreError`."""
+        from gateway.scheduler.job_commands import serve
+
+        return await self._database.run(serve, self, action, wanted)
+
+    def of_turn(self, claim: Claim) -> "TurnTimetable":
+        return TurnTimetable(self, claim)
+
+    async def appoint(self, claim: Claim, wish: "Wish") -> ToolResult:
+        from gateway.scheduler.job_commands import appoint
+
+        return await self._database.run(appoint, self, claim, wish)
+
+
+@frozen
+class TurnTimetable:
+    """Implements `agent.tools.base.Schedule` for one turn."""
+
+    timetable: Timetable
+    claim: Claim
+
+    async def __call__(self, wanted: Appointment, call: CallContext) -> ToolResult:
+        from gateway.scheduler.job_editor import Wish
+
+        if len({message.principal for message in self.claim.messages}) > 1:
+            raise KoreError("several people speak here, and a job is one person's: ask for /cron")
+        wish = Wish(
+            action=wanted.action,
+            when=wanted.when,
+            text=wanted.text,
+            prompt=wanted.prompt,
+            number=wanted.id,
+            call=call.call.id,
+            taint=call.taint,
+        )
+        return await self.timetable.appoint(self.claim, wish)

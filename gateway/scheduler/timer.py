@@ -1,0 +1,123 @@
+"""The scheduler: one timer, which sleeps until the next job comes due.
+
+Nothing of what a job needs is imported before there is one. The timer runs by the monotonic clock
+and looks at the wall clock anew twice a minute, because that may jump and a laptop may sleep.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from sqlite3 import Connection
+from typing import TYPE_CHECKING
+
+from gateway.bus.bus import MessageBus
+from gateway.delivery.outbox_reader import Wait
+from gateway.delivery.sender import Delivery, wait_for
+from gateway.scheduler.service import Timetable
+from gateway.store.sqlite.engine import Database, StoreError
+
+if TYPE_CHECKING:
+    from gateway.scheduler.firing import Fired
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 30.0
+_PAUSE_S = 5.0
+# The wall clock goes back by less all the time, when it is kept right.
+_JUMP_S = 10.0
+
+
+class Scheduler:
+    """`clock` tells Unix time in seconds, `wait` is how it rests."""
+
+    def __init__(
+        self,
+        database: Database,
+        timetable: Timetable,
+        bus: MessageBus,
+        delivery: Delivery,
+        *,
+        clock: Callable[[], float] = time.time,
+        wait: Wait = wait_for,
+    ) -> None:
+        self._database = database
+        self._timetable = timetable
+        self._bus = bus
+        self._delivery = delivery
+        self._clock = clock
+        self._wait = wait
+        self._seen = 0.0
+
+    async def run(self) -> None:
+        """Begin what comes due, until cancelled; once somebody is there for whom it counts."""
+        news = self._timetable.news
+        await self._timetable.attended.wait()
+        self._timetable.wake = self._wake
+        self._seen = await self._begin()
+        while True:
+            news.clear()
+            due_at = await self._look()
+            if due_at is None:
+                await news.wait()
+                continue
+            while not news.is_set() and (left := due_at - self._clock()) > 0:
+                await self._wait(news, min(_LOOK_S, left))
+                if self._clock() < self._seen - _JUMP_S:
+                    break
+                self._seen = max(self._seen, self._clock())
+
+    async def _begin(self) -> float:
+        """The heartbeat is set up, or taken down; returns the latest time that is on record."""
+        house = self._timetable.house
+        wanted = house.schedule.heartbeat_minutes is not None
+        try:
+            known, last = await self._database.run(_known)
+            if known or wanted:
+                await self._database.run(self._timetable.set_heartbeat, self._clock())
+        except StoreError as exc:
+            log.error("the scheduler begins without what is on record: %s", exc)
+            return self._clock()
+        return last
+
+    async def _look(self) -> float | None:
+        """Begin what is due; returns when to look again."""
+        try:
+            now = self._clock()
+            if now < self._seen - _JUMP_S:
+                log.warning("the clock went back by %.0f s", self._seen - now)
+                from gateway.scheduler.firing import rewind
+
+                await self._database.run(rewind, now)
+            self._seen = now
+            due_at = await self._database.run(_next_due, self._timetable.house.open_ways)
+            if due_at is None or due_at > now:
+                return due_at
+            from gateway.scheduler.firing import fire
+
+            self._wake(await self._database.run(fire, self._timetable.house, now))
+        except StoreError as exc:
+            log.error("jobs wait: %s", exc)
+            return self._clock() + _PAUSE_S
+        return self._clock()
+
+    def _wake(self, fired: "Fired") -> None:
+        for lane in fired.lanes:
+            self._bus.wake(lane)
+        for lane in fired.mail:
+            self._delivery.wake(lane)
+
+
+def _known(connection: Connection) -> tuple[bool, float]:
+    """Whether there is any job, and when the last slot was begun."""
+    (any_,) = connection.execute("SELECT EXISTS (SELECT 1 FROM job)").fetchone()
+    (last,) = connection.execute("SELECT coalesce(max(fired_at), 0) FROM slot").fetchone()
+    return bool(any_), float(last)
+
+
+def _next_due(connection: Connection, ways: str) -> float | None:
+    (found,) = connection.execute(
+        "SELECT min(due_at) FROM job WHERE state = 'on' AND channel || ':' || account IN"
+        " (SELECT value FROM json_each(?))",
+        (ways,),
+    ).fetchone()
+    return None if found is None else float(found)

@@ -1,0 +1,83 @@
+"""Time zones by their IANA names: whose holds, and hours of the day in them."""
+
+import os
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from agent.errors import KoreError
+from agent.i18n import spoken, t
+
+QUIET = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*[-–]\s*([01]?\d|2[0-3]):([0-5]\d)")
+_NAMED = re.compile(
+    r"(?im)^[^\n:：]{0,40}(?:time\s?zone|时区|時區)[*_ ]*[:：][^\n]{0,80}?"
+    r"\b(UTC|[A-Z][A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)"
+)
+_READ_CHARS = 20_000
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Raises `KoreError` for a name that there is not."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as exc:
+        raise KoreError(
+            t("the time zone {name!r} is not known; Europe/Berlin is one", name=name[:60])
+        ) from exc
+
+
+def is_zone(name: str) -> bool:
+    try:
+        zone_of(name)
+    except KoreError:
+        return False
+    return True
+
+
+def own_zone() -> str:
+    """The machine's, by name."""
+    if is_zone(named := os.environ.get("TZ", "").lstrip(":")) and named:
+        return named
+    try:
+        _, found, named = os.readlink("/etc/localtime").partition("zoneinfo/")
+    except OSError:
+        found, named = "", ""
+    return named if found and is_zone(named) else "UTC"
+
+
+def told_in(file: Path) -> str | None:
+    """The zone that a USER.md names in a line such as `Timezone: Europe/Berlin`."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as text:
+            found = _NAMED.search(text.read(_READ_CHARS))
+    except OSError:
+        return None
+    return found[1] if found and is_zone(found[1]) else None
+
+
+def quiet_until(hours: str | None, zone: str, now: float) -> float | None:
+    """When the quiet hours ("22:00-07:00") end that it is now; None when it is none of them."""
+    found = QUIET.fullmatch(hours or "")
+    if found is None:
+        return None
+    here = datetime.fromtimestamp(now, zone_of(zone))
+    begin, end = _at(here, found[1], found[2]), _at(here, found[3], found[4])
+    if begin <= end:
+        inside = begin <= here < end
+    else:
+        inside = here >= begin or here < end
+        if here >= begin:
+            end = _at(here + timedelta(days=1), found[3], found[4])
+    return end.timestamp() if inside else None
+
+
+def _at(day: datetime, hour: str, minute: str) -> datetime:
+    return day.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0, fold=0)
+
+
+def month_comes_first() -> bool:
+    """Whether 12/05 is usually a day in December here: in Chinese, and by an American locale."""
+    named = ("LC_ALL", "LC_TIME", "LANG")
+    locale = next((os.environ[name] for name in named if os.environ.get(name)), "")
+    return spoken().startswith("zh") or locale.startswith(("en_US", "zh", "ja", "ko"))

@@ -1,0 +1,65 @@
+"""What runs in the background of conversations: who is told of it, and where it ends."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from agent.agent import Agent
+from agent.events import Notice
+from agent.i18n import t
+from agent.text.visible import visible
+from agent.tools.base import Running
+from agent.types import Context, Message
+from gateway.core.event_hub import Watchers
+from gateway.store.repositories import sessions
+from gateway.store.repositories.claims import Claim
+from gateway.store.sqlite.engine import Database
+
+
+def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> str:
+    """A sentence about what ends with its conversation; '' when nothing does."""
+    names = [shown(visible(task.title)) for task in tasks if task.running]
+    return (
+        t("What ran in the background was ended: {names}.", names=", ".join(names)) if names else ""
+    )
+
+
+class Background:
+    """The work that tools go on with between turns."""
+
+    def __init__(self, agent: Agent, database: Database, watchers: Watchers) -> None:
+        self._agent = agent
+        self._database = database
+        self._watchers = watchers
+
+    async def told(self, claim: Claim, asked: Message) -> Message:
+        """What a new turn begins with: what was asked, and what goes on in its session, which
+        counts as told from here on. Not a part of the claim, since it asks the disk."""
+        toolbox = self._agent.toolbox
+        if facts := await toolbox.facts(claim.session):
+            asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(facts)}]")))
+            await self._database.run(sessions.amend, claim.session, claim.turn, asked)
+        toolbox.told(claim.session)
+        return asked
+
+    def running(self, session: str) -> Sequence[str]:
+        """The same for people: what runs there, as they call it."""
+        if not self._agent.has_tools:
+            return []
+        return [task.title for task in self._agent.toolbox.tasks(session) if task.running]
+
+    async def end(self, session: str) -> str:
+        """Let go of all that a session holds; a sentence about what has run there, or ''."""
+        if not self._agent.has_tools:
+            return ""
+        told = ended_now(self._agent.toolbox.tasks(session))
+        await self._agent.toolbox.end(session)
+        return told
+
+    async def is_left(self, session: str, lane: str) -> bool:
+        """Whether nobody comes back to a session whose one-shot run is over: what it left running
+        has to end then, and whoever watches is told."""
+        if await self._database.run(sessions.is_in_use, session):
+            return False
+        if told := ended_now(self._agent.toolbox.tasks(session)):
+            self._watchers.publish(lane, Notice("info", told))
+        return True

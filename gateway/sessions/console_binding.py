@@ -1,0 +1,67 @@
+"""Consoles: which conversation a terminal is in, inside the caller's transaction."""
+
+import os
+import time
+from sqlite3 import Connection
+
+from agent.errors import KoreError
+from agent.i18n import t
+from gateway.access.control import CONSOLE
+from gateway.control.service import Opened
+from gateway.core.messages import Route
+from gateway.store.repositories import inbox, outbox, session_admin, sessions
+from gateway.store.repositories.active_channels import foreign_channel
+
+LOCAL, MAIN = "local", "main"
+
+
+def bind(connection: Connection, lane: str, session: str | None) -> str:
+    if session is None:
+        found = sessions.create_session(connection, f"{CONSOLE}:{os.getuid()}", time.time())
+    else:
+        found = sessions.find(connection, session)
+        if (channel := foreign_channel(connection, found)) is not None:
+            raise KoreError(
+                t(
+                    "session {id} has an unfinished turn of {channel}, which this process does"
+                    " not run",
+                    id=found,
+                    channel=channel,
+                ),
+                hint=t(
+                    "`kore gateway` finishes it; to go on meanwhile, work in a copy: --fork-session"
+                ),
+            )
+    sessions.bind(connection, lane, found)
+    return found
+
+
+def consoles_of(connection: Connection, session: str) -> list[str]:
+    """Chat ids of consoles that are in this session: an answer may be under way there."""
+    lanes = sessions.lanes_of(connection, sessions.find(connection, session))
+    prefix = Route(CONSOLE, LOCAL, "").lane
+    return [lane.removeprefix(prefix) for lane in lanes if lane.startswith(f"{prefix}{MAIN}")]
+
+
+def open_console(
+    connection: Connection, chat_id: str, session: str | None, fresh: bool
+) -> Opened | None:
+    """The console's place in this chat; None when something else is still under way there."""
+    lane = Route(CONSOLE, LOCAL, chat_id).lane
+    unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
+    bound = sessions.bound_session(connection, lane)
+    if unfinished:
+        if fresh and bound is not None and session_admin.status_of(connection, bound) == "paused":
+            return None  # what waits there waits on
+        if session is not None and sessions.find(connection, session) != bound:
+            return None
+        return Opened(chat_id, bound, unfinished=True)
+    if session is not None:
+        return Opened(chat_id, bind(connection, lane, session), unfinished=False)
+    if fresh:
+        sessions.unbind(connection, lane)
+        return Opened(chat_id, None, unfinished=False)
+    last = sessions.last_of(connection, f"{CONSOLE}:{os.getuid()}")
+    if last is not None:
+        bind(connection, lane, last)
+    return Opened(chat_id, last, unfinished=False)

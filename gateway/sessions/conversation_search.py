@@ -1,0 +1,82 @@
+"""What somebody said before, for `memory_search`: their own conversations of this chat only."""
+
+import re
+import time
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from agent.errors import KoreError
+from agent.records import frozen
+from agent.tools.base import Recalled
+from gateway.access.control import CONSOLE, Access
+from gateway.control.service import Found
+from gateway.core.messages import Route
+from gateway.store import search
+from gateway.store.repositories import sessions
+from gateway.store.repositories.claims import Claim
+from gateway.store.search import Scope
+from gateway.store.sqlite.engine import Database
+
+# When no message holds all the words, those that hold one of the longest are shown.
+_SINGLE_WORDS = 3
+_AROUND_CHARS = 200
+_WORD = re.compile(r"\w+")
+
+
+@frozen
+class Recall:
+    """Searches for one turn. Whose words it finds is decided at each search, since others may have
+    joined the turn."""
+
+    database: Database
+    access: Access
+    claim: Claim
+
+    async def __call__(self, words: str, most: int) -> Sequence[Recalled]:
+        """Newest first. Raises `KoreError` when nothing may or can be searched here."""
+        while not await self.database.run(search.enter_older):
+            pass
+        return await self.database.run(self._found, words, most)
+
+    def _scope(self) -> Scope:
+        """Their own conversations of this chat; for the owner in private the terminal's, too, and
+        at the terminal all of the owner's."""
+        messages = self.claim.messages
+        if len({message.principal for message in messages}) > 1:
+            raise KoreError(
+                "past conversations are not searched while several people speak: what one of them "
+                "said is not for the others"
+            )
+        message = messages[-1]
+        if message.channel == CONSOLE:
+            return Scope(self.access.chief or message.principal, console=True)
+        chat = Route(message.channel, message.account, message.chat_id).lane
+        return Scope(message.principal, chat, console=self.access.is_owner_alone(message))
+
+    def _found(self, connection: Connection, words: str, most: int) -> list[Recalled]:
+        # Only now: somebody may have joined while the index was brought up to date.
+        scope = self._scope()
+        asked = self._asked(connection)
+
+        def find(words: str) -> list[Found]:
+            found = search.find(connection, words, scope, most + len(asked), _AROUND_CHARS)
+            return [hit for hit in found if (hit.session, hit.n) not in asked]
+
+        found = find(words)
+        single = sorted(set(_WORD.findall(words)), key=len, reverse=True)[:_SINGLE_WORDS]
+        if not found and len(single) > 1:
+            each = {(hit.session, hit.n): hit for word in single for hit in find(word)}
+            found = sorted(each.values(), key=lambda hit: -hit.at)
+        found = found[:most]
+        taints = {hit.session: sessions.taint_of(connection, hit.session) for hit in found}
+        return [Recalled(_place(hit), hit.snippet, taints[hit.session]) for hit in found]
+
+    def _asked(self, connection: Connection) -> set[tuple[str, int]]:
+        """This turn's own messages: the question is no answer to itself."""
+        rows = connection.execute("SELECT n FROM message WHERE turn_id = ?", (self.claim.turn,))
+        return {(self.claim.session, n) for (n,) in rows}
+
+
+def _place(hit: Found) -> str:
+    who = "you" if hit.role == "assistant" else "the person"
+    return f"{time.strftime('%Y-%m-%d', time.localtime(hit.at))}, {who} in session {hit.session}"

@@ -1,0 +1,145 @@
+"""The archivist: searches conversations, forks, names, pauses and closes them."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from agent.errors import KoreError
+from agent.events import SessionClosed
+from agent.i18n import later, t
+from agent.records import frozen
+from gateway.access.control import CONSOLE
+from gateway.control.service import Found, Glimpse, SessionInfo
+from gateway.sessions.background_work import Background
+from gateway.store import search
+from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories.session_admin import Owner, Status
+from gateway.store.search import Scope
+from gateway.store.sqlite.engine import Database
+
+if TYPE_CHECKING:
+    from gateway.sessions.transcript import Transcript
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_FILE_BYTES = 100 * 1000**2
+_DONE: dict[Status, str] = {
+    "open": later("Session {id} goes on."),
+    "paused": later("Session {id} is paused: what is said there waits."),
+    "closed": later("Session {id} is closed: whoever was in it begins a new one."),
+}
+
+
+@frozen
+class Archivist:
+    """Implements `gateway.control.service.Archive` for the owner of the machine, who may see all."""
+
+    database: Database
+    wake: Callable[[str], None]
+    publish: Callable[[str, SessionClosed], None]
+    background: Background
+
+    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+        while not await self.database.run(search.enter_older):
+            pass
+        return await self.database.run(search.look_up, words, Scope(), limit)
+
+    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+        return await self._with(session_admin.glimpse, session, first, last)
+
+    async def fork(self, session: str) -> str:
+        owner = Owner(f"{CONSOLE}:{os.getuid()}")
+        return await self._with(session_admin.fork, session, owner, time.time())
+
+    async def rename(self, session: str, name: str) -> str:
+        kept = await self._with(session_admin.rename, session, name)
+        return (
+            t('It is called "{kept}" now.', kept=kept)
+            if kept
+            else t("It has its automatic name again.")
+        )
+
+    async def lines(self, session: str) -> Sequence[str]:
+        return await self._with(_lines, session)
+
+    async def take_in(self, file: Path) -> str:
+        from gateway.sessions.transcript import read
+
+        text = await asyncio.to_thread(_text, file)
+        try:
+            found = await asyncio.to_thread(read, text)
+        except KoreError as exc:
+            raise KoreError(f"{file}: {exc}", hint=exc.hint) from exc
+        owner = Owner(f"{CONSOLE}:{os.getuid()}")
+        return await self.database.run(_put, found, owner, time.time())
+
+    async def set_status(self, session: str, status: Status) -> str:
+        found, lanes = await self.database.run(_set_status, session, status)
+        for lane in lanes:
+            self.wake(lane)
+            if status == "closed":
+                self.publish(lane, SessionClosed(found.id, found.name))
+        ended = await self.background.end(found.id) if status == "closed" else ""
+        return f"{t(_DONE[status], id=found.id)} {ended}".rstrip()
+
+    async def _with(
+        self,
+        act: Callable[Concatenate[Connection, str, P], T],
+        session: str,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Do it to the session that `session` is, or begins."""
+
+        def found(connection: Connection) -> T:
+            return act(connection, sessions.find(connection, session), *args, **kwargs)
+
+        return await self.database.run(found)
+
+
+def _lines(connection: Connection, session: str) -> list[str]:
+    from gateway.store.repositories import transcripts
+
+    return transcripts.lines(connection, session)
+
+
+def _put(connection: Connection, found: "Transcript", owner: Owner, now: float) -> str:
+    from gateway.store.repositories import transcripts
+
+    return transcripts.put(connection, found, owner, now)
+
+
+def _text(file: Path) -> str:
+    """Raises `KoreError` for a file that cannot be read, or is too long."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_FILE_BYTES + 1)
+    except OSError as exc:
+        raise KoreError(f"{file}: {exc.strerror}") from exc
+    if len(content) > _FILE_BYTES:
+        raise KoreError(
+            t(
+                "{file}: found more than {FILE_BYTES:,} bytes, expected fewer",
+                file=file,
+                FILE_BYTES=_FILE_BYTES,
+            )
+        )
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _set_status(
+    connection: Connection, session: str, status: Status
+) -> tuple[SessionInfo, Sequence[str]]:
+    found = sessions.find(connection, session)
+    if status == "closed" and session_admin.is_at_work(connection, found):
+        raise KoreError(
+            t("session {found} is at work", found=found),
+            hint=t("Stop it first, or wait for its answer."),
+        )
+    lanes = session_admin.set_status(connection, found, status)
+    return sessions.recent(connection, 1, session=found)[0], lanes

@@ -1,0 +1,245 @@
+"""A session as JSON lines: Kore's own form, and what KodaX writes.
+
+The first line holds the facts (`{"_type": "meta", "title", "id", "createdAt", …}`), each other one
+a message or something that is kept as it is. A vendor that refuses one message refuses the whole
+conversation for ever: what it would refuse of a file of unknown origin is not taken into messages.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from agent.errors import KoreError
+from agent.records import frozen
+from agent.serialization import dumps, message_from_json, message_to_json, safe_text
+from agent.types import Image, ImageFile, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+from gateway.sessions import kodax_import
+
+_ROLES = ("user", "assistant", "tool")
+# An own message line says when it was said beside the message.
+_AT = "timestamp"
+# What every vendor takes, and how it begins. https://platform.claude.com/docs/en/build-with-claude/vision
+_PICTURES = {
+    "image/png": (b"\x89PNG",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF8",),
+    "image/webp": (b"RIFF",),
+}
+_PICTURE_BYTES = 3_750_000
+
+
+@frozen
+class Line:
+    """A line, and the messages that were made of it. `raw` is kept where they do not say it all."""
+
+    messages: tuple[Message, ...] = ()
+    raw: str | None = None
+    at: float | None = None
+
+
+@frozen
+class Transcript:
+    """`meta` is the line of facts as it was read, `title` what the session is called by now."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    lines: Sequence[Line] = ()
+    title: str | None = None
+
+
+def read(text: str) -> Transcript:
+    """Raises `KoreError`, which names the line; a last line that was cut off is left out."""
+    rows = text.split("\n")
+    records: list[tuple[dict[str, Any], str]] = []
+    for number, row in enumerate(rows, 1):
+        if not row.strip():
+            continue
+        try:
+            record = _parsed(row)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            if number == len(rows) and records:
+                break  # written by a process that was killed
+            raise KoreError(f"line {number}: found no JSON object, expected one a line")
+        records.append((record, safe_text(row)))
+    if not records:
+        raise KoreError("the file is empty, expected a line of facts and messages")
+    meta: Mapping[str, Any] = {}
+    if records[0][0].get("_type") == "meta":
+        meta, records = records[0][0], records[1:]
+    every = [meta, *(record for record, _ in records)]
+    branch = kodax_import.branch(every)
+    lines = [_line(record, raw, branch) for record, raw in records]
+    if not meta and not any(line.messages for line in lines):
+        raise KoreError("the file holds neither a line of facts nor a message")
+    return Transcript(meta, lines, kodax_import.title(every))
+
+
+def own_line(message: Message, at: float) -> str:
+    """A message in Kore's own form."""
+    return dumps({**message_to_json(message), _AT: moment(at)})
+
+
+def readable(messages: Sequence[Message]) -> str:
+    """A conversation as people read it, in markdown: who said what, and which tools were called."""
+    parts = []
+    for message in messages:
+        pictures = [found for part in message.content if (found := _picture(part))]
+        if message.role in ("user", "assistant") and (message.text or pictures):
+            parts.append(f"## {'You' if message.role == 'user' else 'Kore'}")
+            parts += [f"> picture: {one}" for one in pictures]
+            parts += [message.text] if message.text else []
+        parts += [f"> {call.name} `{call.raw}`" for call in message.tool_calls]
+        if message.role == "tool" and message.is_error:
+            parts.append(f"> failed: {message.text}")
+        if message.taint and message.role == "tool":
+            parts.append(f"> brought in: {', '.join(sorted(message.taint))}")
+    return "\n\n".join(parts)
+
+
+def _picture(part: Part) -> str | None:
+    match part:
+        case Image(kind, data):
+            return f"{kind}, {len(data):,} bytes"
+        case ImageFile(path):
+            return path
+    return None
+
+
+def moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def seconds(value: object) -> float | None:
+    """Unix time of what a file says: ISO 8601, or milliseconds."""
+    try:
+        if isinstance(value, str):
+            at = datetime.fromisoformat(value)
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return None
+
+
+def _parsed(row: str) -> Any:
+    record = json.loads(row, parse_constant=_refuse)
+    # Half of a surrogate pair, which an escape can spell, is nothing that can be stored or sent.
+    return json.loads(dumps(record)) if "\\ud" in row.lower() else record
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _line(record: Mapping[str, Any], raw: str, branch: frozenset[str]) -> Line:
+    if "_type" not in record:
+        return _own(record, raw) or _foreign([record], raw, record)
+    entry = kodax_import.entry(record)
+    if record["_type"] == "lineage_entry" and str(entry.get("id")) in branch:
+        return _foreign(kodax_import.said(entry), raw, entry)
+    return Line(raw=raw)
+
+
+def _own(record: Mapping[str, Any], raw: str) -> Line | None:
+    """The message of a line that says nothing which its own form would not say, too."""
+    plain = {name: value for name, value in record.items() if name != _AT}
+    if plain.get("role") not in _ROLES:
+        return None
+    try:
+        message = message_from_json(plain)
+    except (KoreError, TypeError, AttributeError, ValueError):
+        return None
+    if message_to_json(message) != plain:
+        return None
+    taken = _taken(message)
+    kept = None if taken == (message,) else raw
+    return Line(taken, kept, seconds(record.get(_AT)))
+
+
+def _foreign(said: Sequence[Mapping[str, Any]], raw: str, facts: Mapping[str, Any]) -> Line:
+    """Messages in the form of the Anthropic API, as KodaX stores them."""
+    taken = (one for message in said for made in _made(message) for one in _taken(made))
+    return Line(tuple(taken), raw, seconds(facts.get(_AT)))
+
+
+def _made(said: Mapping[str, Any]) -> list[Message]:
+    role, content = said.get("role"), said.get("content")
+    if role not in ("user", "assistant"):
+        return []
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    found = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
+    parts = tuple(part for block in found if (part := _part(block)) is not None)
+    calls = tuple(_call(block) for block in found if block.get("type") == "tool_use")
+    results = [_result(block) for block in found if block.get("type") == "tool_result"]
+    messages = results if role == "user" else []
+    if parts or (calls and role == "assistant"):
+        messages.append(Message(role, parts, calls if role == "assistant" else ()))
+    return messages
+
+
+def _taken(message: Message) -> tuple[Message, ...]:
+    """The message without what a vendor might refuse; nothing when nothing is left of it."""
+    content = tuple(part for given in message.content if (part := _acceptable(given)) is not None)
+    if content == message.content:
+        return (message,)
+    if not content and message.role != "tool" and not message.tool_calls:
+        return ()
+    return (replace(message, content=content),)
+
+
+def _acceptable(part: Part) -> Part | None:
+    match part:
+        case Thinking(text, signature) if signature is not None:
+            # A vendor refuses a signature that is not its own.
+            return Thinking(text)
+        case RedactedThinking():
+            return None
+        case Image(kind, data):
+            fits = len(data) <= _PICTURE_BYTES and data.startswith(_PICTURES.get(kind, ()))
+            return part if fits else Text(f"[a picture of {len(data):,} bytes, not shown: {kind}]")
+        case ImageFile(path):
+            # A file that somebody else's file names is not looked into.
+            return Text(f"[a picture that is not in this file: {safe_text(path)}]")
+    return part
+
+
+def _part(block: Mapping[str, Any]) -> Part | None:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(safe_text(text))
+        case {"type": "thinking", "thinking": str(text)}:
+            signature = block.get("signature")
+            return Thinking(safe_text(text), signature if isinstance(signature, str) else None)
+        case {"type": "redacted_thinking", "data": str(data)}:
+            return RedactedThinking(data)
+        case {"type": "image", "source": {"media_type": str(kind), "data": str(data)}}:
+            try:
+                return Image(kind, base64.b64decode(data, validate=True))
+            except ValueError:
+                return Text(f"[a damaged picture: {safe_text(kind)}]")
+        case {"type": "image", "path": str(path)}:
+            return Text(f"[a picture that is not in this file: {safe_text(path)}]")
+    return None
+
+
+def _call(block: Mapping[str, Any]) -> ToolCall:
+    given = block.get("input")
+    arguments = given if isinstance(given, dict) else {}
+    return ToolCall(
+        str(block.get("id", "")), str(block.get("name", "")), arguments, dumps(arguments)
+    )
+
+
+def _result(block: Mapping[str, Any]) -> Message:
+    content = block.get("content")
+    texts = [content] if isinstance(content, str) else []
+    if isinstance(content, list):
+        texts = [one["text"] for one in content if isinstance(one, dict) and "text" in one]
+    text = safe_text("\n".join(map(str, texts)))
+    failed = block.get("is_error") is True
+    return Message("tool", (Text(text),), (), str(block.get("tool_use_id", "")), failed)

@@ -1,0 +1,73 @@
+"""The journal of file changes of a gateway: rows in its database, contents in its folder."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from gateway.store.cipher import Cipher
+from gateway.store.sqlite.engine import Database
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from agent.undo.change_log import Changes
+    from agent.undo.ledger import Act, Ending
+    from agent.undo.records import Step
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def changes_in(database: Database, folder: Path, cipher: Cipher | None) -> "Callable[[], Changes]":
+    """Opens the journal when it is first needed. Call it where the database's loop runs."""
+    loop = asyncio.get_running_loop()
+
+    @cache
+    def opened() -> "Changes":
+        from agent.undo.blob_store import Blobs, Seal
+        from agent.undo.change_log import Changes
+
+        seal = Seal(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
+        return Changes(DatabaseLedger(database, loop), Blobs(folder, seal=seal))
+
+    return opened
+
+
+class DatabaseLedger:
+    """Implements `agent.undo.Ledger`: hands each transaction over to the database's thread."""
+
+    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop) -> None:
+        self._database = database
+        self._loop = loop
+
+    def add(self, step: "Step") -> None:
+        from gateway.store.repositories import file_changes
+
+        self._run(file_changes.add, step)
+
+    def steps(self, session: str) -> "list[Step]":
+        from gateway.store.repositories import file_changes
+
+        return self._run(file_changes.steps, session)
+
+    def begin(self, act: "Act") -> "Act":
+        from gateway.store.repositories import file_changes
+
+        return self._run(file_changes.begin, act, time.time())
+
+    def end(self, ending: "Ending") -> None:
+        from gateway.store.repositories import file_changes
+
+        self._run(file_changes.end, ending)
+
+    def _run(
+        self,
+        work: "Callable[Concatenate[Connection, P], T]",
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        handed = self._database.run(work, *args, **kwargs)
+        return asyncio.run_coroutine_threadsafe(handed, self._loop).result()

@@ -1,0 +1,87 @@
+"""Conversations in memory: a session that talks is read from disk once."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from agent.records import frozen
+from agent.types import Message
+from gateway.store.repositories import windows
+from gateway.store.repositories.windows import Window
+from gateway.store.sqlite.engine import Database
+
+# Those used last; all others are on disk, and are read again in a few milliseconds.
+LIMIT_BYTES = 8 * 2**20
+# What a message takes besides its texts, with the objects around them.
+_MESSAGE_BYTES = 1_500
+# A text is there twice: as it is, and as a vendor's request has it.
+_COPIES = 2
+
+
+@frozen
+class _Size:
+    messages: int
+    bytes: int
+
+
+class Histories:
+    """Keeps the sessions used last. Only the turn that runs in a session changes it."""
+
+    def __init__(self, database: Database, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._database = database
+        self._limit_bytes = limit_bytes
+        self._windows: OrderedDict[str, Window] = OrderedDict()
+        self._sizes: dict[str, _Size] = {}
+        self._bytes = 0
+
+    async def open(self, session: str, asked: Message) -> Window:
+        """The session's window, with `asked` at its end: the claim has just stored that."""
+        window = self._windows.get(session)
+        if window is not None:
+            window.messages.append(asked)
+        else:
+            window = await self._database.run(windows.load, session)
+            self._windows[session] = window
+        self._windows.move_to_end(session)
+        self.count(session)
+        return window
+
+    def count(self, session: str) -> None:
+        """Its turn is over, and has made it longer: those used longest ago make room."""
+        window = self._windows.get(session)
+        if window is None:
+            return
+        known = self._sizes.get(session, _Size(0, 0))
+        number = len(window.messages)
+        # It grows at its end; one that a summary has shortened is counted anew.
+        if number < known.messages:
+            known = self._forget_size(session)
+        size = known.bytes + bytes_of(window.messages[known.messages :])
+        self._bytes += size - self._sizes.get(session, _Size(0, 0)).bytes
+        self._sizes[session] = _Size(number, size)
+        while self._bytes > self._limit_bytes and len(self._windows) > 1:
+            oldest, _ = self._windows.popitem(last=False)
+            self._forget_size(oldest)
+
+    def forget(self, session: str) -> None:
+        """The session was changed by somebody else than a turn."""
+        self._windows.pop(session, None)
+        self._forget_size(session)
+
+    def _forget_size(self, session: str) -> _Size:
+        self._bytes -= self._sizes.pop(session, _Size(0, 0)).bytes
+        return _Size(0, 0)
+
+
+def bytes_of(messages: Iterable[Message]) -> int:
+    """About what they take in memory."""
+    return sum(_MESSAGE_BYTES + _COPIES * _texts(message) for message in messages)
+
+
+def _texts(message: Message) -> int:
+    parts = sum(
+        len(value)
+        for part in message.content
+        for value in (getattr(part, name) for name in type(part).__match_args__)
+        if isinstance(value, str | bytes)
+    )
+    return parts + sum(len(call.raw) for call in message.tool_calls)

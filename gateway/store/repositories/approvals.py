@@ -1,0 +1,231 @@
+"""Questions to people and their answers, bound to one call of one turn."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from sqlite3 import Connection
+from typing import Any, get_args
+
+from agent.records import frozen
+from agent.security.policy.base import Answer, Answered
+from agent.serialization import dumps
+from gateway.core.approval import Question, State, account, standing
+from gateway.core.messages import Route
+from gateway.store.repositories import audit_outbox, grants
+from gateway.store.repositories.audit_outbox import Note
+from gateway.store.repositories.inbox import AWAITING
+
+_ROUTE = ("channel", "account", "chat", "thread")
+_OWN = ("nonce", "lane", "session", "asker", "principal", "asked_at", "expires_at")
+_SELECT = (
+    f"SELECT id, {', '.join(_OWN)}, {', '.join(_ROUTE)},"
+    " unseal(question, 'approval.question', nonce), state, answered_by FROM approval"
+)
+
+_PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
+
+
+@frozen
+class Wish:
+    """What a call wants to be allowed: `args_hash` binds all that is shown, `grant_hash` what a
+    standing answer binds. `unchanged`: carrying it out would change nothing (any more)."""
+
+    turn: int
+    call_id: str
+    session: str
+    asker: str
+    args_hash: str
+    grant_hash: str
+    unchanged: bool = False
+
+
+@frozen
+class Asked:
+    """A question as it is stored. `by` is who answered it."""
+
+    question: Question
+    state: State
+    by: str | None
+
+
+def known(connection: Connection, wish: Wish) -> Answered | Question | None:
+    """The answer that holds for this very call, the question that is open about it, or None.
+
+    An answer to other arguments, or to another diff, is none.
+    """
+    rows = connection.execute(
+        f"{_SELECT} WHERE turn_id = ? AND step = ? AND (args_hash = ? OR (? AND grant_hash = ?))"
+        " ORDER BY id DESC",
+        (
+            wish.turn,
+            _step(connection, wish),
+            wish.args_hash,
+            # What had been carried out when a crash came finds its own work done.
+            wish.unchanged,
+            wish.grant_hash,
+        ),
+    ).fetchall()
+    for row in rows:
+        asked = _asked(row)
+        if asked.state == "open":
+            return asked.question
+        answers: tuple[Answer, ...] = get_args(Answer)
+        answer: Answer = next((one for one in answers if one == asked.state), "deny")
+        return Answered(answer, account(asked.state, asked.by))
+    found = grants.holding(connection, wish.asker, wish.session, wish.grant_hash)
+    if found is None:
+        return None
+    return Answered("session" if found[0] else "always", standing(*found))
+
+
+def put(connection: Connection, wish: Wish, question: Question) -> Question:
+    """Store a question; its turn waits from now on. Returns it with its number."""
+    shown = {
+        name: value
+        for name, value in asdict(question).items()
+        if name not in (*_OWN, "number", "route")
+    }
+    route = question.route
+    number = connection.execute(
+        "INSERT INTO approval (nonce, turn_id, step, args_hash, grant_hash, lane, session, asker,"
+        " principal, channel, account, chat, thread, question, asked_at, expires_at, state)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, seal(?, 'approval.question', ?), ?, ?,"
+        " 'open')",
+        (
+            question.nonce,
+            wish.turn,
+            _step(connection, wish),
+            wish.args_hash,
+            wish.grant_hash,
+            question.lane,
+            question.session,
+            question.asker,
+            question.principal,
+            route.channel,
+            route.account,
+            route.chat_id,
+            route.thread_id,
+            dumps(shown),
+            question.nonce,
+            question.asked_at,
+            question.expires_at,
+        ),
+    ).lastrowid
+    wait(connection, wish.turn)
+    return _asked(connection.execute(f"{_SELECT} WHERE id = ?", (number,)).fetchone()).question
+
+
+def wait(connection: Connection, turn: int) -> None:
+    """The turn goes on when its last open question is settled."""
+    connection.execute("UPDATE turn SET state = 'waiting' WHERE id = ?", (turn,))
+
+
+def settle(
+    connection: Connection, question: Question, state: State, by: str | None, now: float
+) -> None:
+    """The question is closed; a turn without another open one goes on, which costs no attempt."""
+    connection.execute(
+        "UPDATE approval SET state = ?, answered_by = ?, answered_at = ? WHERE nonce = ?",
+        (state, by, now, question.nonce),
+    )
+    if state in ("session", "always"):
+        session = question.session if state == "session" else ""
+        grants.put(connection, question, session, by or "", now)
+        reason = f"question {question.number}: allowed from now on by {by or 'the owner'}"
+        params = {"action": state, "who": question.asker, "chat": question.lane}
+        audit_outbox.put(connection, Note(now, "grant", reason, params, session=question.session))
+    if state == "withdrawn":
+        # The turn is to stop: the call itself never comes to its decision again.
+        reason = f"question {question.number} about {question.tool}: {account(state, by)}"
+        params = {"who": question.asker, "chat": question.lane}
+        note = Note(now, "question", reason, params, allowed=False, session=question.session)
+        audit_outbox.put(connection, note)
+    connection.execute(
+        "UPDATE turn SET state = 'running', suspended = 1 WHERE state = 'waiting'"
+        " AND id = (SELECT turn_id FROM approval WHERE nonce = :nonce) AND NOT EXISTS"
+        " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
+        {"nonce": question.nonce},
+    )
+
+
+def find(connection: Connection, nonce: str) -> Asked | None:
+    row = connection.execute(f"{_SELECT} WHERE nonce = ?", (nonce,)).fetchone()
+    return _asked(row) if row else None
+
+
+def open_questions(connection: Connection, lane: str | None = None) -> list[Question]:
+    """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
+    rows = connection.execute(f"{_SELECT} WHERE state = 'open' ORDER BY id")
+    questions = [_asked(row).question for row in rows]
+    return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
+
+
+def expired(connection: Connection, now: float) -> list[Question]:
+    """Those whose time is over, of channels that are run here: no other process could show it."""
+    rows = connection.execute(
+        f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND is_run_here(channel, account)"
+        " ORDER BY id",
+        (now,),
+    )
+    return [_asked(row).question for row in rows]
+
+
+def recover(connection: Connection, now: float) -> None:
+    """The clock was set back since the question was put: it is put from now on."""
+    connection.execute(
+        "UPDATE approval SET expires_at = ? + (expires_at - asked_at), asked_at = ?"
+        " WHERE state = 'open' AND asked_at > ?",
+        (now, now, now),
+    )
+
+
+def next_expiry(connection: Connection) -> float | None:
+    (at,) = connection.execute(
+        "SELECT min(expires_at) FROM approval WHERE state = 'open'"
+        " AND is_run_here(channel, account)"
+    ).fetchone()
+    return float(at) if at is not None else None
+
+
+def is_awaited(connection: Connection, lane: str) -> bool:
+    """Whether the lane's turn waits for an answer."""
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {AWAITING})", (lane,)
+    ).fetchone()
+    return bool(found)
+
+
+def is_stopping(connection: Connection, turn: int) -> bool:
+    (stop,) = connection.execute("SELECT stop_requested FROM turn WHERE id = ?", (turn,)).fetchone()
+    return bool(stop)
+
+
+def private_route(connection: Connection, principal: str) -> Route | None:
+    """Where somebody last wrote in private; None when that is not known."""
+    channel = principal.partition(":")[0]
+    row = connection.execute(
+        f"SELECT channel, account, {_PAYLOAD} ->> '$.chat_id', {_PAYLOAD} ->> '$.thread_id'"
+        f" FROM inbox WHERE channel = ? AND principal = ? AND {_PAYLOAD} ->> '$.private'"
+        " ORDER BY seq DESC LIMIT 1",
+        (channel, principal),
+    ).fetchone()
+    return Route(*row) if row else None
+
+
+def _step(connection: Connection, wish: Wish) -> int:
+    """The journal's number of the call: some vendors use ids again."""
+    (step,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?",
+        (wish.turn, wish.call_id),
+    ).fetchone()
+    return int(step)
+
+
+def _asked(row: Sequence[Any]) -> Asked:
+    number, *rest = row
+    own = dict(zip(_OWN, rest, strict=False))
+    channel, account, chat, thread, shown, state, by = rest[len(_OWN) :]
+    question = Question(
+        number=number, route=Route(channel, account, chat, thread), **own, **json.loads(shown)
+    )
+    return Asked(question, state, by)

@@ -1,0 +1,58 @@
+"""What the audit log is told of besides calls: stored together with what it tells of."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from sqlite3 import Connection
+
+from agent.records import frozen
+from agent.security.audit import AuditEntry
+from agent.serialization import dumps
+
+
+@frozen
+class Note:
+    """`what` is a word ("pairing", "mode"), `at` Unix time. `params` hold ids, never what people
+    said."""
+
+    at: float
+    what: str
+    reason: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    allowed: bool = True
+    session: str = ""
+
+    def entry(self) -> AuditEntry:
+        return AuditEntry(
+            ts=self.at,
+            agent_id="kore",
+            role="",
+            tool=f"kore:{self.what}",
+            allowed=self.allowed,
+            reason=self.reason,
+            params=self.params,
+            session_id=self.session,
+        )
+
+
+def put(connection: Connection, note: Note) -> None:
+    connection.execute(
+        "INSERT INTO note (at, what, reason, allowed, session, params) VALUES (?, ?, ?, ?, ?, ?)",
+        (note.at, note.what, note.reason, note.allowed, note.session, dumps(dict(note.params))),
+    )
+
+
+def waiting(connection: Connection) -> list[tuple[int, Note]]:
+    """Those that are not on record yet, oldest first, each with its number."""
+    rows = connection.execute(
+        "SELECT id, at, what, reason, params, allowed, session FROM note ORDER BY id"
+    )
+    return [
+        (number, Note(at, what, reason, json.loads(params), bool(allowed), session))
+        for number, at, what, reason, params, allowed, session in rows
+    ]
+
+
+def forget(connection: Connection, number: int) -> None:
+    """It is on record."""
+    connection.execute("DELETE FROM note WHERE id = ?", (number,))

@@ -1,0 +1,237 @@
+"""What a lane does next: an unfinished turn, a command, or a new turn for what waits there."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from itertools import takewhile
+from sqlite3 import Connection
+
+from agent.records import frozen
+from agent.types import Context, Message, Taint
+from gateway.core.messages import InboundMessage
+from gateway.store.repositories import (
+    approvals,
+    backlog,
+    overheard,
+    session_admin,
+    sessions,
+    subagent_tasks,
+    thinking,
+    trace,
+)
+from gateway.store.repositories.active_channels import TURN_RUN_HERE
+from gateway.store.repositories.inbox import LIVE, PAYLOAD, RUNNING
+from gateway.store.repositories.thinking import Thinking
+from gateway.turns.trace import Trace
+
+# A turn that ended the process this often without a new step is given up.
+ATTEMPTS = 3
+# One that was cut off this often without a new step, alone or with others, goes on alone.
+_ALONE_AFTER = 2
+_STEPS = (
+    "(SELECT count(*) FROM message WHERE turn_id = turn.id) +"
+    " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
+)
+
+
+@frozen
+class Claim:
+    """A turn to run, for these messages (oldest first; `seq` is the first one's row).
+
+    `messages` grows when somebody steers the turn. `stored` counts the turn's messages in the
+    history: the first is what was asked.
+    `resumed`: it goes on. `exhausted`: it ended the process `ATTEMPTS` times without getting any
+    further.
+    `asked` is the user message that was stored for a new one; `begins` is what the session is
+    called when it is the first turn there.
+    `model` is the one that its session has chosen, `taint` what it has taken in.
+    """
+
+    turn: int
+    seq: int
+    session: str
+    messages: list[InboundMessage]
+    resumed: bool = False
+    stop_requested: bool = False
+    exhausted: bool = False
+    model: str | None = None
+    mode: str | None = None
+    thinking: Thinking = field(default_factory=Thinking)
+    # What somebody chose about the trace below answers.
+    trace: Trace | None = None
+    taint: frozenset[Taint] = frozenset()
+    stored: int = 1
+    asked: Message | None = None
+    begins: str | None = None
+
+    @property
+    def reply_to(self) -> str | None:
+        """In a group the answer points at its question."""
+        return self.messages[-1].answer_to
+
+
+@frozen
+class CommandClaim:
+    """A chat command at the head of a lane; it is finished by `turns.finish_command`."""
+
+    seq: int
+    message: InboundMessage
+    session: str | None
+
+
+@frozen
+class Busy:
+    """The lane must wait for its session's turn on another one; `waits`: that turn, too."""
+
+    lane: str
+    waits: bool = False
+
+
+def claim(
+    connection: Connection,
+    lane: str,
+    now: float,
+    is_command: Callable[[InboundMessage], bool],
+    compose: Callable[[Sequence[InboundMessage]], Message],
+) -> Claim | CommandClaim | Busy | None:
+    """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
+
+    A new turn stores its user message, made by `compose`, and who works for its session. None also
+    while an answer is awaited.
+    """
+    resumed = _resume(connection, lane)
+    if resumed:
+        return resumed
+    if approvals.is_awaited(connection, lane):
+        return None
+    session = sessions.bound_session(connection, lane)
+    if session is not None and (status := session_admin.status_of(connection, session)) != "open":
+        if status == "paused":
+            # What is said waits with it; commands do not, or nobody could ever resume it here.
+            return claim_at_once(connection, lane, is_command)
+        sessions.unbind(connection, lane)
+        session = None
+    mode = sessions.queue_mode_of_lane(connection, lane)
+    waiting = backlog.rows(connection, lane, together=mode != "queue")
+    if not waiting:
+        return None
+    (seq, message), *_ = waiting
+    if is_command(message):
+        return CommandClaim(seq, message, session)
+    bound, session = session, backlog.session_of(message) or session
+    if session is None:
+        session = sessions.create_session(connection, message.principal, now, lane=lane)
+    busy = connection.execute(
+        f"SELECT lane, state = 'waiting' FROM turn WHERE session = ? AND {LIVE}", (session,)
+    ).fetchone()
+    if busy:
+        return Busy(busy[0], bool(busy[1]))
+    belong = {session} if backlog.session_of(message) else {session, bound}
+
+    def joins(message: InboundMessage) -> bool:
+        return not is_command(message) and (backlog.session_of(message) or bound) in belong
+
+    joined = list(takewhile(lambda row: joins(row[1]), waiting))
+    messages = [message for _, message in joined]
+    turn = connection.execute(
+        "INSERT INTO turn (session, lane, state, progress, at_work, created_at)"
+        " VALUES (?, ?, 'running', 1, 1, ?)",
+        (session, lane, now),
+    ).lastrowid
+    assert turn is not None, "an INSERT has a row id"
+    connection.executemany(
+        "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
+    )
+    asked = compose(messages)
+    if told := subagent_tasks.facts(connection, session):
+        asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
+    if heard := overheard.take(connection, lane):
+        asked = replace(asked, content=(*asked.content, Context(heard)))
+    is_new = sessions.is_untouched(connection, session)
+    sessions.append_messages(connection, session, turn, [asked], now)
+    begins = sessions.recent(connection, 1, session=session)[0].name if is_new else None
+    return Claim(
+        turn,
+        seq,
+        session,
+        messages,
+        asked=asked,
+        begins=begins,
+        model=sessions.chosen_model(connection, session),
+        mode=sessions.chosen_mode(connection, session),
+        thinking=thinking.of_session(connection, session),
+        trace=trace.of_session(connection, session),
+        taint=sessions.taint_of(connection, session),
+    )
+
+
+def recover(connection: Connection) -> None:
+    """Note which turns the last process was at work on when it was cut off. One that was alone is
+    charged an attempt; of several, nobody knows which it was. A new step makes both counts void."""
+    cut_off = connection.execute(
+        f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND at_work AND NOT suspended"
+    ).fetchall()
+    counted = "attempts = attempts + 1" if len(cut_off) == 1 else "cut_off = cut_off + 1"
+    for turn, progress, steps in cut_off:
+        change = counted if steps == progress else "attempts = 1, cut_off = 0"
+        connection.execute(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
+    connection.execute(f"UPDATE turn SET at_work = 0 WHERE {LIVE}")
+
+
+def suspect_lanes(connection: Connection) -> list[str]:
+    """Lanes of turns that were cut off again and again: any of them may have ended the process.
+    Those that were charged least come first."""
+    rows = connection.execute(
+        f"SELECT lane FROM turn WHERE {RUNNING} AND NOT suspended"
+        f" AND attempts - 1 + cut_off >= ? AND {TURN_RUN_HERE} ORDER BY attempts, id",
+        (_ALONE_AFTER,),
+    )
+    return [lane for (lane,) in rows]
+
+
+def _resume(connection: Connection, lane: str) -> Claim | None:
+    """The lane's unfinished turn."""
+    row = connection.execute(
+        "SELECT id, session, stop_requested, attempts,"
+        " (SELECT count(*) FROM message WHERE turn_id = turn.id)"
+        f" FROM turn WHERE lane = ? AND {RUNNING}",
+        (lane,),
+    ).fetchone()
+    if row is None:
+        return None
+    turn, session, stop, attempts, stored = row
+    connection.execute("UPDATE turn SET at_work = 1, suspended = 0 WHERE id = ?", (turn,))
+    # A call that had started when the turn was cut off may have had its effect. What may run again
+    # stays started: only what never began is planned.
+    connection.execute(
+        "UPDATE step SET state = 'unknown'"
+        " WHERE turn_id = ? AND state = 'started' AND effect = 'unsafe'",
+        (turn,),
+    )
+    rows = connection.execute(
+        f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
+    ).fetchall()
+    return Claim(
+        turn=turn,
+        seq=rows[0][0],
+        session=session,
+        messages=[InboundMessage.from_json(payload) for _, payload in rows],
+        resumed=True,
+        stop_requested=bool(stop),
+        exhausted=attempts > ATTEMPTS,
+        stored=stored,
+        model=sessions.chosen_model(connection, session),
+        mode=sessions.chosen_mode(connection, session),
+        thinking=thinking.of_session(connection, session),
+        trace=trace.of_session(connection, session),
+        taint=sessions.taint_of(connection, session),
+    )
+
+
+def claim_at_once(
+    connection: Connection, lane: str, is_at_once: Callable[[InboundMessage], bool]
+) -> CommandClaim | None:
+    """The lane's next command that need not wait for what is in front of it."""
+    for seq, message in backlog.rows(connection, lane, together=True, held=True):
+        if is_at_once(message):
+            return CommandClaim(seq, message, sessions.bound_session(connection, lane))
+    return None

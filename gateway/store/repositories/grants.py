@@ -1,0 +1,79 @@
+"""Standing answers: what a person allowed for more than one call, bound to exact arguments."""
+
+from sqlite3 import Connection
+
+from agent.records import frozen
+from gateway.core.approval import Question
+from gateway.store.repositories import audit_outbox
+from gateway.store.repositories.audit_outbox import Note
+
+_SELECT = (
+    "SELECT id, principal, session,"
+    " unseal(title, 'standing.title', principal, session, grant_hash),"
+    " unseal(folder, 'standing.folder', principal, session, grant_hash), granted_by, granted_at"
+    " FROM standing"
+)
+
+
+@frozen
+class Grant:
+    """What `principal` may have done in `folder` without being asked; `granted_at` is Unix time.
+
+    `session` is '' when it holds in every session.
+    """
+
+    id: int
+    principal: str
+    session: str
+    title: str
+    folder: str
+    granted_by: str
+    granted_at: float
+
+
+def put(connection: Connection, question: Question, session: str, by: str, now: float) -> None:
+    """From now on this very call is allowed; an earlier grant for it is replaced."""
+    connection.execute(
+        "INSERT OR REPLACE INTO standing (principal, session, grant_hash, title, folder,"
+        " granted_by, granted_at) SELECT asker, :session, grant_hash,"
+        " seal(:title, 'standing.title', asker, :session, grant_hash),"
+        " seal(:folder, 'standing.folder', asker, :session, grant_hash), :by, :now"
+        " FROM approval WHERE nonce = :nonce",
+        {
+            "session": session,
+            "title": question.title,
+            "folder": question.folder or question.root,
+            "by": by,
+            "now": now,
+            "nonce": question.nonce,
+        },
+    )
+
+
+def holding(
+    connection: Connection, principal: str, session: str, grant_hash: str
+) -> tuple[str, str] | None:
+    """Session and giver of the grant that allows this call; None without one."""
+    row: tuple[str, str] | None = connection.execute(
+        "SELECT session, granted_by FROM standing WHERE principal = ? AND session IN ('', ?)"
+        " AND grant_hash = ? ORDER BY session LIMIT 1",
+        (principal, session, grant_hash),
+    ).fetchone()
+    return row
+
+
+def grants(connection: Connection) -> list[Grant]:
+    """All of them, oldest first."""
+    return [Grant(*row) for row in connection.execute(f"{_SELECT} ORDER BY id")]
+
+
+def revoke(connection: Connection, number: int | None, by: str, now: float) -> list[Grant]:
+    """Take one back, or all; returns what was taken back. The audit log hears of each."""
+    gone = [grant for grant in grants(connection) if number in (None, grant.id)]
+    for grant in gone:
+        connection.execute("DELETE FROM standing WHERE id = ?", (grant.id,))
+        params = {"action": "revoke", "who": grant.principal}
+        reason = f"grant {grant.id}: taken back by {by}"
+        note = Note(now, "grant", reason, params, allowed=False, session=grant.session)
+        audit_outbox.put(connection, note)
+    return gone

@@ -1,0 +1,213 @@
+"""What came in: accepted once, kept until it is answered."""
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from agent.records import frozen
+from gateway.channels.base import Standing
+from gateway.core.messages import InboundMessage
+from gateway.store.repositories import chats, moves, overheard, pending_media
+from gateway.store.repositories.active_channels import TURN_RUN_HERE
+
+# Why a stranger's message is a tombstone.
+DENIED = "not on the allow-list"
+WAITING = "turn_id IS NULL AND dead_reason IS NULL"
+LIVE = "state IN ('running', 'waiting')"
+# The index of live turns is used only where its own condition stands.
+RUNNING = f"({LIVE} AND state = 'running')"
+AWAITING = f"({LIVE} AND state = 'waiting')"
+PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
+
+
+@frozen
+class Entry:
+    """A message as it is stored; with a `dead_reason` it is a tombstone that nobody acts on."""
+
+    message: InboundMessage
+    dead_reason: str | None = None
+
+
+@frozen
+class Arrival:
+    """What a batch brought besides messages: see `Batch`. `heard` was said to others; the time
+    is in Unix seconds."""
+
+    channel: str
+    account: str
+    now: float
+    next_offset: int | None = None
+    moves: Sequence[tuple[str, str]] = ()
+    heard: Sequence[InboundMessage] = ()
+    standings: Sequence[Standing] = ()
+
+
+def accept(
+    connection: Connection,
+    arrival: Arrival,
+    entries: Sequence[Entry],
+) -> set[str]:
+    """Store all that a poll brought, and its cursor; returns the lanes that have new work."""
+    lanes = set()
+    # A part of an album that does not name us follows the one that does, wherever it stood.
+    for entry in sorted(entries, key=lambda entry: entry.message.follows):
+        message, dead_reason = entry.message, entry.dead_reason
+        if is_known(connection, message):
+            continue
+        if message.album is not None and dead_reason is None and not message.edited:
+            dead_reason = pending_media.join(connection, message, arrival.now)
+        if message.follows and dead_reason is None:
+            if pending_media.has_room(connection, message):
+                _insert(connection, message, pending_media.EARLY)
+                pending_media.wait(connection, message, arrival.now)
+            continue
+        if message.edited and dead_reason is None:
+            dead_reason = _apply_edit(connection, message)
+        _insert(connection, message, dead_reason)
+        chats.hear(connection, message)
+        if dead_reason is None:
+            pending_media.hold(connection, message, arrival.now)
+            pending_media.gather(connection, message, arrival.now)
+            lanes.add(message.session_key)
+    moves.put(connection, arrival.channel, arrival.moves)
+    overheard.keep(connection, arrival.heard)
+    if arrival.next_offset is not None:
+        connection.execute(
+            "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET next_offset = excluded.next_offset,"
+            " seen_at = excluded.seen_at",
+            (arrival.channel, arrival.account, arrival.next_offset, arrival.now),
+        )
+    return lanes
+
+
+def is_known(connection: Connection, message: InboundMessage) -> bool:
+    """True when the platform has delivered this before."""
+    (known,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?)",
+        (message.channel, message.account, message.event_id),
+    ).fetchone()
+    return bool(known)
+
+
+def waits(connection: Connection, message: InboundMessage) -> bool:
+    """Whether it is still to be answered."""
+    (found,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?"
+        f" AND {WAITING})",
+        (message.channel, message.account, message.event_id),
+    ).fetchone()
+    return bool(found)
+
+
+def cursor(connection: Connection, channel: str, account: str, not_before: float) -> int | None:
+    """Where to go on polling; None when nothing came since `not_before`.
+
+    A platform may start its numbers anew after a quiet week, and an old cursor would then hide
+    messages. Without one it sends what it still has; the unique key absorbs what we know.
+    """
+    row = connection.execute(
+        "SELECT next_offset FROM cursor WHERE channel = ? AND account = ? AND seen_at >= ?",
+        (channel, account, not_before),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def of_turn(connection: Connection, turn: int) -> list[InboundMessage]:
+    """The messages that a turn answers, oldest first."""
+    rows = connection.execute(
+        f"SELECT {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
+    )
+    return [InboundMessage.from_json(payload) for (payload,) in rows]
+
+
+def withdraw(connection: Connection, lane: str, event_id: str, reason: str) -> bool:
+    """What waits in the lane is not to be done any more; False when it does not wait there."""
+    withdrawn = connection.execute(
+        f"UPDATE inbox SET dead_reason = ? WHERE lane = ? AND event_id = ? AND {WAITING}",
+        (reason, lane, event_id),
+    ).rowcount
+    return bool(withdrawn)
+
+
+def waiting_count(connection: Connection) -> int:
+    row = connection.execute(f"SELECT count(*) FROM inbox WHERE {WAITING}").fetchone()
+    return int(row[0])
+
+
+def has_work(connection: Connection, lane: str) -> bool:
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE}) OR"
+        f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING})",
+        {"lane": lane},
+    ).fetchone()
+    return bool(found)
+
+
+def lanes_with_work(connection: Connection) -> list[str]:
+    """Lanes of channels that are run here with a turn to go on with, or with messages that wait."""
+    rows = connection.execute(
+        f"SELECT lane FROM turn WHERE {RUNNING} AND {TURN_RUN_HERE} UNION"
+        f" SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND is_run_here(channel, account)"
+    )
+    return [lane for (lane,) in rows]
+
+
+def lanes_at_work(connection: Connection) -> list[str]:
+    """Lanes with something that is not answered yet, also what waits for a person."""
+    rows = connection.execute(
+        f"SELECT lane FROM turn WHERE {LIVE} UNION SELECT DISTINCT lane FROM inbox WHERE {WAITING}"
+        " UNION SELECT DISTINCT lane FROM outbox WHERE state IN ('pending', 'inflight')"
+    )
+    return [lane for (lane,) in rows]
+
+
+def fate(connection: Connection, message: InboundMessage) -> str | None:
+    """Why a message that is stored will not be answered; None as long as it may be."""
+    row = connection.execute(
+        "SELECT dead_reason FROM inbox WHERE channel = ? AND account = ? AND event_id = ?",
+        (message.channel, message.account, message.event_id),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def is_run_here(connection: Connection, lane: str) -> bool:
+    """Whether what the lane has to do is this process's; the others keep it as it is."""
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE} AND {TURN_RUN_HERE}) OR"
+        f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING}"
+        " AND is_run_here(channel, account))",
+        {"lane": lane},
+    ).fetchone()
+    return bool(found)
+
+
+def _insert(connection: Connection, message: InboundMessage, dead_reason: str | None) -> None:
+    source = f"{message.chat_id}:{message.message_id}" if message.message_id else None
+    key = (message.channel, message.account, message.event_id)
+    entry = (*key, source, message.session_key, message.principal, message.to_json(), *key)
+    connection.execute(
+        "INSERT INTO inbox (channel, account, event_id, source_msg, lane, principal, payload,"
+        " received_at, dead_reason)"
+        " VALUES (?, ?, ?, ?, ?, ?, seal(?, 'inbox.payload', ?, ?, ?), ?, ?)",
+        (*entry, message.received_at, dead_reason),
+    )
+
+
+def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
+    """Replace the text of a message that waits; returns why the edit itself needs no answer."""
+    row = connection.execute(
+        f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
+        " WHERE channel = ? AND account = ? AND source_msg = ?"
+        f" AND dead_reason IS NOT '{pending_media.EARLY}' ORDER BY 3 DESC, seq DESC LIMIT 1",
+        (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
+    ).fetchone()
+    if row is None:
+        return None
+    seq, payload, waits = row
+    old = InboundMessage.from_json(payload)
+    if old.content == edit.content:
+        return "edit changes nothing"
+    if waits:
+        pending_media.edit(connection, seq, old, edit)
+        return f"edit of {seq}"
+    return None

@@ -1,0 +1,274 @@
+"""Jobs as they are stored, and what became of their slots."""
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+from typing import Any, Literal
+
+from agent.records import frozen
+from agent.types import Taint
+from gateway.core.messages import InboundMessage, Route
+from gateway.store.repositories import inbox
+
+Kind = Literal["reminder", "prompt", "heartbeat"]
+CatchUp = Literal["skip", "once", "all"]
+CATCH_UPS: tuple[CatchUp, ...] = ("skip", "once", "all")
+State = Literal["on", "paused", "done", "failed"]
+
+# Slots that are remembered of a job.
+_KEPT = 100
+_LARGEST = 2**63 - 1
+_DONE_KEPT_S = 7 * 86_400
+_PLAIN = (
+    "principal, rule, zone, catch_up, urgent, own, state, reason, failures, slot_at, due_at,"
+    " held, created_at"
+)
+_SELECT = f"SELECT id, made_by, kind, unseal(template, 'job.template', made_by), {_PLAIN} FROM job"
+
+
+@frozen
+class Job:
+    """A row; `message` is what it is made of. `slot_at` is the first slot that nothing was done
+    for, `due_at` when to look at it. Times are Unix seconds."""
+
+    id: int
+    made_by: str
+    kind: Kind
+    message: InboundMessage
+    principal: str
+    rule: str
+    zone: str
+    catch_up: CatchUp = "once"
+    urgent: bool = False
+    own: bool = False
+    state: State = "on"
+    reason: str = ""
+    failures: int = 0
+    slot_at: int | None = None
+    due_at: float | None = None
+    held: bool = False
+    created_at: int = 0
+
+    @property
+    def route(self) -> Route:
+        return self.message.route
+
+    @property
+    def taint(self) -> frozenset[Taint]:
+        """What the conversation had taken in that it was made in."""
+        return frozenset(self.message.options.get("taint", ()))
+
+    @property
+    def lane(self) -> str:
+        """Where its turns run: beside the chat, so that nothing is joined with what people say."""
+        return f"cron:{self.id}"
+
+    def event(self, slot: int) -> str:
+        return f"cron:{self.id}:{slot}"
+
+
+@frozen
+class Slot:
+    """What became of one: `ran` None is not yet, `delivered` None neither, or nothing to say."""
+
+    at: int
+    state: str
+    note: str
+    parts: int
+    delivered: bool
+    lost: str | None
+
+
+def put(connection: Connection, job: Job) -> Job:
+    """The job with its number; the one that was made by the same call, if it was made before."""
+    connection.execute(
+        "DELETE FROM job WHERE state = 'done' AND created_at < :old AND coalesce("
+        "(SELECT max(fired_at) FROM slot WHERE job = id), 0) < :old",
+        {"old": job.created_at - _DONE_KEPT_S},
+    )
+    route = job.route
+    connection.execute(
+        "INSERT OR IGNORE INTO job (made_by, kind, template, principal, channel, account, chat,"
+        " rule, zone, catch_up, urgent, own, slot_at, due_at, created_at)"
+        " VALUES (?, ?, seal(?, 'job.template', ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            job.made_by,
+            job.kind,
+            *(job.message.to_json(), job.made_by),
+            job.principal,
+            *(route.channel, route.account, route.chat_id),
+            *(job.rule, job.zone, job.catch_up, job.urgent, job.own),
+            *(job.slot_at, job.due_at, job.created_at),
+        ),
+    )
+    row = connection.execute(f"{_SELECT} WHERE made_by = ?", (job.made_by,)).fetchone()
+    return _job(row)
+
+
+def find(connection: Connection, number: int) -> Job | None:
+    if abs(number) > _LARGEST:
+        return None
+    row = connection.execute(f"{_SELECT} WHERE id = ?", (number,)).fetchone()
+    return _job(row) if row else None
+
+
+def made(connection: Connection, made_by: str) -> Job | None:
+    row = connection.execute(f"{_SELECT} WHERE made_by = ?", (made_by,)).fetchone()
+    return _job(row) if row else None
+
+
+def due(connection: Connection, ways: str, now: float, most: int) -> list[Job]:
+    """Those that have come due, where `ways` (a JSON list of "channel:account") can tell of it."""
+    rows = connection.execute(
+        f"{_SELECT} WHERE state = 'on' AND due_at <= ? AND channel || ':' || account IN"
+        " (SELECT value FROM json_each(?)) ORDER BY due_at LIMIT ?",
+        (now, ways, most),
+    )
+    return [_job(row) for row in rows]
+
+
+def listed(connection: Connection, principal: str | None, chat: Route | None) -> list[Job]:
+    """All, or those of somebody, or those of a chat; what is over comes last."""
+    where, values = ["1"], list[object]()
+    if principal is not None:
+        where.append("principal = ?")
+        values.append(principal)
+    if chat is not None:
+        where.append("channel = ? AND account = ? AND chat = ?")
+        values += [chat.channel, chat.account, chat.chat_id]
+    rows = connection.execute(
+        f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY state = 'done', id", values
+    )
+    return [_job(row) for row in rows]
+
+
+def count_of(connection: Connection, principal: str) -> int:
+    """How many jobs somebody has that are not over."""
+    (found,) = connection.execute(
+        "SELECT count(*) FROM job WHERE principal = ? AND state != 'done'", (principal,)
+    ).fetchone()
+    return int(found)
+
+
+def remove(connection: Connection, job: Job) -> None:
+    """Gone, and what waits of it; what runs comes to its end."""
+    connection.execute(
+        f"UPDATE inbox SET dead_reason = 'its job was removed' WHERE lane = ? AND {inbox.WAITING}",
+        (job.lane,),
+    )
+    connection.execute("DELETE FROM slot WHERE job = ?", (job.id,))
+    connection.execute("DELETE FROM job WHERE id = ?", (job.id,))
+
+
+def set_state(connection: Connection, job: int, state: State, reason: str = "") -> None:
+    connection.execute(
+        "UPDATE job SET state = ?, reason = ?, failures = CASE ? WHEN 'on' THEN 0 ELSE failures END"
+        " WHERE id = ?",
+        (state, reason, state, job),
+    )
+
+
+def advance(connection: Connection, job: int, slot: int | None) -> None:
+    """On to the next slot; without one the job is over."""
+    connection.execute(
+        "UPDATE job SET slot_at = :slot, due_at = :slot, held = 0,"
+        " state = CASE WHEN :slot IS NULL AND state = 'on' THEN 'done' ELSE state END"
+        " WHERE id = :job",
+        {"slot": slot, "job": job},
+    )
+
+
+def hold(connection: Connection, job: int, until: float) -> None:
+    connection.execute("UPDATE job SET due_at = ?, held = 1 WHERE id = ?", (until, job))
+
+
+def begin(connection: Connection, job: Job, slot: int, state: str, now: float) -> bool:
+    """Take a slot; False when it was taken before: nothing comes twice."""
+    taken = connection.execute(
+        "INSERT OR IGNORE INTO slot (job, at, fired_at, state) VALUES (?, ?, ?, ?)",
+        (job.id, slot, now, state),
+    ).rowcount
+    connection.execute(
+        "DELETE FROM slot WHERE job = :job AND at < (SELECT at FROM slot WHERE job = :job"
+        f" ORDER BY at DESC LIMIT 1 OFFSET {_KEPT})",
+        {"job": job.id},
+    )
+    return bool(taken)
+
+
+def ended(connection: Connection, job: int, slot: int, state: str, note: str) -> None:
+    connection.execute(
+        "UPDATE slot SET state = ?, note = ? WHERE job = ? AND at = ?", (state, note, job, slot)
+    )
+
+
+def count_failure(connection: Connection, job: int, *, failed: bool) -> int:
+    """How many in a row there are now."""
+    row = connection.execute(
+        "UPDATE job SET failures = CASE WHEN ? THEN failures + 1 ELSE 0 END WHERE id = ?"
+        " RETURNING failures",
+        (failed, job),
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def slots(connection: Connection, job: Job, most: int) -> list[Slot]:
+    """The latest, newest first, and how far each has come."""
+    rows = connection.execute(
+        "SELECT s.at, CASE WHEN s.state <> 'begun' THEN s.state"
+        " WHEN i.dead_reason IS NOT NULL THEN 'failed' WHEN i.turn_id IS NULL THEN 'waits'"
+        " ELSE 'runs' END, s.note, count(o.seq), coalesce(min(o.state = 'sent' AND"
+        " o.provider_msg IS NOT NULL), 0), max(o.dead_reason)"
+        " FROM slot s LEFT JOIN inbox i ON i.channel = :channel AND i.account = :account"
+        " AND i.event_id = 'cron:' || s.job || ':' || s.at"
+        " LEFT JOIN outbox o ON o.delivery_id ="
+        " coalesce('t' || i.turn_id, 'cron:' || s.job || ':' || s.at)"
+        " WHERE s.job = :job GROUP BY s.at ORDER BY s.at DESC LIMIT :most",
+        {
+            "job": job.id,
+            "channel": job.route.channel,
+            "account": job.route.account,
+            "most": most,
+        },
+    )
+    return [Slot(at, state, note, n, bool(all_), lost) for at, state, note, n, all_, lost in rows]
+
+
+def is_under_way(connection: Connection, job: Job) -> bool:
+    """Whether an earlier slot of it still waits or runs."""
+    return inbox.has_work(connection, job.lane)
+
+
+def lanes_at_work(connection: Connection, chat: str) -> list[str]:
+    """The lanes of the jobs of this chat, named by its lane, whose turn is under way."""
+    rows = connection.execute(f"SELECT lane FROM turn WHERE lane GLOB 'cron:*' AND {inbox.LIVE}")
+    working = (find(connection, int(lane.removeprefix("cron:"))) for (lane,) in rows.fetchall())
+    return [job.lane for job in working if job is not None and job.route.lane == chat]
+
+
+def clock_of(connection: Connection, route: Route) -> tuple[str | None, str | None]:
+    """The time zone and the quiet hours that a chat has chosen."""
+    row = connection.execute(
+        "SELECT zone, quiet FROM chat_clock WHERE chat = ?", (_chat(route),)
+    ).fetchone()
+    return (row[0], row[1]) if row else (None, None)
+
+
+def set_clock(connection: Connection, route: Route, column: str, value: str | None) -> None:
+    assert column in ("zone", "quiet"), column
+    connection.execute(
+        f"INSERT INTO chat_clock (chat, {column}) VALUES (?, ?)"
+        f" ON CONFLICT DO UPDATE SET {column} = excluded.{column}",
+        (_chat(route), value),
+    )
+
+
+def _chat(route: Route) -> str:
+    return f"{route.channel}:{route.account}:{route.chat_id}"
+
+
+def _job(row: Sequence[Any]) -> Job:
+    id_, made_by, kind, template, *rest = row
+    values = dict(zip(_PLAIN.split(", "), rest, strict=True))
+    for name in ("urgent", "own", "held"):
+        values[name] = bool(values[name])
+    return Job(id_, made_by, kind, InboundMessage.from_json(template), **values)

@@ -1,0 +1,196 @@
+"""Who was let in by pairing, who asks to be, and who guesses codes."""
+
+from sqlite3 import Connection
+
+from agent.records import frozen
+from gateway.store.repositories.inbox import DENIED, WAITING
+
+DENIED_KEPT = 1_000
+
+
+@frozen
+class Person:
+    """Somebody on a channel's account; `name` is for people to read and decides nothing."""
+
+    channel: str
+    account: str
+    sender: str
+    name: str = ""
+
+    @property
+    def principal(self) -> str:
+        return f"{self.channel}:{self.sender}"
+
+
+@frozen
+class Member:
+    person: Person
+    owner: bool
+    approved_by: str
+    approved_at: float
+
+
+# Whose request an invitation is: nobody's yet. No platform has a person with this id.
+ANYBODY = ""
+
+
+@frozen
+class Asking:
+    """A request that is open; `chat` is where its sender wrote."""
+
+    person: Person
+    chat: str
+    asked_at: float
+    expires_at: float
+
+
+def members(connection: Connection) -> list[Member]:
+    rows = connection.execute(
+        "SELECT channel, account, sender, name, owner, approved_by, approved_at FROM member"
+        " ORDER BY approved_at"
+    )
+    return [
+        Member(Person(channel, account, sender, name), bool(owner), by, at)
+        for channel, account, sender, name, owner, by, at in rows
+    ]
+
+
+def add_member(
+    connection: Connection, person: Person, *, owner: bool, approved_by: str, now: float
+) -> None:
+    """Let somebody in; an owner there was before stays one no longer."""
+    if owner:
+        connection.execute("UPDATE member SET owner = 0")
+    connection.execute(
+        "INSERT INTO member (channel, account, sender, name, owner, approved_by, approved_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " name = excluded.name, owner = max(owner, excluded.owner),"
+        " approved_by = excluded.approved_by, approved_at = excluded.approved_at",
+        (*_key(person), person.name, owner, approved_by, now),
+    )
+
+
+def remove_member(connection: Connection, channel: str, sender: str, until: float) -> bool:
+    """Take somebody out on every account, and take no request of theirs until then.
+
+    What they were allowed for longer is forgotten with them. False when nobody was in.
+    """
+    connection.execute(
+        "INSERT OR REPLACE INTO pairing (channel, account, sender, name, chat, asked_at,"
+        " expires_at) SELECT channel, account, sender, name, '', approved_at, ? FROM member"
+        " WHERE channel = ? AND sender = ?",
+        (until, channel, sender),
+    )
+    removed = connection.execute(
+        "DELETE FROM member WHERE channel = ? AND sender = ?", (channel, sender)
+    )
+    if not removed.rowcount:
+        return False
+    connection.execute("DELETE FROM standing WHERE principal = ?", (f"{channel}:{sender}",))
+    return True
+
+
+def refuse_waiting(connection: Connection, principal: str) -> None:
+    """What they wrote and nobody has begun to answer counts as a stranger's."""
+    connection.execute(
+        # With the plus it goes through what waits, and not through all that they ever wrote.
+        f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE +principal = ? AND {WAITING}",
+        (principal,),
+    )
+
+
+def open_request(
+    connection: Connection, person: Person, chat: str, code_hash: bytes, times: tuple[float, float]
+) -> None:
+    """`times`: asked at, expires at."""
+    connection.execute(
+        "INSERT INTO pairing (channel, account, sender, name, chat, code_hash, asked_at,"
+        " expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (*_key(person), person.name, chat, code_hash, *times),
+    )
+
+
+def forget_expired(connection: Connection, now: float) -> None:
+    connection.execute("DELETE FROM pairing WHERE expires_at <= ?", (now,))
+
+
+def has_request(connection: Connection, person: Person, now: float) -> bool:
+    """Also true of somebody who was turned down a while ago."""
+    (found,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
+        " AND expires_at > ?)",
+        (*_key(person), now),
+    ).fetchone()
+    return bool(found)
+
+
+def requests(connection: Connection, now: float) -> list[tuple[Asking, bytes]]:
+    """The open ones, oldest first, each with the hash of its code."""
+    rows = connection.execute(
+        "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
+        " WHERE code_hash IS NOT NULL AND sender != ? AND expires_at > ? ORDER BY asked_at",
+        (ANYBODY, now),
+    )
+    return [
+        (Asking(Person(channel, account, sender, name), chat, asked_at, expires_at), code_hash)
+        for channel, account, sender, name, chat, asked_at, expires_at, code_hash in rows
+    ]
+
+
+def invitation(connection: Connection, channel: str, account: str, now: float) -> bytes | None:
+    """The hash of the code that makes its bearer the owner; None without an open invitation."""
+    row = connection.execute(
+        "SELECT code_hash FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
+        " AND code_hash IS NOT NULL AND expires_at > ?",
+        (channel, account, ANYBODY, now),
+    ).fetchone()
+    return bytes(row[0]) if row else None
+
+
+def close_request(connection: Connection, person: Person) -> None:
+    connection.execute(
+        "DELETE FROM pairing WHERE channel = ? AND account = ? AND sender = ?", _key(person)
+    )
+
+
+def turn_down(connection: Connection, channel: str, sender: str, until: float) -> bool:
+    """Their open requests are void, and no new one is taken until then; False without any."""
+    turned_down = connection.execute(
+        "UPDATE pairing SET code_hash = NULL, expires_at = ?"
+        " WHERE channel = ? AND sender = ? AND code_hash IS NOT NULL",
+        (until, channel, sender),
+    )
+    return turned_down.rowcount > 0
+
+
+def guesses(connection: Connection, principal: str) -> tuple[int, float]:
+    """Wrong codes in a row, and until when no further one is looked at."""
+    row = connection.execute(
+        "SELECT wrong, locked_until FROM guess WHERE principal = ?", (principal,)
+    ).fetchone()
+    return (int(row[0]), float(row[1])) if row else (0, 0.0)
+
+
+def set_guesses(connection: Connection, principal: str, wrong: int, locked_until: float) -> None:
+    connection.execute(
+        "INSERT INTO guess (principal, wrong, locked_until) VALUES (?, ?, ?) ON CONFLICT"
+        " DO UPDATE SET wrong = excluded.wrong, locked_until = excluded.locked_until",
+        (principal, wrong, locked_until),
+    )
+
+
+def forget_guesses(connection: Connection, principal: str) -> None:
+    connection.execute("DELETE FROM guess WHERE principal = ?", (principal,))
+
+
+def forget_denied(connection: Connection) -> None:
+    """Strangers may write as much as they like: only the newest of it is kept."""
+    denied = f"SELECT seq FROM inbox WHERE dead_reason = '{DENIED}' ORDER BY seq DESC"
+    connection.execute(
+        f"DELETE FROM inbox WHERE dead_reason = '{DENIED}' AND seq <="
+        f" ({denied} LIMIT 1 OFFSET {DENIED_KEPT})"
+    )
+
+
+def _key(person: Person) -> tuple[str, str, str]:
+    return person.channel, person.account, person.sender

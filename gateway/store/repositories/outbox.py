@@ -1,0 +1,366 @@
+"""What goes out: a row for each part of a reply, sent in order on its route."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from math import inf
+from sqlite3 import Connection
+from typing import Any
+
+from agent.i18n import later, t
+from agent.records import frozen
+from agent.security.taint.taint import BOTH, NOTHING
+from agent.types import Taint
+from gateway.access.control import CONSOLE
+from gateway.core.link_defusing import inert_part, plain_part
+from gateway.core.messages import OutboundKind, OutboundMessage, OutboundPart, Route
+from gateway.store.repositories import parts, sessions
+
+
+@frozen
+class Letter:
+    """A whole reply, rendered for its route. `event_id` is the inbound message it answers.
+
+    `delivery_id` makes it one delivery: a turn's reply has the same id however often it is tried.
+    With `edits` it takes the place of that delivery's message, once the platform shows that.
+    `taint` is what the conversation has taken in whose words it holds, besides the one that its
+    chat is in; `is_read` says that links were taken out of its text, all but those that may stay.
+    `shown` is what messages of its preview show, by the number of their part.
+    """
+
+    delivery_id: str
+    route: Route
+    parts: Sequence[OutboundPart]
+    kind: OutboundKind = "final"
+    reply_to: str | None = None
+    event_id: str | None = None
+    edits: str | None = None
+    taint: frozenset[Taint] = NOTHING
+    is_read: bool = False
+    shown: Mapping[int, OutboundPart] = field(default_factory=dict)
+
+
+@frozen
+class Due:
+    """The head of a route: one part to send. It waited `waited_s` between its tries; `shown`: its
+    message shows it already."""
+
+    seq: int
+    message: OutboundMessage
+    attempts: int
+    ambiguous: int
+    waited_s: float
+    shown: bool = False
+
+
+_COLUMNS = (
+    "seq, delivery_id, part, last, lane, channel, account, chat, thread, reply_to, event_id, kind,"
+    f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
+    " shown, next_at"
+)
+# What an answer leaves over of a preview that was longer.
+ENDS_ABOVE = later("↑ The answer ends above.")
+# The index of what waits is used only where its own condition stands.
+UNSENT = "state IN ('pending', 'inflight')"
+_OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
+# What an edit takes the place of stood in front of it: by now it was sent, or never will be.
+_EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
+
+
+def put(connection: Connection, turn: int | None, letters: Sequence[Letter], now: float) -> None:
+    """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
+    for letter in letters:
+        for number, part in enumerate(_inert(connection, letter)):
+            last = number + 1 == len(letter.parts)
+            _put_part(connection, turn, letter, (number, part, last), now)
+        if turn is not None:
+            _close_pages(connection, letter)
+
+
+def _inert(connection: Connection, letter: Letter) -> Sequence[OutboundPart]:
+    """Its parts as they may leave: the one place where a field becomes a row."""
+    session = sessions.bound_session(connection, letter.route.lane)
+    here = sessions.taint_of(connection, session) if session is not None else NOTHING
+    if not (letter.taint | here) >= BOTH:
+        return letter.parts
+    is_markdown = letter.route.channel == CONSOLE
+    return [
+        inert_part(part, is_markdown=is_markdown, is_read=letter.is_read) for part in letter.parts
+    ]
+
+
+def _put_part(
+    connection: Connection,
+    turn: int | None,
+    letter: Letter,
+    numbered: tuple[int, OutboundPart, bool],
+    now: float,
+) -> None:
+    number, part, last = numbered
+    route = letter.route
+    connection.execute(
+        "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
+        f" thread, reply_to, event_id, kind, {parts.COLUMNS}, edits, shown, state, created_at)"
+        " VALUES (:delivery_id, :part, :last, :turn_id, :lane, :channel, :account, :chat,"
+        f" :thread, :reply_to, :event_id, :kind, {parts.SEALING}, :edits, :shown, 'pending',"
+        " :created_at)"
+        " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
+        " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
+        " shown = excluded.shown,"
+        " state = 'pending', next_at = 0 WHERE state = 'streaming'",
+        {
+            "delivery_id": letter.delivery_id,
+            "part": number,
+            "last": last,
+            "turn_id": turn,
+            "lane": route.lane,
+            "channel": route.channel,
+            "account": route.account,
+            "chat": route.chat_id,
+            "thread": route.thread_id,
+            "reply_to": letter.reply_to if number == 0 else None,
+            "event_id": letter.event_id,
+            "kind": letter.kind,
+            "edits": letter.edits,
+            "shown": letter.shown.get(number) == part,
+            "created_at": now,
+            **parts.to_row(part),
+        },
+    )
+
+
+def _close_pages(connection: Connection, letter: Letter) -> None:
+    """A preview was longer than its answer: what is left over of it says so."""
+    over = (letter.delivery_id, len(letter.parts))
+    connection.execute(
+        "DELETE FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'"
+        " AND provider_msg IS NULL AND NOT preview_lost",
+        over,
+    )
+    connection.execute(
+        "UPDATE outbox SET body = seal(?, 'outbox.body', delivery_id, part), last = 0,"
+        " state = 'pending', next_at = 0"
+        " WHERE delivery_id = ? AND part >= ? AND state = 'streaming'",
+        (t(ENDS_ABOVE), *over),
+    )
+
+
+@frozen
+class Preview:
+    """What an earlier run of a turn has shown: the platform's id; `lost` when no id tells."""
+
+    provider_msg: str | None
+    lost: bool
+
+
+def begin_stream(
+    connection: Connection, turn: int, letter: Letter, part: int, now: float
+) -> Preview | None:
+    """Before the first send of a preview's page: that part of the reply exists from here on, and
+    counts as lost until that send is known to have ended. None while earlier mail waits on its
+    route."""
+    page = (letter.delivery_id, part)
+    row = connection.execute(
+        "SELECT provider_msg, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?", page
+    ).fetchone()
+    if row is not None and (row[0] is not None or row[1]):
+        return Preview(row[0], row[0] is None)
+    if has_mail(connection, letter.route.lane):
+        return None
+    _put_part(connection, turn, letter, (part, OutboundPart(""), True), now)
+    connection.execute(
+        "UPDATE outbox SET state = 'streaming', preview_lost = 1, maybe_dup = 1"
+        " WHERE delivery_id = ? AND part = ? AND state = 'pending'",
+        page,
+    )
+    return Preview(None, lost=False)
+
+
+def set_preview(
+    connection: Connection, delivery_id: str, part: int, provider_msg: str | None
+) -> None:
+    """How the first send of the preview's page ended: from here on the part is an edit of that
+    message. None: it certainly did not arrive."""
+    connection.execute(
+        "UPDATE outbox SET provider_msg = ?, preview_lost = 0, maybe_dup = 0"
+        " WHERE delivery_id = ? AND part = ?",
+        (provider_msg, delivery_id, part),
+    )
+
+
+def head(connection: Connection, lane: str, now: float) -> Due | float | None:
+    """The first row of a route; or the time at which it is due; or None."""
+    row = connection.execute(
+        f"SELECT {_OPENED}, {_EDITED} FROM outbox WHERE lane = ? AND {UNSENT} ORDER BY seq LIMIT 1",
+        (lane,),
+    ).fetchone()
+    if row is None:
+        return None
+    next_at = float(row[-2])
+    return next_at if next_at > now else _due(row)
+
+
+def take(connection: Connection, seq: int) -> None:
+    """The row is in flight: from here on, a crash leaves open whether it has arrived."""
+    connection.execute(
+        "UPDATE outbox SET state = 'inflight', provider_msg = coalesce(provider_msg,"
+        f" {_EDITED}) WHERE seq = ?",
+        (seq,),
+    )
+
+
+def sent(
+    connection: Connection, seq: int, provider_msg: str, lane: str, now: float
+) -> Due | float | None:
+    """The row has arrived; returns the route's next `head`."""
+    connection.execute(
+        "UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq)
+    )
+    return head(connection, lane, now)
+
+
+def postpone(
+    connection: Connection, seq: int, next_at: float, *, ambiguous: bool, rest_s: float = 0.0
+) -> None:
+    """Try the row again later, in `rest_s`; an ambiguous try may have arrived.
+
+    Counted here and not by `take`: a route also rests when nothing could even be tried.
+    """
+    connection.execute(
+        "UPDATE outbox SET state = 'pending', next_at = ?, attempts = attempts + 1,"
+        " ambiguous = ambiguous + ?, maybe_dup = maybe_dup OR (? AND provider_msg IS NULL),"
+        " waited_s = waited_s + ? WHERE seq = ?",
+        (next_at, ambiguous, ambiguous, rest_s, seq),
+    )
+
+
+def make_plain(connection: Connection, seq: int) -> None:
+    """The platform refused the formatting: the text goes out without, and holds no more links."""
+    row = connection.execute(f"SELECT {_OPENED} FROM outbox WHERE seq = ?", (seq,)).fetchone()
+    plain = plain_part(_due([*row, None]).message.content)
+    connection.execute(
+        "UPDATE outbox SET body = seal(:body, 'outbox.body', delivery_id, part), entities ="
+        " seal(:entities, 'outbox.entities', delivery_id, part), state = 'pending', next_at = 0"
+        " WHERE seq = :seq",
+        {**parts.to_row(plain), "seq": seq},
+    )
+
+
+def leave_topic(connection: Connection, seq: int) -> None:
+    """The topic takes nothing any more: the part goes to the chat around it."""
+    connection.execute(
+        "UPDATE outbox SET thread = NULL, reply_to = NULL, provider_msg = NULL, edits = NULL,"
+        " state = 'pending', next_at = 0 WHERE seq = ?",
+        (seq,),
+    )
+
+
+def make_new(connection: Connection, seq: int) -> None:
+    """The message to edit is gone: the part goes out as a new one."""
+    connection.execute(
+        "UPDATE outbox SET provider_msg = NULL, edits = NULL, state = 'pending', next_at = 0,"
+        " ambiguous = 0 WHERE seq = ?",
+        (seq,),
+    )
+
+
+def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = False) -> int:
+    """No retry will help; `whole_lane` also ends everything that waits for the same chat.
+
+    Returns how many parts were given up.
+    """
+    return connection.execute(
+        "UPDATE outbox SET state = 'dead', dead_reason = :reason WHERE seq = :seq OR"
+        " (:whole_lane AND lane = (SELECT lane FROM outbox WHERE seq = :seq)"
+        f" AND {UNSENT})",
+        {"reason": reason, "seq": seq, "whole_lane": whole_lane},
+    ).rowcount
+
+
+def drop_unsent(connection: Connection, delivery_id: str, reason: str) -> bool:
+    """End a delivery that no try was made to send; False when somebody may have seen it."""
+    unsent = connection.execute(
+        "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
+        " AND state = 'pending' AND attempts = 0 AND NOT maybe_dup",
+        (reason, delivery_id),
+    ).rowcount
+    (alive,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND state != 'dead')",
+        (delivery_id,),
+    ).fetchone()
+    return unsent > 0 or not alive
+
+
+def route_of(connection: Connection, delivery_id: str) -> Route | None:
+    """Where a delivery goes; None when there is none of this name."""
+    row = connection.execute(
+        "SELECT channel, account, chat, thread FROM outbox WHERE delivery_id = ? AND part = 0",
+        (delivery_id,),
+    ).fetchone()
+    return Route(*row) if row else None
+
+
+def due_now(connection: Connection, lane: str) -> None:
+    """Somebody listens again: what was postponed on this lane is due at once."""
+    connection.execute(
+        f"UPDATE outbox SET next_at = 0 WHERE lane = ? AND {UNSENT} AND state = 'pending'", (lane,)
+    )
+
+
+def has_mail(connection: Connection, lane: str) -> bool:
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM outbox WHERE lane = ? AND {UNSENT})",
+        (lane,),
+    ).fetchone()
+    return bool(found)
+
+
+def lanes_with_mail(connection: Connection) -> list[str]:
+    """Routes of channels that are run here."""
+    rows = connection.execute(
+        f"SELECT DISTINCT lane FROM outbox WHERE {UNSENT} AND is_run_here(channel, account)"
+    )
+    return [lane for (lane,) in rows]
+
+
+def recover(connection: Connection, latest_at: float = inf) -> int:
+    """What was in flight may have arrived: it goes out again, marked. Edits repeat nothing.
+
+    What would be tried later than `latest_at` is due: the clock was set back meanwhile.
+    Rows of channels that are not run here stay as they are: it is their process that sends them.
+    """
+    own = "is_run_here(channel, account)"
+    connection.execute(
+        f"UPDATE outbox SET state = 'pending', next_at = 0 WHERE {UNSENT} AND state = 'inflight'"
+        f" AND provider_msg IS NOT NULL AND {own}"
+    )
+    connection.execute(
+        f"UPDATE outbox SET next_at = 0 WHERE {UNSENT} AND next_at > ? AND {own}", (latest_at,)
+    )
+    return connection.execute(
+        "UPDATE outbox SET state = 'pending', next_at = 0, maybe_dup = 1,"
+        f" ambiguous = ambiguous + 1 WHERE {UNSENT} AND state = 'inflight' AND {own}"
+    ).rowcount
+
+
+def _due(row: Sequence[Any]) -> Due:
+    *own, edited = row
+    data = dict(zip(_COLUMNS.replace(",", "").split(), own, strict=True))
+    route = Route(data["channel"], data["account"], data["chat"], data["thread"])
+    message = OutboundMessage(
+        delivery_id=data["delivery_id"],
+        part=data["part"],
+        route=route,
+        content=parts.from_row(data),
+        kind=data["kind"],
+        reply_to=data["reply_to"],
+        provider_msg=data["provider_msg"] or edited,
+        maybe_duplicate=bool(data["maybe_dup"]),
+        # A try of the reply itself that may have arrived counts for more.
+        preview_lost=bool(data["preview_lost"]) and not data["ambiguous"],
+        event_id=data["event_id"],
+        last=bool(data["last"]),
+        strayed=data["lane"] != route.lane,
+    )
+    # Only the message whose id is known is one that a preview has filled.
+    shown = bool(data["shown"]) and data["provider_msg"] is not None
+    return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], shown)

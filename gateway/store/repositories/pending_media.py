@@ -1,0 +1,200 @@
+"""Inbox rows that wait for something of their own: files to be fetched, an album to be whole.
+
+Nothing behind a held row is claimed either, so a lane stays in order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from sqlite3 import Connection
+
+from agent.records import frozen
+from gateway.core.messages import InboundMessage, Media
+from gateway.store.repositories import outbox
+from gateway.store.repositories.outbox import Letter
+
+# An album is whole when nothing has joined it for so long.
+QUIET_S = 1.0
+# A part that names nobody may come before the one that names us. It is a tombstone for so long, and
+# then nothing is left of it; there are never more of them than so many.
+EARLY = "early part of an album"
+EARLY_S = 5.0
+_EARLY_KEPT = 100
+_PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
+_EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
+_HELD = "held AND turn_id IS NULL AND dead_reason IS NULL"
+_OWN = "is_run_here(channel, account)"
+
+
+@frozen
+class Held:
+    """A row that waits. `ready_at` (Unix time) is when it has been still for long enough."""
+
+    seq: int
+    message: InboundMessage
+    ready_at: float
+
+    @property
+    def awaited(self) -> Media | None:
+        """The next file to fetch."""
+        return next((one for one in self.message.media if one.is_awaited), None)
+
+
+def hold(connection: Connection, message: InboundMessage, now: float) -> None:
+    """Keep a new row from being worked on as long as it needs something."""
+    if message.album is None and not any(one.is_awaited for one in message.media):
+        return
+    ready_at = now + QUIET_S if message.album is not None else now
+    connection.execute(
+        "UPDATE inbox SET held = 1, album = ?, ready_at = ?"
+        " WHERE channel = ? AND account = ? AND event_id = ?",
+        (message.album, ready_at, message.channel, message.account, message.event_id),
+    )
+
+
+def join(connection: Connection, part: InboundMessage, now: float) -> str | None:
+    """Put a part of an album to the one that waits; returns why it needs no answer of its own."""
+    row = connection.execute(
+        f"SELECT seq, {_PAYLOAD} FROM inbox"
+        f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_HELD}",
+        (part.channel, part.account, part.album, part.principal),
+    ).fetchone()
+    if row is None:
+        return None
+    seq, first = row[0], InboundMessage.from_json(row[1])
+    media = (*first.media, *(one for one in part.media if not one.quoted))
+    captions = filter(None, (_caption(first), _caption(part)))
+    whole = replace(first, media=media, content=_titled(media, "\n".join(captions)))
+    _write(connection, seq, whole)
+    connection.execute("UPDATE inbox SET ready_at = ? WHERE seq = ?", (now + QUIET_S, seq))
+    return f"part of {seq}"
+
+
+def has_room(connection: Connection, part: InboundMessage) -> bool:
+    """Whether one more part may be kept that nobody has asked for yet."""
+    (kept,) = connection.execute(
+        f"SELECT count(*) FROM inbox WHERE channel = ? AND account = ? AND {_EARLY}",
+        (part.channel, part.account),
+    ).fetchone()
+    return bool(kept < _EARLY_KEPT)
+
+
+def wait(connection: Connection, part: InboundMessage, now: float) -> None:
+    """Let the row of an early part be found by the rest of its album, for a while."""
+    connection.execute(
+        "UPDATE inbox SET album = ?, ready_at = ?"
+        " WHERE channel = ? AND account = ? AND event_id = ?",
+        (part.album, now + EARLY_S, part.channel, part.account, part.event_id),
+    )
+
+
+def gather(connection: Connection, first: InboundMessage, now: float) -> None:
+    """Put the early parts of its album to a new row that waits."""
+    if first.album is None or first.edited:
+        return
+    early = connection.execute(
+        f"SELECT seq, {_PAYLOAD} FROM inbox"
+        f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_EARLY}"
+        " ORDER BY seq",
+        (first.channel, first.account, first.album, first.principal),
+    ).fetchall()
+    for seq, payload in early:
+        reason = join(connection, InboundMessage.from_json(payload), now)
+        connection.execute("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
+
+
+def forget_early(connection: Connection, now: float) -> float | None:
+    """Do away with early parts that nobody came for; returns in how many seconds to look again,
+    None when there are no more."""
+    connection.execute(f"DELETE FROM inbox WHERE {_EARLY} AND {_OWN} AND ready_at <= ?", (now,))
+    (next_at,) = connection.execute(
+        f"SELECT min(ready_at) FROM inbox WHERE {_EARLY} AND {_OWN}"
+    ).fetchone()
+    # A clock that was set back must not keep them.
+    return None if next_at is None else float(min(next_at - now, EARLY_S))
+
+
+def edit(connection: Connection, seq: int, old: InboundMessage, new: InboundMessage) -> None:
+    """A message that waits was changed: what is known of its files stays known."""
+    known = {one.unique: one for one in old.media if one.unique}
+    media = tuple(known.get(one.unique or "", one) for one in new.media)
+    content = new.content
+    if old.album is not None and len(old.media) > len(media):
+        media, content = old.media, _titled(old.media, _caption(new))
+    _write(connection, seq, replace(new, media=media, content=content, album=old.album))
+    if any(one.is_awaited for one in media):
+        connection.execute("UPDATE inbox SET held = 1 WHERE seq = ?", (seq,))
+
+
+def rows(connection: Connection) -> list[int]:
+    """Those of channels that are run here: only these can fetch their files."""
+    found = connection.execute(f"SELECT seq FROM inbox WHERE {_HELD} AND {_OWN}")
+    return [seq for (seq,) in found]
+
+
+def find(connection: Connection, seq: int) -> Held | None:
+    """The row as it is now; None when it waits no more."""
+    row = connection.execute(
+        f"SELECT {_PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_HELD}", (seq,)
+    ).fetchone()
+    return Held(seq, InboundMessage.from_json(row[0]), row[1]) if row else None
+
+
+def is_forgotten(connection: Connection, seq: int) -> bool:
+    """Whether whoever sent it was deleted since; a row that is gone is nobody's either."""
+    whose = connection.execute("SELECT principal FROM inbox WHERE seq = ?", (seq,)).fetchone()
+    return whose is None or not whose[0]
+
+
+def settle(
+    connection: Connection, seq: int, media: Media, letters: Sequence[Letter], now: float
+) -> None:
+    """A file of the row is there, or known to be out of reach, and the person is told so. The row
+    may have grown meanwhile."""
+    held = find(connection, seq)
+    if held is not None:
+        outbox.put(connection, None, letters, now)
+        known = tuple(
+            media if one.is_awaited and _same(one, media) else one for one in held.message.media
+        )
+        _write(connection, seq, replace(held.message, media=known))
+
+
+def release(connection: Connection, seen: Held) -> str | None:
+    """Let go of a row that needs nothing any more; returns its lane, None when it has grown since
+    it was `seen`."""
+    held = find(connection, seen.seq)
+    if held is None or held.awaited is not None or held.ready_at != seen.ready_at:
+        return None
+    connection.execute("UPDATE inbox SET held = 0 WHERE seq = ?", (seen.seq,))
+    return held.message.session_key
+
+
+def begin_again(connection: Connection, ready_at: float) -> None:
+    """After a start: the rest of an album may still come, so it is given time once more."""
+    connection.execute(
+        "UPDATE inbox SET ready_at = ? WHERE seq IN (SELECT seq FROM inbox WHERE album IS NOT NULL"
+        f" AND {_HELD} UNION SELECT seq FROM inbox WHERE {_EARLY}) AND {_OWN}",
+        (ready_at,),
+    )
+
+
+def _write(connection: Connection, seq: int, message: InboundMessage) -> None:
+    connection.execute(
+        "UPDATE inbox SET payload = seal(?, 'inbox.payload', channel, account, event_id)"
+        " WHERE seq = ?",
+        (message.to_json(), seq),
+    )
+
+
+def _same(one: Media, other: Media) -> bool:
+    return (one.remote, one.quoted) == (other.remote, other.quoted)
+
+
+def _caption(message: InboundMessage) -> str:
+    """What is said below a file; in front of it stands what it is."""
+    return message.content.partition("]")[2].strip()
+
+
+def _titled(media: Sequence[Media], caption: str) -> str:
+    own = [one for one in media if not one.quoted]
+    return f"[album of {len(own)}] {caption}".rstrip()

@@ -1,0 +1,180 @@
+"""What becomes of a conversation besides talking: forked, named, paused, closed, deleted."""
+
+import json
+import re
+from itertools import count as counted
+from itertools import islice
+from sqlite3 import Connection
+from typing import Literal
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.records import frozen
+from agent.serialization import message_from_json
+from gateway.control.service import Glimpse, Said
+from gateway.store.repositories import sessions
+from gateway.store.repositories.inbox import LIVE
+from gateway.store.search import Scope
+
+Status = Literal["open", "paused", "closed"]
+NAME_CHARS = 200
+# So that the number of a copy is seen in lists, which cut names.
+_STEM_CHARS = 44
+_NUMBERED = re.compile(r" \(\d+\)\Z")
+
+
+@frozen
+class Owner:
+    """Whose a new session is, and on which lane it begins ('': on none)."""
+
+    principal: str
+    home: str = ""
+
+
+def fork(
+    connection: Connection, session: str, owner: Owner, now: float, *, last: int | None = None
+) -> str:
+    """A new session that begins with all of this one, but for the turn that runs in it, or with
+    its messages up to the `last`.
+
+    It keeps the model, the mode and what was taken in, and is called by the next number. What was
+    spent stays where it was spent, and what was allowed "for this session" is not allowed in it.
+    """
+    fork = sessions.create_session(connection, owner.principal, now)
+    (whole,) = connection.execute(
+        "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = :session AND turn_id ="
+        f" (SELECT id FROM turn WHERE session = :session AND {LIVE})),"
+        " (SELECT max(n) FROM message WHERE session = :session), 0)",
+        {"session": session},
+    ).fetchone()
+    last = whole if last is None else last
+    connection.execute(
+        "INSERT INTO message (session, n, turn_id, role, content, created_at)"
+        " SELECT :fork, n, NULL, role, seal(unseal(content, 'message.content', session, n),"
+        " 'message.content', :fork, n), created_at FROM message"
+        " WHERE session = :session AND n <= :last",
+        {"fork": fork, "session": session, "last": last},
+    )
+    connection.execute(
+        "INSERT INTO kept_line (session, n, i, covers, line) SELECT :fork, n, i, covers,"
+        " seal(unseal(line, 'kept_line.line', session, n, i), 'kept_line.line', :fork, n, i)"
+        " FROM kept_line WHERE session = :session AND n <= :last",
+        {"fork": fork, "session": session, "last": last},
+    )
+    connection.execute(
+        "INSERT INTO summary (session, upto, request, content, taint, told, created_at)"
+        " SELECT :fork, upto, request, seal(unseal(content, 'summary.content', session, upto),"
+        " 'summary.content', :fork, upto), taint, told, created_at FROM summary"
+        " WHERE session = :session AND upto <= :last",
+        {"fork": fork, "session": session, "last": last},
+    )
+    connection.execute(
+        "UPDATE session SET (name, agent, head, pruned, metadata, taint, parent, parent_n, home) ="
+        " (SELECT seal(:name, 'session.name', :fork), agent,"
+        " min(head, :last), min(pruned, :last), metadata, taint, id, :last, :home"
+        " FROM session WHERE id = :session)"
+        " WHERE id = :fork",
+        {
+            "fork": fork,
+            "session": session,
+            "last": last,
+            "home": owner.home,
+            "name": _name_of_copy(connection, session, owner.principal),
+        },
+    )
+    return fork
+
+
+def _name_of_copy(connection: Connection, session: str, principal: str) -> str:
+    """What it was made of is called, with the first number that is free; '' for no words."""
+    (info,) = sessions.recent(connection, 1, session=session)
+    stem = _NUMBERED.sub("", name_of(connection, session) or info.name)
+    if len(stem) > _STEM_CHARS:
+        stem = f"{stem[: _STEM_CHARS - 1]}…"
+    rows = connection.execute(
+        "SELECT unseal(name, 'session.name', id) FROM session WHERE principal = ?", (principal,)
+    )
+    taken = {name for (name,) in rows}
+    return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
+
+
+def rename(connection: Connection, session: str, name: str) -> str:
+    """Returns the name as it is kept: one line; '' gives the session its automatic name back."""
+    line = " ".join(name.split())
+    if len(line) > NAME_CHARS:
+        raise KoreError(
+            t(
+                "a name has at most {NAME_CHARS} characters, found {line}",
+                NAME_CHARS=NAME_CHARS,
+                line=len(line),
+            )
+        )
+    connection.execute(
+        "UPDATE session SET name = seal(?, 'session.name', id) WHERE id = ?", (line, session)
+    )
+    return line
+
+
+def name_of(connection: Connection, session: str) -> str:
+    """The whole name that somebody gave it; '' when nobody did."""
+    (name,) = connection.execute(
+        "SELECT unseal(name, 'session.name', id) FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return str(name)
+
+
+def glimpse(connection: Connection, session: str, first: int, last: int) -> Glimpse:
+    """What stands between the first and the last words is not read."""
+    (info,) = sessions.recent(connection, 1, session=session)
+    beginning = _spoken(connection, session, first, "ASC", 0)
+    begun = beginning[-1][0] if beginning else 0
+    end = _spoken(connection, session, last, "DESC", begun)[::-1]
+    return Glimpse(info, *(tuple(said for _, said in part) for part in (beginning, end)))
+
+
+def _spoken(
+    connection: Connection, session: str, count: int, order: Literal["ASC", "DESC"], after: int
+) -> list[tuple[int, Said]]:
+    rows = connection.execute(
+        f"SELECT n, role, {sessions.CONTENT} FROM message WHERE session = ? AND n > ?"
+        f" AND role IN ('user', 'assistant') ORDER BY n {order}",
+        (session, after),
+    )
+    texts = ((n, role, message_from_json(json.loads(content)).text) for n, role, content in rows)
+    spoken = ((n, Said(role, text)) for n, role, text in texts if text.strip())
+    return list(islice(spoken, count))
+
+
+def status_of(connection: Connection, session: str) -> Status:
+    (status,) = connection.execute("SELECT status FROM session WHERE id = ?", (session,)).fetchone()
+    return next(known for known in ("open", "paused", "closed") if known == status)
+
+
+def named(connection: Connection, wanted: str, scope: Scope) -> list[str]:
+    """The sessions of these that `wanted` names, or begins; at most two."""
+    where, values = scope.where()
+    rows = connection.execute(
+        f"SELECT s.id FROM session s WHERE {where} AND s.id >= ? AND s.id < ? || char(1114111)"
+        " ORDER BY s.id LIMIT 2",
+        (*values, wanted, wanted),
+    ).fetchall()
+    found = [id_ for (id_,) in rows]
+    return found[:1] if wanted in found else found
+
+
+def is_at_work(connection: Connection, session: str) -> bool:
+    """Whether a turn runs in it, or waits for an answer."""
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE session = ? AND {LIVE})", (session,)
+    ).fetchone()
+    return bool(found)
+
+
+def set_status(connection: Connection, session: str, status: Status) -> list[str]:
+    """Returns the lanes that are in it. No lane stays in a closed one."""
+    connection.execute("UPDATE session SET status = ? WHERE id = ?", (status, session))
+    lanes = sessions.lanes_of(connection, session)
+    if status == "closed":
+        for lane in lanes:
+            sessions.unbind(connection, lane)
+    return lanes

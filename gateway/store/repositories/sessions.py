@@ -1,0 +1,311 @@
+"""Conversations as they are stored: append-only messages, and which lane is in which session."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from sqlite3 import Connection
+from typing import get_args
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.serialization import dumps, message_from_json, message_to_json
+from agent.types import Message, Taint
+from gateway.control.service import QueueMode, SessionInfo, SessionState
+from gateway.core.messages import ONCE
+from gateway.store import search
+from gateway.store.search import Scope
+
+_TITLE_CHARS = 50
+CONTENT = "unseal(content, 'message.content', session, n)"
+
+
+def create_session(
+    connection: Connection, principal: str, now: float, *, lane: str | None = None
+) -> str:
+    """A new session, named by its second (`20250218_001946`); the lane is put into it."""
+    stem = datetime.fromtimestamp(now).strftime("%Y%m%d_%H%M%S")
+    rows = connection.execute("SELECT id FROM session WHERE id GLOB ?", (f"{stem}*",))
+    taken = {id_ for (id_,) in rows}
+    session, n = stem, 1
+    while session in taken:
+        n += 1
+        session = f"{stem}_{n}"
+    connection.execute(
+        "INSERT INTO session (id, principal, home, created_at, last_active_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (session, principal, lane or "", now, now),
+    )
+    if lane is not None:
+        bind(connection, lane, session)
+    return session
+
+
+def bind(connection: Connection, lane: str, session: str) -> None:
+    connection.execute(
+        "INSERT INTO binding (lane, session) VALUES (?, ?)"
+        " ON CONFLICT DO UPDATE SET session = excluded.session",
+        (lane, session),
+    )
+
+
+def unbind(connection: Connection, lane: str) -> None:
+    """The lane's next message begins a new session."""
+    connection.execute("DELETE FROM binding WHERE lane = ?", (lane,))
+
+
+def bound_session(connection: Connection, lane: str) -> str | None:
+    row = connection.execute("SELECT session FROM binding WHERE lane = ?", (lane,)).fetchone()
+    return row[0] if row else None
+
+
+def lanes_of(connection: Connection, session: str) -> list[str]:
+    """The lanes that are in this session."""
+    rows = connection.execute("SELECT lane FROM binding WHERE session = ?", (session,))
+    return [lane for (lane,) in rows]
+
+
+def is_in_use(connection: Connection, session: str) -> bool:
+    """Whether a chat is in it; one-shot runs do not come back."""
+    return any(not lane.startswith(ONCE) for lane in lanes_of(connection, session))
+
+
+def last_of(connection: Connection, principal: str) -> str | None:
+    """The session that somebody used last and has not closed."""
+    row = connection.execute(
+        "SELECT id FROM session WHERE principal = ? AND status <> 'closed'"
+        " ORDER BY last_active_at DESC, id DESC LIMIT 1",
+        (principal,),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def chosen_model(connection: Connection, session: str) -> str | None:
+    """The model that somebody chose for this session."""
+    (model,) = connection.execute(
+        "SELECT metadata ->> 'model' FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return str(model) if model is not None else None
+
+
+def choose_model(connection: Connection, session: str, model: str | None) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.model', ?) WHERE id = ?",
+        (model, session),
+    )
+
+
+def taint_of(connection: Connection, session: str) -> frozenset[Taint]:
+    """What the session has taken in so far."""
+    (text,) = connection.execute("SELECT taint FROM session WHERE id = ?", (session,)).fetchone()
+    return taint_of_text(text)
+
+
+def add_taint(connection: Connection, session: str, taint: frozenset[Taint]) -> None:
+    old = taint_of(connection, session)
+    if not taint <= old:
+        connection.execute(
+            "UPDATE session SET taint = ? WHERE id = ?", (",".join(sorted(old | taint)), session)
+        )
+
+
+def spend_bits(connection: Connection, session: str, bits: float) -> float:
+    """Count what choices have told strangers; returns all of it since a person's last message."""
+    (spent,) = connection.execute(
+        "UPDATE session SET metadata ="
+        " json_set(metadata, '$.bits', coalesce(metadata ->> 'bits', 0) + ?)"
+        " WHERE id = ? RETURNING metadata ->> 'bits'",
+        (bits, session),
+    ).fetchone()
+    return float(spent)
+
+
+def renew_bits(connection: Connection, session: str) -> None:
+    """A person has spoken here."""
+    connection.execute(
+        "UPDATE session SET metadata = json_remove(metadata, '$.bits') WHERE id = ?", (session,)
+    )
+
+
+def taint_of_text(text: str) -> frozenset[Taint]:
+    """What a `taint` column holds."""
+    return frozenset(known for known in get_args(Taint) if known in text.split(","))
+
+
+def chosen_mode(connection: Connection, session: str) -> str | None:
+    """The permission mode that somebody chose for this session."""
+    (mode,) = connection.execute(
+        "SELECT metadata ->> 'mode' FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return str(mode) if mode is not None else None
+
+
+def choose_mode(connection: Connection, session: str, mode: str) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.mode', ?) WHERE id = ?",
+        (mode, session),
+    )
+
+
+def is_begun_by(connection: Connection, session: str, seq: int) -> bool:
+    """Whether the command in this row of the inbox began it; a copy of it was not begun so."""
+    (by,) = connection.execute(
+        "SELECT CASE WHEN parent IS NULL THEN metadata ->> 'begun_by' END FROM session"
+        " WHERE id = ?",
+        (session,),
+    ).fetchone()
+    return bool(by == seq)
+
+
+def note_begun_by(connection: Connection, session: str, seq: int) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.begun_by', ?) WHERE id = ?",
+        (seq, session),
+    )
+
+
+def queue_mode(connection: Connection, session: str) -> QueueMode:
+    """What becomes of a message that arrives while a turn runs in this session."""
+    (mode,) = connection.execute(
+        "SELECT coalesce(metadata ->> 'queue', queue_default(home)) FROM session WHERE id = ?",
+        (session,),
+    ).fetchone()
+    return next((known for known in get_args(QueueMode) if known == mode), "queue")
+
+
+def queue_mode_of_lane(connection: Connection, lane: str) -> QueueMode:
+    if session := bound_session(connection, lane):
+        return queue_mode(connection, session)
+    (mode,) = connection.execute("SELECT queue_default(?)", (lane,)).fetchone()
+    return next((known for known in get_args(QueueMode) if known == mode), "queue")
+
+
+def keep_queue_mode(connection: Connection, old: str, new: str) -> None:
+    """What somebody chose in the old conversation holds in the new one."""
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.queue', chosen.mode)"
+        " FROM (SELECT metadata ->> 'queue' AS mode FROM session WHERE id = ?) AS chosen"
+        " WHERE id = ? AND chosen.mode IS NOT NULL",
+        (old, new),
+    )
+
+
+def choose_queue_mode(connection: Connection, session: str, mode: QueueMode) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.queue', ?) WHERE id = ?",
+        (mode, session),
+    )
+
+
+def append_messages(
+    connection: Connection, session: str, turn: int | None, messages: Sequence[Message], now: float
+) -> int:
+    """Store the messages behind the others; returns the number of the last one."""
+    (last,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
+    ).fetchone()
+    connection.executemany(
+        "INSERT INTO message (session, n, turn_id, role, content, created_at)"
+        " VALUES (?, ?, ?, ?, seal(?, 'message.content', ?, ?), ?)",
+        [
+            (session, n, turn, message.role, dumps(message_to_json(message)), session, n, now)
+            for n, message in enumerate(messages, start=last + 1)
+        ],
+    )
+    search.enter(connection, session, enumerate(messages, start=last + 1))
+    connection.execute("UPDATE session SET last_active_at = ? WHERE id = ?", (now, session))
+    return int(last) + len(messages)
+
+
+def amend(connection: Connection, session: str, turn: int, asked: Message) -> None:
+    """What a turn begins with is told more, before anybody has read it; its words stay."""
+    connection.execute(
+        "UPDATE message SET content = seal(?, 'message.content', session, n)"
+        " WHERE session = ? AND n = (SELECT min(n) FROM message WHERE turn_id = ?)",
+        (dumps(message_to_json(asked)), session, turn),
+    )
+
+
+def count_messages(connection: Connection, session: str) -> int:
+    # They are numbered without gaps: no need to go through them.
+    (last,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
+    ).fetchone()
+    return int(last)
+
+
+def is_untouched(connection: Connection, session: str) -> bool:
+    """Whether nothing was said in it; what it was forked with does not count."""
+    (last,) = connection.execute(
+        "SELECT coalesce(parent_n, 0) FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return count_messages(connection, session) == int(last)
+
+
+def load_all(connection: Connection, session: str) -> list[Message]:
+    """The whole session; `session` may be an unambiguous prefix of its id."""
+    rows = connection.execute(
+        f"SELECT {CONTENT} FROM message WHERE session = ? ORDER BY n",
+        (find(connection, session),),
+    )
+    return [message_from_json(json.loads(content)) for (content,) in rows]
+
+
+def find(connection: Connection, session: str) -> str:
+    """The id that `session` is, or begins. Raises `KoreError`."""
+    rows = connection.execute(
+        # All that begin with it follow it, and end before it with the last of all letters.
+        "SELECT id FROM session WHERE id >= :name AND id < :name || char(1114111)"
+        " ORDER BY id LIMIT 2",
+        {"name": session},
+    ).fetchall()
+    if not rows or not session:
+        raise KoreError(
+            t("no session {session!r}", session=session), hint=t("`kore sessions list` shows them.")
+        )
+    if len(rows) > 1 and rows[0][0] != session:
+        raise KoreError(
+            t("several sessions begin with {session!r}", session=session),
+            hint=t("Give more of the id."),
+        )
+    return str(rows[0][0])
+
+
+def recent(
+    connection: Connection, limit: int, scope: Scope | None = None, *, session: str | None = None
+) -> list[SessionInfo]:
+    """The sessions used last, newest first, or one; without a name it is called as it began."""
+    where, values = (scope or Scope()).where()
+    # Those of sub-agents are shown to whoever asks for one.
+    which = "s.principal NOT GLOB 'agent:*'" if session is None else "s.id = ?"
+    one = () if session is None else (session,)
+    rows = connection.execute(
+        "SELECT s.id, coalesce(nullif(unseal(s.name, 'session.name', s.id), ''),"
+        f" (SELECT substr({CONTENT} ->>"
+        " '$.content[0].text', 1, 200) FROM message m WHERE m.session = s.id AND m.role = 'user'"
+        f" AND {CONTENT} ->> '$.content[0].type' = 'text'"
+        f" AND {CONTENT} ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
+        " EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id"
+        " AND t.state IN ('running', 'waiting')),"
+        " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
+        " (SELECT coalesce(max(m.n), 0) FROM message m WHERE m.session = s.id), s.created_at,"
+        " s.last_active_at, s.taint, s.parent, s.status"
+        f" FROM session s WHERE {where} AND {which}"
+        " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
+        (*values, *one, limit),
+    )
+    return [
+        SessionInfo(id_, _title(name), _state(status, running=bool(running)), *rest)
+        for id_, name, running, *rest, status in rows
+    ]
+
+
+def _state(status: str, *, running: bool) -> SessionState:
+    if running:
+        return "running"
+    return "paused" if status == "paused" else "closed" if status == "closed" else "idle"
+
+
+def _title(text: str) -> str:
+    """One line of bearable length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"

@@ -1,0 +1,202 @@
+"""Errands of sub-agents: sent out once, ended once, told of once."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from sqlite3 import Connection
+from typing import Any, Literal
+
+from agent.records import frozen
+from agent.serialization import dumps
+from agent.subagents.definition import Definition
+from agent.types import Taint
+from gateway.store.repositories import sessions, turns
+
+State = Literal["running", "done", "failed", "stopped"]
+_PLAIN = (
+    "id, turn_id, step, caller, caller_lane, root_turn, root_session, root_lane, depth, session,"
+    " lane, agent"
+)
+_SELECT = (
+    f"SELECT {_PLAIN}, unseal(definition, 'task.definition', turn_id, step),"
+    " unseal(title, 'task.title', turn_id, step), model, background, state,"
+    " unseal(result, 'task.result', turn_id, step), taint, asked_at, ended_at FROM task"
+)
+
+
+@frozen
+class Errand:
+    """A row. `turn_id` and `step` are the call that sent it out, `root_*` the person's turn that
+    it is all for; `caller` and `session` are sessions. Times are Unix seconds."""
+
+    id: int
+    turn_id: int
+    step: int
+    caller: str
+    caller_lane: str
+    root_turn: int
+    root_session: str
+    root_lane: str
+    depth: int
+    session: str
+    lane: str
+    agent: str
+    definition: Definition
+    title: str
+    model: str | None
+    background: bool
+    state: State
+    result: str | None
+    taint: frozenset[Taint]
+    asked_at: float
+    ended_at: float | None
+
+
+@frozen
+class Outcome:
+    """How an errand ended, in the sub-agent's last words or in a sentence of ours."""
+
+    state: State
+    text: str
+    taint: frozenset[Taint] = frozenset()
+
+
+def put(connection: Connection, errand: Errand) -> Errand:
+    """Store a new one; returns it with its number."""
+    row = asdict(errand) | {
+        "definition": dumps(asdict(errand.definition)),
+        "taint": ",".join(sorted(errand.taint)),
+        "background": int(errand.background),
+    }
+    columns = [one.name for one in fields(Errand) if one.name not in ("id", "result", "ended_at")]
+    sealed = {"definition", "title"}
+    values = ", ".join(
+        f"seal(:{name}, 'task.{name}', :turn_id, :step)" if name in sealed else f":{name}"
+        for name in columns
+    )
+    number = connection.execute(
+        f"INSERT INTO task ({', '.join(columns)}) VALUES ({values})", row
+    ).lastrowid
+    assert number is not None, "an INSERT has a row id"
+    return get(connection, number)
+
+
+def of_call(connection: Connection, turn: int, call_id: str) -> tuple[int, Errand | None]:
+    """The journal's number of a call, and the errand that it has sent out already."""
+    (step,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call_id)
+    ).fetchone()
+    found = _all(connection, "turn_id = ? AND step = ?", turn, step)
+    return step, found[0] if found else None
+
+
+def get(connection: Connection, number: int) -> Errand:
+    return _all(connection, "id = ?", number)[0]
+
+
+def find(connection: Connection, number: str, root_session: str) -> Errand | None:
+    """An errand of this conversation."""
+    if not number.isdecimal() or len(number) > 15:
+        return None
+    found = _all(connection, "id = ? AND root_session = ?", int(number), root_session)
+    return found[0] if found else None
+
+
+def at_work(connection: Connection, number: str, root_lane: str) -> Errand | None:
+    """An errand of this chat that has not ended."""
+    if not number.isdecimal() or len(number) > 15:
+        return None
+    where = "id = ? AND root_lane = ? AND state = 'running'"
+    found = _all(connection, where, int(number), root_lane)
+    return found[0] if found else None
+
+
+def running(connection: Connection, root_session: str) -> list[Errand]:
+    return _all(connection, "root_session = ? AND state = 'running' ORDER BY id", root_session)
+
+
+def facts(connection: Connection, caller: str) -> list[str]:
+    """Who works in the background for a conversation, for its model."""
+    where = "caller = ? AND background AND state = 'running' ORDER BY id"
+    return [
+        f"sub-agent {one.agent} (number {one.id}) works in the background"
+        for one in _all(connection, where, caller)
+    ]
+
+
+def latest(connection: Connection, root_lane: str, limit: int) -> list[Errand]:
+    """Those of a chat, the newest first; what runs stands in front."""
+    where = "root_lane = ? ORDER BY state = 'running' DESC, id DESC LIMIT ?"
+    return _all(connection, where, root_lane, limit)
+
+
+def below(connection: Connection, lane: str) -> list[Errand]:
+    """What runs for a lane, and for what runs for it."""
+    found: list[Errand] = []
+    lanes = [lane]
+    while lanes:
+        own = _all(connection, "caller_lane = ? AND state = 'running'", lanes.pop())
+        found += own
+        lanes += [one.lane for one in own]
+    return found
+
+
+def is_awaited(connection: Connection, turn: int) -> bool:
+    """Whether a turn has called a sub-agent that still works."""
+    (found,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND NOT background"
+        " AND state = 'running')",
+        (turn,),
+    ).fetchone()
+    return bool(found)
+
+
+def end(connection: Connection, number: int, outcome: Outcome, now: float) -> bool:
+    """Whether it ended now: nothing ends twice. A turn that waited for it goes on, which costs no
+    attempt, once it waits for no other; what it said is part of its caller's taint."""
+    ended = connection.execute(
+        "UPDATE task SET state = ?, result = seal(?, 'task.result', turn_id, step), taint = ?,"
+        " ended_at = ? WHERE id = ? AND state = 'running'",
+        (outcome.state, outcome.text, ",".join(sorted(outcome.taint)), now, number),
+    ).rowcount
+    if not ended:
+        return False
+    errand = get(connection, number)
+    sessions.add_taint(connection, errand.caller, outcome.taint)
+    if not errand.background and not is_awaited(connection, errand.turn_id):
+        connection.execute(
+            "UPDATE turn SET state = 'running', suspended = 1 WHERE id = :turn"
+            " AND state = 'waiting' AND NOT EXISTS"
+            " (SELECT 1 FROM approval WHERE turn_id = :turn AND state = 'open')",
+            {"turn": errand.turn_id},
+        )
+    return True
+
+
+def abandon(connection: Connection, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
+    """End what works for nobody any more: for chats on lanes that begin like this, except those
+    whose processes are `attended`."""
+    where = "state = 'running' AND root_lane GLOB ?"
+    where += " AND root_lane NOT IN (SELECT value FROM json_each(?))"
+    found = _all(connection, where, f"{lanes}*", dumps(list(attended)))
+    for errand in found:
+        turns.abandon(connection, errand.lane, now)
+        end(connection, errand.id, Outcome("stopped", "Nobody waits for it any more."), now)
+    return len(found)
+
+
+def _all(connection: Connection, where: str, *values: object) -> list[Errand]:
+    rows = connection.execute(f"{_SELECT} WHERE {where}", values)
+    return [_errand(row) for row in rows.fetchall()]
+
+
+def _errand(row: Sequence[Any]) -> Errand:
+    data = dict(zip((one.name for one in fields(Errand)), row, strict=True))
+    return Errand(
+        **data
+        | {
+            "definition": Definition.of_data(json.loads(data["definition"])),
+            "background": bool(data["background"]),
+            "taint": sessions.taint_of_text(data["taint"]),
+        }
+    )

@@ -1,0 +1,78 @@
+"""Updates that could not be decoded, as they came: rows of the inbox that no lane works on."""
+
+import json
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from agent.records import frozen
+from agent.serialization import dumps
+from gateway.channels.base import Undecoded
+from gateway.store.repositories.inbox import PAYLOAD, Arrival
+
+# The newest that are kept; a broken server must not fill the disk.
+KEPT = 1_000
+DECODED = "decoded by a replay"
+
+
+@frozen
+class Kept:
+    """A stored one; `raw` is what came."""
+
+    seq: int
+    channel: str
+    account: str
+    event_id: str
+    reason: str
+    raw: str
+
+
+def keep(
+    connection: Connection, arrival: Arrival, undecoded: Sequence[Undecoded]
+) -> list[tuple[int, Undecoded]]:
+    """Store them; returns the new ones with their numbers in the inbox."""
+    new = []
+    for one in undecoded:
+        key = (arrival.channel, arrival.account, one.event_id)
+        row = connection.execute(
+            "INSERT INTO inbox (channel, account, event_id, lane, principal, payload,"
+            " received_at, dead_reason, undecoded)"
+            " VALUES (?, ?, ?, '', ?, seal(?, 'inbox.payload', ?, ?, ?), ?, ?, 1)"
+            " ON CONFLICT DO NOTHING RETURNING seq",
+            (*key, one.principal, dumps({"raw": one.raw}), *key, arrival.now, one.reason),
+        ).fetchone()
+        if row is not None:
+            new.append((int(row[0]), one))
+    if new:
+        connection.execute(
+            "DELETE FROM inbox WHERE undecoded = 1 AND seq <= (SELECT seq FROM inbox"
+            " WHERE undecoded = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?)",
+            (KEPT,),
+        )
+    return new
+
+
+def count(connection: Connection) -> int:
+    (found,) = connection.execute("SELECT count(*) FROM inbox WHERE undecoded = 1").fetchone()
+    return int(found)
+
+
+def at(connection: Connection, seq: int) -> Kept | None:
+    """None when the row is not an undecoded update."""
+    row = connection.execute(
+        f"SELECT seq, channel, account, event_id, dead_reason, {PAYLOAD} FROM inbox"
+        " WHERE seq = ? AND undecoded = 1",
+        (seq,),
+    ).fetchone()
+    if row is None:
+        return None
+    number, channel, account, event_id, reason, payload = row
+    raw = str(json.loads(payload)["raw"])
+    return Kept(number, channel, account, event_id, reason, raw)
+
+
+def mark_decoded(connection: Connection, seq: int) -> None:
+    connection.execute(
+        "UPDATE inbox SET undecoded = 0, dead_reason = ?,"
+        " payload = seal('{}', 'inbox.payload', channel, account, event_id) WHERE seq = ?",
+        (DECODED, seq),
+    )

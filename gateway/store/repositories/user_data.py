@@ -1,0 +1,245 @@
+"""All that the database holds of one person: counted, and taken out.
+
+What is theirs alone goes: conversations that they had in private, with every fork and every errand
+of them. Of conversations that they shared (groups), what was said to them and by them goes, and
+the rest stays. What must stay so that nothing comes back keeps no word of theirs.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from sqlite3 import Connection
+
+from agent.records import frozen
+from agent.serialization import message_to_json
+from agent.types import Message, Text
+from gateway.store import search
+from gateway.store.repositories.inbox import LIVE
+
+DELETED = "deleted"
+GONE = "(deleted at the wish of whoever wrote it)"
+# Every table is in one of these; a test asks of a new one where it belongs.
+PERSONAL = frozenset(
+    {
+        *(
+            "inbox",
+            "session",
+            "binding",
+            "turn",
+            "message",
+            "step",
+            "outbox",
+            "approval",
+            "standing",
+        ),
+        *("member", "pairing", "guess", "usage", "limit_notice", "note", "change", "undoing"),
+        *("summary", "findable", "words", "kept_line", "task", "overheard", "whereabouts"),
+        *("language", "job", "slot", "chat_clock"),
+    }
+)
+IMPERSONAL = frozenset({"cursor", "meta", "migration", "move"})
+_SESSIONS = "SELECT id FROM temp.gone_session"
+_TURNS = "SELECT id FROM temp.gone_turn"
+_SHARED = "SELECT id FROM temp.shared_turn"
+_LANES = "SELECT lane FROM temp.gone_lane"
+
+
+@frozen
+class Traces:
+    """How much there is of somebody. `busy`: an answer to them is under way."""
+
+    sessions: int
+    messages: int
+    shared_turns: int
+    inbox: int
+    outbox: int
+    calls: int
+    jobs: int
+    busy: bool
+
+    @property
+    def found(self) -> bool:
+        return any(
+            (self.sessions, self.shared_turns, self.inbox, self.outbox, self.calls, self.jobs)
+        )
+
+
+def mark(connection: Connection, principal: str) -> None:
+    """Note, in tables of this connection, what is theirs: sessions, turns, lanes."""
+    who = {"who": principal, "channel": principal.partition(":")[0]}
+    for name, column in (
+        ("gone_session", "id TEXT"),
+        ("gone_turn", "id INTEGER"),
+        ("shared_turn", "id INTEGER"),
+        ("gone_lane", "lane TEXT"),
+    ):
+        connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({column} PRIMARY KEY)")
+        connection.execute(f"DELETE FROM temp.{name}")
+    # In a private chat, chat and person have the same id; a terminal is nobody else's.
+    connection.execute(
+        "INSERT INTO temp.gone_lane SELECT DISTINCT lane FROM inbox WHERE principal = :who AND"
+        " (:channel = 'cli' OR lane || ':' LIKE channel || ':' || account"
+        " || substr(:who, length(:channel) + 1) || ':%')",
+        who,
+    )
+    _close(
+        connection,
+        f"SELECT id FROM session WHERE principal = :who AND (home IN ({_LANES}) OR home = ''"
+        " OR :channel = 'cli')",
+        who,
+    )
+    connection.execute(
+        "INSERT INTO temp.shared_turn SELECT DISTINCT i.turn_id FROM inbox i JOIN turn t"
+        f" ON t.id = i.turn_id WHERE i.principal = :who AND t.session NOT IN ({_SESSIONS})",
+        who,
+    )
+    # Whom a sub-agent was sent out for in a group.
+    _close(
+        connection,
+        f"SELECT session FROM task WHERE turn_id IN ({_SHARED}) OR root_turn IN ({_SHARED})",
+        who,
+    )
+    connection.execute(
+        f"INSERT INTO temp.gone_turn SELECT id FROM turn WHERE session IN ({_SESSIONS})"
+        f" OR (session IS NULL AND (lane IN ({_LANES})"
+        " OR id IN (SELECT turn_id FROM inbox WHERE principal = :who)))",
+        who,
+    )
+
+
+def _close(connection: Connection, begin: str, who: Mapping[str, str]) -> None:
+    """These sessions, their forks, and the errands of all of them."""
+    connection.execute(
+        f"INSERT OR IGNORE INTO temp.gone_session WITH RECURSIVE theirs(id) AS ({begin}"
+        " UNION SELECT s.id FROM session s JOIN theirs ON s.parent = theirs.id"
+        " UNION SELECT t.session FROM task t JOIN theirs ON t.caller = theirs.id)"
+        " SELECT id FROM theirs",
+        who,
+    )
+
+
+def traces(connection: Connection, principal: str) -> Traces:
+    """What would go."""
+    mark(connection, principal)
+
+    def count(query: str, *values: object) -> int:
+        return int(connection.execute(f"SELECT count(*) FROM {query}", values).fetchone()[0])
+
+    live = f"turn WHERE {LIVE} AND (id IN ({_TURNS}) OR id IN ({_SHARED}))"
+    return Traces(
+        sessions=count("temp.gone_session"),
+        messages=count(
+            f"message WHERE session IN ({_SESSIONS}) OR turn_id IN ({_SHARED})",
+        ),
+        shared_turns=count("temp.shared_turn"),
+        inbox=count("inbox WHERE principal = ?", principal),
+        outbox=count(f"outbox WHERE {_OUTBOX}"),
+        calls=count("usage WHERE principal = ?", principal),
+        jobs=count("job WHERE principal = ?", principal),
+        busy=count(live) > 0,
+    )
+
+
+_OUTBOX = f"turn_id IN ({_TURNS}) OR turn_id IN ({_SHARED}) OR lane IN ({_LANES})"
+
+
+def erase(connection: Connection, principal: str, now: float) -> list[str]:
+    """Take all of it out, in one transaction; returns the ids of sessions that have changed.
+
+    Free pages still hold it: `Database.rewrite` does away with them.
+    """
+    mark(connection, principal)
+    channel, _, sender = principal.partition(":")
+    _blank_shared(connection)
+    turns = f"({_TURNS} UNION {_SHARED})"
+    places = ("caller", "root_session", "session")
+    tasks = " OR ".join(f"{place} IN ({_SESSIONS})" for place in places)
+    asked = f"session IN ({_SESSIONS}) OR turn_id IN {turns}"
+    for statement in (
+        "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM approval a WHERE"
+        " (outbox.delivery_id = 'q' || a.id OR outbox.delivery_id LIKE 'q' || a.id || '.%')"
+        f" AND (a.session IN ({_SESSIONS}) OR a.turn_id IN {turns}))",
+        f"DELETE FROM approval WHERE {asked}",
+        f"DELETE FROM task WHERE {tasks} OR turn_id IN {turns} OR root_turn IN {turns}",
+        f"DELETE FROM step WHERE turn_id IN {turns}",
+        f"DELETE FROM change WHERE turn_id IN {turns}",
+        f"DELETE FROM outbox WHERE {_OUTBOX}",
+        "DELETE FROM outbox WHERE delivery_id GLOB 'cron:*' AND EXISTS (SELECT 1 FROM job"
+        " WHERE principal = :who AND outbox.delivery_id GLOB 'cron:' || job.id || ':*')",
+        "DELETE FROM slot WHERE job IN (SELECT id FROM job WHERE principal = :who)",
+        "DELETE FROM job WHERE principal = :who",
+        f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
+        "UPDATE inbox SET payload = seal('{}', 'inbox.payload', channel, account, event_id),"
+        " principal = '', lane = '', source_msg = NULL, album = NULL, turn_id = NULL, held = 0,"
+        " undecoded = 0,"
+        f" dead_reason = '{DELETED}' WHERE principal = :who OR lane IN ({_LANES})"
+        f" OR turn_id IN ({_TURNS})",
+        f"DELETE FROM overheard WHERE lane IN ({_LANES}) OR lane IN"
+        f" (SELECT lane FROM turn WHERE id IN ({_SHARED}))",
+        f"DELETE FROM binding WHERE lane IN ({_LANES}) OR session IN ({_SESSIONS})",
+        *(
+            f"DELETE FROM {table} WHERE session IN ({_SESSIONS})"
+            for table in ("message", "kept_line", "summary", "change", "undoing", "note")
+        ),
+        f"UPDATE usage SET principal = '{DELETED}', lane = '{DELETED}', chat = '{DELETED}'"
+        f" WHERE principal = :who OR session IN ({_SESSIONS})",
+        f"DELETE FROM limit_notice WHERE scope IN ({_SESSIONS}) OR scope IN ({_LANES})"
+        f" OR scope IN (SELECT CAST(id AS TEXT) FROM temp.gone_turn)",
+        # What was spent stays, and counts for a turn.
+        f"UPDATE turn SET session = NULL, lane = '{DELETED}', state = 'done'"
+        f" WHERE id IN ({_TURNS})",
+        f"DELETE FROM session WHERE id IN ({_SESSIONS})",
+        "DELETE FROM standing WHERE principal = :who OR granted_by = :who",
+        "DELETE FROM guess WHERE principal = :who",
+        "DELETE FROM language WHERE principal = :who",
+    ):
+        connection.execute(statement, {"who": principal} if ":who" in statement else {})
+    for table in ("member", "pairing"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender)
+        )
+    connection.execute("DELETE FROM whereabouts WHERE channel = ? AND chat = ?", (channel, sender))
+    connection.execute(
+        "DELETE FROM outbox WHERE delivery_id LIKE 'pair:' || ? || ':%:' || ? || ':%'",
+        (channel, sender),
+    )
+    # The index keeps words of rows that were deleted; what stays is entered anew by a search.
+    search.forget_all(connection)
+    connection.execute(
+        "INSERT INTO note (at, what, reason, allowed, session, params) VALUES (?, 'user.delete',"
+        " 'asked for at the machine', 1, '', ?)",
+        (now, json.dumps({"sha256": hashlib.sha256(principal.encode()).hexdigest()})),
+    )
+    shared = "SELECT DISTINCT session FROM turn WHERE session IS NOT NULL AND"
+    changed = connection.execute(f"{shared} id IN ({_SHARED})").fetchall()
+    gone = connection.execute(_SESSIONS).fetchall()
+    return [session for (session,) in (*changed, *gone)]
+
+
+def _blank_shared(connection: Connection) -> None:
+    """In conversations with others: each turn that answered them keeps a question and an answer,
+    both empty of words; a summary that may tell of it goes."""
+    rows = connection.execute(
+        "WITH RECURSIVE told(session, n, role, turn) AS ("
+        f" SELECT session, n, role, turn_id FROM message WHERE turn_id IN ({_SHARED})"
+        # A fork has copied them under the same numbers.
+        " UNION SELECT s.id, told.n, told.role, told.turn FROM session s JOIN told"
+        "  ON s.parent = told.session AND (s.parent_n IS NULL OR told.n <= s.parent_n))"
+        " SELECT session, n, role, turn FROM told ORDER BY session, n"
+    ).fetchall()
+    answered: set[tuple[str, int]] = set()
+    for session, n, role, turn in rows:
+        if role != "user" and (session, turn) in answered:
+            connection.execute("DELETE FROM message WHERE session = ? AND n = ?", (session, n))
+            continue
+        if role != "user":
+            answered.add((session, turn))
+        blank = Message("user" if role == "user" else "assistant", (Text(GONE),))
+        connection.execute(
+            "UPDATE message SET role = ?, content = seal(?, 'message.content', session, n)"
+            " WHERE session = ? AND n = ?",
+            (blank.role, json.dumps(message_to_json(blank)), session, n),
+        )
+    for session in {row[0] for row in rows}:
+        first = min(row[1] for row in rows if row[0] == session)
+        connection.execute("DELETE FROM summary WHERE session = ? AND upto >= ?", (session, first))

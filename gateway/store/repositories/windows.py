@@ -1,0 +1,182 @@
+"""The part of a session that may still be sent, and what is told of the rest."""
+
+import json
+from dataclasses import dataclass
+from sqlite3 import Connection
+from typing import TYPE_CHECKING
+
+from agent.context.room import MANY
+from agent.records import frozen
+from agent.serialization import dumps, message_from_json
+from agent.types import Message
+from gateway.store.repositories import outbox
+from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.sessions import CONTENT, taint_of_text
+
+if TYPE_CHECKING:
+    from agent.context.compaction import Conversation, Shorter
+    from agent.context.summary import Summary
+
+# A chat is told of a summary once in this time.
+TOLD_EVERY_S = 3600.0
+# More messages than this are not looked at, however short they are: an imported session, or one
+# whose summaries have failed for long. Twice as many as make a window full.
+MOST = 2 * MANY
+_SUMMARY = "unseal(content, 'summary.content', session, upto)"
+
+
+@dataclass(slots=True)
+class Window:
+    """A session's messages behind `head`, with the user message `request` in front of them if
+    that is a number; both are message.n. `trimmed`: older ones exist that no summary tells of."""
+
+    messages: list[Message]
+    trimmed: bool
+    head: int = 0
+    request: int | None = None
+    summary: "Summary | None" = None
+
+    @property
+    def conversation(self) -> "Conversation":
+        from agent.context.compaction import Conversation
+
+        return Conversation(self.messages, self.trimmed, self.summary)
+
+    def number(self, place: int) -> int:
+        """message.n of `messages[place]`."""
+        if self.request is None:
+            return self.head + place + 1
+        return self.head + place if place else self.request
+
+    def drop(self, count: int) -> None:
+        """The oldest messages leave, and nothing is told of them."""
+        self.head = max(self.head, self.number(count - 1))
+        self.request = None
+        self.trimmed = True
+        del self.messages[:count]
+
+    def shorten(self, shorter: "Shorter") -> None:
+        """What `keep` has stored."""
+        kept = shorter.of(self.messages)
+        if shorter.cut is not None:
+            place, request = shorter.cut.place, shorter.cut.request
+            number = None if request is None else self.number(request)
+            self.head = max(self.head, self.number(place - 1))
+            self.request, self.trimmed = number, False
+        self.messages[:] = kept
+        self.summary = shorter.summary
+
+
+def load(connection: Connection, session: str) -> Window:
+    """What a turn needs of a session."""
+    # Here and not above: an idle gateway has no use for it.
+    from agent.context.pruning import pruned
+
+    head, upto_pruned = connection.execute(
+        "SELECT head, pruned FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    head = _bounded(connection, session, head)
+    told = connection.execute(
+        f"SELECT upto, request, {_SUMMARY}, taint FROM summary WHERE session = ? AND upto <= ?"
+        " ORDER BY upto DESC LIMIT 1",
+        (session, head),
+    ).fetchone()
+    request = told[1] if told and told[0] == head else None
+    rows = connection.execute(
+        f"SELECT n, {CONTENT} FROM message WHERE session = :session AND n > :head"
+        f" UNION ALL SELECT n, {CONTENT} FROM message WHERE session = :session AND n = :request"
+        " ORDER BY n",
+        {"session": session, "head": head, "request": request},
+    )
+    messages = [
+        pruned(message) if n <= upto_pruned else message
+        for n, message in ((n, message_from_json(json.loads(content))) for n, content in rows)
+    ]
+    summary = _summary(told[2], told[3]) if told else None
+    return Window(messages, head > (told[0] if told else 0), head, request, summary)
+
+
+def _bounded(connection: Connection, session: str, head: int) -> int:
+    """Where the window begins, so that it holds a bearable number of messages."""
+    (last,) = connection.execute(
+        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
+    ).fetchone()
+    if last - head <= MOST:
+        return head
+    mine = "FROM message WHERE session = :session AND role = 'user' AND n > :head"
+    (begins,) = connection.execute(
+        # Of a round that is longer than that, all of it.
+        f"SELECT coalesce((SELECT min(n) {mine} AND n > :most), (SELECT max(n) {mine}), 0)",
+        {"session": session, "head": head, "most": last - MOST // 2},
+    ).fetchone()
+    head = max(head, begins - 1)
+    connection.execute("UPDATE session SET head = ? WHERE id = ?", (head, session))
+    return head
+
+
+@frozen
+class Kept:
+    """What a window is to come to. `letter` tells the chat, unless it was told just before."""
+
+    session: str
+    head: int
+    upto: int
+    request: int | None
+    shorter: "Shorter"
+    letter: Letter | None = None
+
+    @classmethod
+    def of(
+        cls, session: str, window: Window, shorter: "Shorter", letter: Letter | None = None
+    ) -> "Kept":
+        cut = shorter.cut
+        place = cut.place if cut else shorter.pruned
+        upto = max(window.head, window.number(place - 1))
+        request = None if cut is None or cut.request is None else window.number(cut.request)
+        return cls(session, window.head, upto, request, shorter, letter)
+
+
+def keep(connection: Connection, kept: Kept, now: float) -> bool:
+    """Store it; False when the session's window is not the one any more that it was made of."""
+    (head,) = connection.execute(
+        "SELECT head FROM session WHERE id = ?", (kept.session,)
+    ).fetchone()
+    if head != kept.head:
+        return False
+    summary = kept.shorter.summary
+    if kept.shorter.cut is None or summary is None:
+        connection.execute(
+            "UPDATE session SET pruned = max(pruned, ?) WHERE id = ?", (kept.upto, kept.session)
+        )
+        return True
+    (told_at,) = connection.execute(
+        "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND told",
+        (kept.session,),
+    ).fetchone()
+    letter = kept.letter if now - told_at >= TOLD_EVERY_S else None
+    content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
+    connection.execute(
+        "INSERT OR REPLACE INTO summary (session, upto, request, content, taint, told, created_at)"
+        " VALUES (:session, :upto, :request, seal(:content, 'summary.content', :session, :upto),"
+        " :taint, :told, :now)",
+        {
+            "session": kept.session,
+            "upto": kept.upto,
+            "request": kept.request,
+            "content": content,
+            "taint": ",".join(sorted(summary.taint)),
+            "told": letter is not None,
+            "now": now,
+        },
+    )
+    connection.execute("UPDATE session SET head = ? WHERE id = ?", (kept.upto, kept.session))
+    if letter is not None:
+        outbox.put(connection, None, [letter], now)
+    return True
+
+
+def _summary(content: str, taint: str) -> "Summary":
+    from agent.context.summary import Summary
+
+    data = json.loads(content)
+    return Summary(data["text"], data["first"], data["todo"], taint_of_text(taint))

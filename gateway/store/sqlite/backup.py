@@ -1,0 +1,165 @@
+"""A copy of the database in another file: read back, and put in the place of the one in use."""
+
+import logging
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from agent.i18n import plural, t
+from agent.records import frozen
+from agent.security.files.folder_tree import remove_folder
+from gateway.store.errors import StoreError
+from gateway.store.sqlite import restored
+from gateway.store.sqlite.migrator import FOLDER, scripts
+
+log = logging.getLogger(__name__)
+
+# What people count: rows of these.
+_COUNTED = {
+    "conversations": "session",
+    "messages": "message",
+    "received": "inbox",
+    "sent": "outbox",
+}
+
+
+@frozen
+class Contents:
+    """What a whole copy holds; `schema` is its newest migration."""
+
+    schema: int
+    sealed: bool
+    counts: dict[str, int]
+
+    @property
+    def words(self) -> str:
+        told = (
+            plural(self.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
+            plural(self.counts["messages"], "{n:,} message", "{n:,} messages"),
+            t("{n:,} received", n=self.counts["received"]),
+            t("{n:,} sent", n=self.counts["sent"]),
+        )
+        return ", ".join(told)
+
+
+def read_back(path: Path) -> Contents:
+    """Look through all of a copy. Raises `StoreError` when it is not whole, no database of Kore's,
+    or of a newer Kore."""
+    try:
+        uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as copy:
+            verdict = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StoreError(f"{path} is damaged: {verdict}")
+            tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_schema")}
+            if "inbox" not in tables:
+                raise StoreError(f"{path} is no database of Kore's")
+            version = copy.execute("PRAGMA user_version").fetchone()[0]
+            counts = {
+                name: copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for name, table in _COUNTED.items()
+            }
+            sealed = "meta" in tables and bool(
+                copy.execute("SELECT 1 FROM meta WHERE name = 'cipher'").fetchone()
+            )
+    except sqlite3.Error as exc:
+        raise StoreError(f"{path} is no whole database: {exc}") from exc
+    if version > max(scripts()):
+        raise StoreError(
+            f"{path} was made by a newer Kore (schema {version})", hint="Install the newer version."
+        )
+    return Contents(version, sealed, counts)
+
+
+def take(path: Path, target: Path) -> None:
+    """Copy a database that nobody needs to own, as it was at one moment. Raises `StoreError`."""
+    try:
+        os.close(_private(target))
+    except OSError as exc:
+        raise StoreError(f"the backup {target} cannot be written: {exc.strerror}") from exc
+    try:
+        uri = f"file:{quote(str(path))}?mode=rw"
+        with (
+            closing(sqlite3.connect(uri, uri=True)) as source,
+            closing(sqlite3.connect(target)) as copy,
+        ):
+            source.backup(copy)
+    except sqlite3.Error as exc:
+        target.unlink()
+        raise StoreError(f"{path} cannot be copied: {exc}") from exc
+
+
+def put_in_place(copy: Path, path: Path) -> Path | None:
+    """Make `path` hold what `copy` does; what stood there is kept, and its place returned.
+
+    Nobody may have it open. Killed at any moment, `path` is the old one or the new one, whole.
+    Raises `StoreError`; then nothing has changed.
+    """
+    fresh = path.with_name(f"{path.name}.restore")
+    try:
+        fresh.unlink(missing_ok=True)
+        with copy.open("rb") as source, open(_private(fresh), "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+            target.flush()
+            os.fsync(target.fileno())
+        restored.mark(fresh)
+        _sync(fresh)
+        read_back(fresh)
+        aside = _set_aside(path) if path.exists() else None
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        fresh.replace(path)
+        _sync(path.parent)
+    except (OSError, sqlite3.Error) as exc:
+        raise StoreError(f"the database could not be put in place: {exc}") from exc
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    return aside
+
+
+def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
+    """Finish or remove what a restore that was killed has left behind: whole copies of everything.
+    Nobody may have the database open."""
+    halves = sorted(workspace.parent.glob(f".{workspace.name}.restore-*"))
+    if halves and not workspace.exists():
+        # The old one was moved aside already, so the new one is whole.
+        halves.pop().rename(workspace)
+    for folder in (*home.glob(".restore-*"), *halves):
+        if not remove_folder(folder):
+            log.warning("%s is left of a restore that was killed, and cannot be removed", folder)
+    for end in ("", "-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}.restore{end}").unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _set_aside(path: Path) -> Path:
+    """A copy of the database as it is, with what its log holds."""
+    # A whole one takes its log in; a damaged one keeps it beside itself.
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=1)) as old:
+        old.execute("PRAGMA journal_mode=DELETE")
+    folder = path.with_name(FOLDER)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    aside = folder / f"before-restore-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.db"
+    for end in ("", "-wal"):
+        part = path.with_name(path.name + end)
+        if part.exists():
+            with part.open("rb") as source, open(_private(Path(f"{aside}{end}")), "wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+                os.fsync(target.fileno())
+    return aside
+
+
+def _private(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,293 @@
+"""The one connection to the database, owned by one thread.
+
+Work is handed in as functions of the connection; each is one transaction. Functions that arrive
+while a transaction runs share the next one, so that a burst pays for one fsync instead of many.
+"""
+
+import asyncio
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing, suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from gateway.store.cipher import Cipher, check_key, install, mark_sealed
+from gateway.store.errors import RESTORE, Damaged, NotNow, StoreError, mapped
+from gateway.store.repositories import active_channels
+from gateway.store.sqlite.migrator import upgrade
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GROUP = 64
+BACKUP_PAGES = 256
+_WAITING = 20_000
+# How long a file that another program has locked is waited for.
+_LOCK_S = 1.0
+_LOCKING = "PRAGMA locking_mode=EXCLUSIVE"
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA cache_size=-2000",
+)
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+    alone: bool = False  # runs outside a transaction
+    outcome: Any = None
+    error: BaseException | None = None
+
+
+class Database:
+    """`run` functions against it; `close` it in the end."""
+
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        self.file, self.folder = file, file.parent
+        # Set for good when the file turns out not to be whole.
+        self.damage: Damaged | None = None
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._closing = threading.Event()
+        self._closed = False
+        self._jobs: queue.Queue[_Job] = queue.Queue(maxsize=_WAITING)
+        self._thread = threading.Thread(target=self._serve, name="database", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, path: Path, *, check: bool = False, cipher: Cipher | None = None) -> "Database":
+        """Open, and migrate when it is older. Raises `StoreError` when it cannot be used.
+
+        `check` verifies the whole file first: for after an unclean exit. `cipher` has the key
+        that stored texts are sealed with.
+        """
+        return cls(connect(path, check=check, cipher=cipher), path)
+
+    async def run(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The function's result, once its transaction is on disk; on an error nothing of it is.
+
+        A cancelled caller still waits for its transaction to end. Raises `StoreError` for what
+        the database refuses (a full disk, a damaged file, after `close`), and whatever `work`
+        raises.
+        """
+        # The work speaks its caller's language (`agent.language`), whichever thread it runs in.
+        speak = copy_context().run
+        job = self._hand_in(lambda connection: speak(work, connection, *args, **kwargs))
+        return await to_its_end(job)
+
+    async def backup(self, target: Path) -> int:
+        """Copy everything to a new file, between other work; returns its size in bytes.
+
+        Raises `StoreError`: for a file that exists, and for a copy that does not verify.
+        """
+        job = self._hand_in(lambda connection: self._copy(connection, target), alone=True)
+        return await to_its_end(job)
+
+    async def rewrite(self) -> None:
+        """Write the whole file anew, so that nothing that was deleted is left in it; nothing else
+        runs meanwhile. Raises `StoreError`: it needs as much room again."""
+        await to_its_end(self._hand_in(_rewrite, alone=True))
+
+    async def close(self) -> None:
+        """Finish what was handed in, then close the file."""
+        if self._closed:
+            return
+        last = self._hand_in(lambda _: self._closing.set(), alone=True)
+        self._closed = True
+        await to_its_end(last)
+        await asyncio.to_thread(self._thread.join)
+
+    def _hand_in(
+        self, work: Callable[[sqlite3.Connection], T], *, alone: bool = False
+    ) -> "asyncio.Future[T]":
+        if self._closed:
+            raise StoreError("the database is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        try:
+            self._jobs.put_nowait(_Job(work, future, alone))
+        except queue.Full:
+            raise NotNow("the database has too much to do at once") from None
+        return future
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            self._serve_group(self._jobs.get())
+        self._connection.close()
+
+    def _serve_group(self, first: _Job) -> None:
+        """Serve a job, and those that have been handed in behind it by now."""
+        jobs = [first]
+        while len(jobs) < GROUP and not self._jobs.empty():
+            jobs.append(self._jobs.get_nowait())
+        for alone, run in groupby(jobs, key=lambda job: job.alone):
+            group = list(run)
+            if alone:
+                for job in group:
+                    self._attempt(job)
+            else:
+                self._transact(group)
+            self._loop.call_soon_threadsafe(_resolve, group)
+
+    def _transact(self, jobs: list[_Job]) -> None:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                connection.execute("SAVEPOINT job")
+                self._attempt(job)
+                if job.error is not None:
+                    connection.execute("ROLLBACK TO job")
+                connection.execute("RELEASE job")
+            connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            # The transaction as a whole failed (disk full, I/O error): nothing of it is stored.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if len(jobs) == 1:
+                jobs[0].error = jobs[0].error or self._mapped(exc)
+                return
+            # One job that is too much for the disk must not fail its neighbours.
+            for job in jobs:
+                job.error = None
+                self._transact([job])
+
+    def _attempt(self, job: _Job) -> None:
+        try:
+            job.outcome = job.work(self._connection)
+        except sqlite3.Error as exc:
+            job.error = self._mapped(exc)
+        except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
+            job.error = exc
+
+    def _mapped(self, error: sqlite3.Error) -> StoreError:
+        found = mapped(error, self.file)
+        if isinstance(found, Damaged):
+            self.damage = found
+        return found
+
+    def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
+        """A backup in steps: whoever waits for the database is served between two of them."""
+        if target.exists():
+            raise StoreError(f"{target} exists already; a backup never overwrites a file")
+        if not target.parent.is_dir():
+            raise StoreError(f"the folder {target.parent} does not exist")
+
+        def between(status: int, remaining: int, total: int) -> None:
+            while not self._jobs.empty():
+                self._serve_group(self._jobs.get_nowait())
+
+        try:
+            target.touch(0o600, exist_ok=False)
+        except OSError as exc:
+            raise StoreError(f"the backup {target} cannot be written: {exc.strerror}") from exc
+        try:
+            with closing(sqlite3.connect(target)) as copy:
+                connection.backup(copy, pages=BACKUP_PAGES, progress=between)
+                verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
+        except sqlite3.Error as exc:
+            verdict = str(exc)
+        if verdict != "ok":
+            target.unlink()
+            raise StoreError(f"the backup {target} did not verify ({verdict}) and was removed")
+        return target.stat().st_size
+
+
+def _rewrite(connection: sqlite3.Connection) -> None:
+    # The temporary file has no name, and what stays in it. In memory it would be as large as the
+    # database.
+    _, _, file = connection.execute("PRAGMA database_list").fetchone()
+    folder = str(Path(file).parent).replace("'", "''")
+    connection.execute(f"PRAGMA temp_store_directory='{folder}'")
+    connection.execute("PRAGMA temp_store=FILE")
+    connection.execute("PRAGMA secure_delete=ON")
+    try:
+        connection.execute("VACUUM")
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute("PRAGMA secure_delete=OFF")
+        connection.execute("PRAGMA temp_store=DEFAULT")
+        connection.execute("PRAGMA temp_store_directory=''")
+    if busy:
+        raise StoreError("the log beside the database could not be emptied")
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Its result. A cancelled caller waits for it too, however often it is cancelled."""
+    future = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+        future.exception()  # nobody is left to read it
+        raise
+
+
+def _resolve(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.cancelled():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.outcome)
+
+
+def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) -> sqlite3.Connection:
+    """An open, migrated connection. Raises `StoreError`."""
+    # SQLite gives the files beside it the same mode.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        connection = sqlite3.connect(
+            path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
+        )
+        with ExitStack() as stack:
+            stack.callback(connection.close)
+            _prepare(connection, path, check, cipher)
+            stack.pop_all()
+    except sqlite3.OperationalError as exc:
+        if "locked" in str(exc):
+            raise StoreError(
+                f"the database {path} is in use by another program",
+                hint="Close what has it open, such as a database browser or a copy that is made.",
+            ) from exc
+        raise StoreError(f"cannot open the database {path}: {exc}", hint=RESTORE) from exc
+    except sqlite3.DatabaseError as exc:
+        raise Damaged(path, str(exc)) from exc
+    path.chmod(0o600)
+    return connection
+
+
+def _prepare(
+    connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
+) -> None:
+    install(connection, cipher)
+    active_channels.install(connection)
+    connection.execute(_LOCKING)
+    # Before anything is written: with a wrong key everything stays as it is.
+    check_key(connection, path, cipher)
+    for pragma in _PRAGMAS:
+        connection.execute(pragma)
+    if check:
+        verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+    upgrade(connection, path)
+    mark_sealed(connection, cipher)

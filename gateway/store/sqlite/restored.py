@@ -1,0 +1,92 @@
+"""A restored backup: what was under way when it was made may have been finished since.
+
+`mark` notes in the copy that it is one; the next start closes what is under way in it, once.
+"""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import Connection
+
+from agent.i18n import plural
+from gateway.core.messages import InboundMessage, OutboundPart
+from gateway.store.repositories import outbox, preferences, subagent_tasks, turns
+from gateway.store.repositories.inbox import LIVE, PAYLOAD, WAITING
+from gateway.store.repositories.outbox import UNSENT, Letter
+
+REASON = "a backup from before its end was restored"
+
+
+def mark(path: Path) -> None:
+    """Before the copy takes the database's place; nobody else has it open."""
+    with closing(sqlite3.connect(path)) as copy, copy:
+        if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
+            preferences.put(copy, preferences.RESTORED, repr(time.time()))
+
+
+def settle(connection: Connection, now: float) -> int:
+    """Close what the backup holds as under way, and tell its chats; mark what was to be sent.
+
+    None of it goes on: its answer, or the effect of its next call, may be there already. Returns
+    how many messages that are.
+    """
+    if preferences.get(connection, preferences.RESTORED) is None:
+        return 0
+    preferences.drop(connection, preferences.RESTORED)
+    connection.execute(
+        f"UPDATE outbox SET maybe_dup = 1 WHERE {UNSENT} AND provider_msg IS NULL AND edits IS NULL"
+    )
+    connection.execute(
+        f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {UNSENT} AND kind = 'approval'",
+        (REASON,),
+    )
+    subagent_tasks.abandon(connection, "", now)
+    closed = 0
+    for (turn,) in connection.execute(f"SELECT id FROM turn WHERE {LIVE}").fetchall():
+        rows = _of_turn(connection, turn)
+        connection.execute(
+            "UPDATE step SET state = 'unknown' WHERE turn_id = ? AND state = 'started'"
+            " AND effect = 'unsafe'",
+            (turn,),
+        )
+        letters = [replace(_letter(rows, f"t{turn}"), event_id=rows[-1][1].event_id)]
+        turns.give_up(connection, turn, letters, REASON, now)
+        closed += len(rows)
+    return closed + _withdraw(connection, now)
+
+
+def _withdraw(connection: Connection, now: float) -> int:
+    """What waits: Kore may have answered it after the backup was made."""
+    rows = connection.execute(f"SELECT seq, {PAYLOAD} FROM inbox WHERE {WAITING}").fetchall()
+    by_lane: dict[str, list[tuple[int, InboundMessage]]] = {}
+    for seq, payload in sorted(rows):
+        message = InboundMessage.from_json(payload)
+        by_lane.setdefault(message.session_key, []).append((seq, message))
+    for lane, waiting in by_lane.items():
+        outbox.put(connection, None, [_letter(waiting, f"restored:{lane}:{waiting[0][0]}")], now)
+    connection.execute(f"UPDATE inbox SET dead_reason = ? WHERE {WAITING}", (REASON,))
+    return len(rows)
+
+
+def _of_turn(connection: Connection, turn: int) -> list[tuple[int, InboundMessage]]:
+    rows = connection.execute(
+        f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
+    )
+    return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]
+
+
+def _letter(rows: Sequence[tuple[int, InboundMessage]], name: str) -> Letter:
+    text = plural(
+        len(rows),
+        "⚠️ A backup was restored. It was made while I worked on message {which}, which may be done"
+        " already, so I stopped. `kore replay {first}` does it again.",
+        "⚠️ A backup was restored. It was made while I worked on messages {which}, which may be"
+        " done already, so I stopped. `kore replay {first}` does the first again.",
+        which=", ".join(str(seq) for seq, _ in rows),
+        first=rows[0][0],
+    )
+    message = rows[-1][1]
+    return Letter(name, message.route, [OutboundPart(text)], reply_to=message.answer_to)

@@ -1,0 +1,70 @@
+"""The agent as the settings describe it."""
+
+import os
+
+from agent.agent import Agent
+from agent.providers.local_discovery import ollama_models
+from agent.providers.pool import Models
+from agent.providers.registry import OFFLINE
+from agent.security.sandbox.base import Sandbox
+from agent.settings import AgentSettings, ToolSettings
+from agent.tools.runner import Permissions
+from gateway.config import Settings
+from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
+from gateway.runtime.paths import Home
+from gateway.runtime.sandbox import command_limits
+from gateway.runtime.secrets import secret_values
+
+
+async def open_agent(
+    settings: Settings, home: Home, sandbox: Sandbox, approve: Permissions | None = None
+) -> Agent:
+    """The agent that the settings describe; nothing is connected yet. Raises `ConfigError`."""
+    models = Models(
+        default=await _default_model(settings),
+        known=model_list(settings),
+        fallbacks=fallbacks(settings),
+        environ=os.environ,
+        window=settings.context.max_tokens,
+        profiles=profile_models(settings),
+    )
+    # It may lie in the workspace: who writes it decides what is asked.
+    policy = (file,) if (file := settings.security.policy_file) else ()
+    tools = ToolSettings(
+        exec_timeout_s=settings.tools.exec_timeout_s,
+        output_limit_bytes=settings.tools.output_limit_bytes,
+        web_search_results=settings.tools.web_search_results,
+        restrict_to_workspace=settings.security.restrict_to_workspace,
+        blocked_paths=settings.security.blocked_paths,
+        off_limits=(*home.own, *settings.files, *settings.store.files, *policy),
+        sandbox=sandbox,
+        exec_hosts=settings.security.exec_hosts,
+        limits=command_limits(settings),
+    )
+    from gateway.turns.agent_profiles import catalogue_of, limits_of, trusted_folders
+
+    return Agent(
+        models,
+        subagents=catalogue_of(home, settings),
+        approve=approve,
+        workspace=settings.agent.workspace,
+        settings=AgentSettings(
+            max_iterations=settings.agent.max_iterations,
+            temperature=settings.agent.temperature,
+            max_tokens=settings.agent.max_tokens,
+            thinking=settings.agent.thinking,
+            tools=tools,
+            subagents=limits_of(settings),
+            secrets=secret_values(settings, os.environ),
+            trusted_folders=trusted_folders(settings),
+        ),
+    )
+
+
+async def _default_model(settings: Settings) -> str:
+    """The configured model, a vendor whose key is at hand, a local Ollama, or the stand-in."""
+    chosen = chosen_model(settings, os.environ)
+    if chosen == OFFLINE and settings.agent.model != OFFLINE:
+        local = await ollama_models()
+        return f"ollama/{local[0]}" if local else OFFLINE
+    return chosen

@@ -1,0 +1,143 @@
+"""Agents as people see them: where this installation looks for them, and what is said of each."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.i18n import later, t
+from agent.security.taint.origin import Origin
+from agent.settings import SubagentLimits
+from agent.subagents.catalog import Catalogue, Places
+from agent.subagents.definition import BUILT_IN, Definition
+from gateway.access.control import CONSOLE
+from gateway.core.messages import InboundMessage
+from gateway.runtime.paths import Home
+
+if TYPE_CHECKING:
+    from agent.providers.pool import Models
+    from agent.turn.context_usage import Speaking
+    from gateway.config import Settings
+
+# What Kore's own say of themselves: for the catalogues.
+PURPOSES = (
+    later("Any self-contained piece of work of several steps; all tools."),
+    later("Find and read where something is, how it works. Changes nothing."),
+    later("Look over a change or a text for mistakes. Changes nothing."),
+)
+
+
+def catalogue_of(home: Home, settings: "Settings") -> Catalogue:
+    return Catalogue(Places(Path.home(), home.root, trusted_folders(settings)))
+
+
+def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
+    """What lies in these is the owner's own word: real paths, but for the home folder's own."""
+    return tuple(map(_named, settings.security.trusted_folders))
+
+
+def _named(name: str) -> Path:
+    first, *rest = Path(os.path.normpath(name)).parts
+    start = Path(first).expanduser().resolve() if first[:1] == "~" else Path(first)
+    return start.joinpath(*rest)
+
+
+def origin_of(settings: "Settings") -> Origin:
+    """The owner's own places: the workspace and the trusted folders."""
+    return Origin((settings.agent.workspace.resolve(), *trusted_folders(settings)))
+
+
+def agent_option(home: Home, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:
+    """The agent that a terminal wants to speak with, as a message's option: one of this folder,
+    else of the workspace. Raises `ConfigError`."""
+    found = catalogue_of(home, settings)
+    for folder in (Path(cwd or Path.cwd()), settings.agent.workspace):
+        if (agent := found.find(name, folder)) is not None:
+            return asdict(agent)
+    raise ConfigError(f"--agent: there is no agent {name[:80]!r}", hint="kore agents list")
+
+
+def spoken_with(message: InboundMessage) -> Definition | None:
+    """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
+    as it was when that began."""
+    chosen = message.options.get("agent")
+    if message.channel != CONSOLE or not isinstance(chosen, dict):
+        return None
+    return Definition.of_data(chosen)
+
+
+def with_model(
+    speaking: "Speaking", message: InboundMessage, chosen: str | None, models: "Models"
+) -> "Speaking":
+    """With the model that answers: that of the terminal's `--model`, of the conversation, of the
+    place, or of the agent that is spoken with."""
+    model = message.model or chosen or speaking.model
+    if model is None and (agent := spoken_with(message)) is not None:
+        from agent.subagents.profile import model_for
+
+        model, _ = model_for(models, None, agent, None)
+    return replace(speaking, model=model)
+
+
+def limits_of(settings: "Settings") -> SubagentLimits:
+    return SubagentLimits(
+        max_depth=settings.subagents.max_depth,
+        max_parallel=settings.subagents.max_parallel,
+        max_cost_usd=settings.subagents.max_cost_usd,
+    )
+
+
+def remarks(agent: Definition, tools: Sequence[str]) -> list[str]:
+    """What is odd about an agent; `tools` are the names of those that there are."""
+    named = [*(agent.tools or ()), *agent.without]
+    missing = [name for name in named if name not in tools]
+    found = list(agent.remarks)
+    # What ships names tools of every installation.
+    if missing and agent.source != BUILT_IN:
+        found.append(f"no such tool here: {', '.join(missing)}")
+    if not agent.prompt:
+        found.append("says nothing: it has no text below its frontmatter")
+    if not agent.trusted:
+        found.append("comes with this folder: what it says is taken for a stranger's words")
+    return found
+
+
+def purpose(agent: Definition) -> str:
+    """What it is for, in one line."""
+    return t(" ".join(agent.description.split()))
+
+
+def origin(agent: Definition) -> str:
+    """In a few words: "built in", or the file."""
+    if agent.source == BUILT_IN:
+        return t("built in")
+    home = str(Path.home())
+    return f"~{agent.source[len(home) :]}" if agent.source.startswith(f"{home}/") else agent.source
+
+
+def tools_in_words(agent: Definition) -> str:
+    if agent.tools is None:
+        return t("all but {names}", names=", ".join(agent.without)) if agent.without else t("all")
+    return ", ".join(name for name in agent.tools if name not in agent.without) or t("none")
+
+
+def facts(agent: Definition, tools: Sequence[str]) -> Mapping[str, Any]:
+    """For programs."""
+    return {
+        "name": agent.name,
+        "description": agent.description,
+        "source": agent.source,
+        "trusted": agent.trusted,
+        "tools": None if agent.tools is None else list(agent.tools),
+        "disallowed_tools": list(agent.without),
+        "model": agent.model or "inherit",
+        "permission_mode": agent.mode,
+        "max_turns": agent.max_turns,
+        "background": agent.background,
+        "skills": list(agent.skills),
+        "color": agent.color,
+        "other_fields": {name: str(value) for name, value in agent.more.items()},
+        "remarks": remarks(agent, tools),
+    }

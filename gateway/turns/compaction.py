@@ -1,0 +1,298 @@
+"""Conversations made shorter: for a turn that waits for room, and in the background before one
+has to."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from agent.agent import Agent
+from agent.errors import ConfigError, KoreError
+from agent.events import Compacted
+from agent.i18n import t
+from agent.records import frozen
+from agent.turn.context_usage import Speaking, room
+from gateway.access.control import CONSOLE
+from gateway.core.event_hub import Watchers
+from gateway.core.messages import InboundMessage
+from gateway.delivery.sender import Delivery
+from gateway.sessions.window_cache import Histories
+from gateway.store.repositories import sessions, turns, windows
+from gateway.store.repositories.claims import Claim, CommandClaim
+from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.windows import Kept, Window
+from gateway.store.sqlite.engine import Database, to_its_end
+from gateway.turns.agent_profiles import with_model
+from gateway.turns.usage_meter import Spending
+
+if TYPE_CHECKING:
+    from agent.context.compaction import Shorter
+
+log = logging.getLogger(__name__)
+
+WORKERS = 2
+_WAITING = 64
+# In a row, for one session; then only a turn that has no room left asks again.
+_FAILURES = 3
+_REMEMBERED = 1_000
+# Below this share of the window nothing needs to be looked at closer.
+_SURELY_ROOM = 0.25
+
+
+@frozen
+class Job:
+    """A session to look at; `asked` with what to keep above all when a person wants it now."""
+
+    claim: Claim
+    speaking: Speaking
+    asked: str | None = None
+
+
+@frozen
+class Made:
+    """What was stored, and the window that it was made of."""
+
+    of: Window
+    shorter: "Shorter"
+
+
+@dataclass(slots=True)
+class Running:
+    """A summary under way. A turn that waits for it tells the watchers, and a command that made
+    it or waits for it tells the chat, by its answer."""
+
+    task: "asyncio.Task[Made | None]"
+    awaited: bool = False
+    answered: bool = False
+
+
+@dataclass(slots=True)
+class Compactions:
+    """Makes sessions shorter. What it comes to is one transaction: a kill at any point leaves the
+    old state or the new one."""
+
+    database: Database
+    agent: Agent
+    histories: Histories
+    delivery: Delivery
+    watchers: Watchers
+    spending: Spending
+    speaking: Callable[[InboundMessage], Speaking]
+    _jobs: asyncio.Queue[Job] = field(default_factory=lambda: asyncio.Queue(_WAITING))
+    _under_way: set[str] = field(default_factory=set)
+    _running: dict[str, Running] = field(default_factory=dict)
+    _failed: OrderedDict[str, int] = field(default_factory=OrderedDict)
+
+    def keeper(self, claim: Claim, window: Window) -> "TurnKeeper":
+        """For one turn."""
+        return TurnKeeper(self, claim, window)
+
+    def consider(self, claim: Claim, window: Window, model: str | None) -> None:
+        """A turn is over: its session is made shorter in the background if it is nearly full."""
+        session = claim.session
+        if session in self._under_way or session in self._running:
+            return
+        if self._failed.get(session, 0) >= _FAILURES:
+            return
+        speaking = replace(self.speaking(claim.messages[-1]), model=model)
+        if not self._is_full(window, speaking) or self._jobs.full():
+            return
+        self._under_way.add(session)
+        self._jobs.put_nowait(Job(claim, speaking))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for n in range(WORKERS):
+                group.create_task(self._work(), name=f"compaction {n}")
+
+    async def compact(self, claim: CommandClaim, focus: str) -> str:
+        """What a person asked for; returns the answer as markdown. Raises `KoreError`.
+
+        A summary that is under way is theirs, too, unless they name what is to be kept.
+        """
+        session = claim.session
+        turn = await self.database.run(turns.last_of, session) if session else None
+        if not session or not turn:
+            return t("There is nothing to make shorter yet.")
+        chosen = await self.database.run(sessions.chosen_model, session)
+        speaking = self.speaking(claim.message)
+        speaking = with_model(speaking, claim.message, chosen, self.agent.models)
+        payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
+        made = await self._answered(session)
+        if made is None or focus or not made.shorter.summarised:
+            made = (await self._run(Job(payer, speaking, focus))).result() or made
+        if made is None:
+            return t("There is nothing to make shorter: the newest messages stay as they are.")
+        return sentence(made.shorter)
+
+    async def join(self, session: str) -> Made | None:
+        """What comes of the summary under way, for a turn that needs room now."""
+        running = self._running.get(session)
+        if running is None:
+            return None
+        running.awaited = True
+        return await _outcome(running)
+
+    async def _answered(self, session: str) -> Made | None:
+        """What comes of the summary under way, for a command that answers with it."""
+        running = self._running.get(session)
+        if running is None:
+            return None
+        running.answered = True
+        return await _outcome(running)
+
+    async def _work(self) -> None:
+        while True:
+            job = await self._jobs.get()
+            try:
+                task = await self._run(job)
+            finally:
+                self._under_way.discard(job.claim.session)
+            self._note(job.claim.session, task.exception())
+
+    async def _run(self, job: Job) -> "asyncio.Task[Made | None]":
+        """The job's task, which has ended. A session has one at a time, and others may join it."""
+        session = job.claim.session
+        while running := self._running.get(session):
+            await asyncio.wait({running.task})
+        # A task of its own: a bug in it ends this summary, and is not silent.
+        task = asyncio.create_task(self._compact(job), name=f"summary of {session}")
+        self._running[session] = Running(task, answered=job.asked is not None)
+        task.add_done_callback(lambda _: self._running.pop(session))
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+        return task
+
+    def _note(self, session: str, error: BaseException | None) -> None:
+        failures = self._failed.pop(session, 0)
+        if error is None:
+            return
+        self._failed[session] = failures + 1
+        if len(self._failed) > _REMEMBERED:
+            self._failed.popitem(last=False)
+        if isinstance(error, KoreError):
+            log.warning("session %s could not be summarised: %s", session, error)
+        else:
+            log.error("the summary of session %s broke", session, exc_info=error)
+
+    async def _compact(self, job: Job) -> Made | None:
+        window = await self.database.run(windows.load, job.claim.session)
+        shorter = None
+        try:
+            if job.asked is not None or self._is_full(window, job.speaking):
+                shorter = await self._shortened(job, window)
+        finally:
+            # Whatever it came to: loading may have moved the place where the window begins.
+            self.histories.forget(job.claim.session)
+        if shorter is None:
+            return None
+        if not self._running[job.claim.session].awaited:
+            kept = len(shorter.of(window.messages))
+            event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
+            self.watchers.publish(job.claim.messages[-1].session_key, event)
+        return Made(window, shorter)
+
+    async def _shortened(self, job: Job, window: Window) -> "Shorter | None":
+        """Told and stored; None when there is nothing to gain, or its own turn was faster."""
+        # Here and not above: an idle gateway has no use for it.
+        from agent.context.compaction import GOAL, shorten
+        from agent.context.summarizer import Leaving, Summariser
+
+        claim = job.claim
+        taint = await self.database.run(sessions.taint_of, claim.session)
+        goal = int(room(self.agent, job.speaking).limit * GOAL)
+        known = Leaving((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
+        summariser = Summariser(self.agent.models, self.agent.redactor)
+        conversation = window.conversation
+        async with self.spending.meter(replace(claim, resumed=True)) as meter:
+            shorter = await shorten(summariser, conversation, goal, known, meter)
+        if shorter is None:
+            return None
+        answered = self._running[claim.session].answered
+        done = await self.keep(claim, window, shorter, answered=answered)
+        return shorter if done else None
+
+    async def keep(
+        self, claim: Claim, window: Window, shorter: "Shorter", *, answered: bool = False
+    ) -> bool:
+        """One transaction: the summary, where the window begins, and what the chat is told."""
+        letter = (
+            None if answered or not shorter.summarised else self._letter(claim, window, shorter)
+        )
+        kept = Kept.of(claim.session, window, shorter, letter)
+        done = await self.database.run(windows.keep, kept, time.time())
+        if done and letter is not None:
+            self.delivery.wake(letter.route.lane)
+        return done
+
+    def _letter(self, claim: Claim, window: Window, shorter: "Shorter") -> Letter | None:
+        """A terminal hears of it by the event."""
+        message = claim.messages[-1]
+        if message.channel == CONSOLE:
+            return None
+        parts = self.delivery.render(message.route, f"🗜 {sentence(shorter)}")
+        name = f"compacted:{claim.session}:{window.head}"
+        return Letter(name, message.route, parts, "notice")
+
+    def _is_full(self, window: Window, speaking: Speaking) -> bool:
+        messages = window.messages
+        tokens = window.conversation.tokens
+        try:
+            opened = self.agent.models.open(speaking.model)
+            if tokens < opened.context_tokens * _SURELY_ROOM and len(messages) < 500:
+                return False
+            return room(self.agent, speaking).is_full(tokens, len(messages))
+        except ConfigError:
+            return False
+
+
+@frozen
+class TurnKeeper:
+    """Implements `agent.context.compaction.Keeper` and `Shares`: stores it, and shortens the
+    turn's window."""
+
+    compactions: Compactions
+    claim: Claim
+    window: Window
+
+    async def keep(self, shorter: "Shorter") -> bool:
+        return await to_its_end(self._keep(shorter))
+
+    async def made(self) -> "Shorter | None":
+        made = await self.compactions.join(self.claim.session)
+        window = self.window
+        if made is None or (made.of.head, made.of.request) != (window.head, window.request):
+            return None
+        window.shorten(made.shorter)
+        return made.shorter
+
+    async def _keep(self, shorter: "Shorter") -> bool:
+        done = await self.compactions.keep(self.claim, self.window, shorter)
+        if done:
+            self.window.shorten(shorter)
+        return done
+
+
+async def _outcome(running: Running) -> Made | None:
+    await asyncio.wait({running.task})
+    failed = running.task.cancelled() or running.task.exception() is not None
+    return None if failed else running.task.result()
+
+
+def sentence(shorter: "Shorter") -> str:
+    """What people are told of it."""
+    size = t("about {before:,} tokens became {after:,}", before=shorter.before, after=shorter.after)
+    if not shorter.summarised:
+        return t("Old results of tools were shortened: {size}.", size=size)
+    return t(
+        "{summarised:,} older messages are now a summary: {size}. /context shows more.",
+        summarised=shorter.summarised,
+        size=size,
+    )

@@ -1,0 +1,24 @@
+"""What a conversation may still tell strangers by the choice of links, kept in the store."""
+
+from agent.records import frozen
+from agent.security.taint.taint import CHOICE_BITS
+from gateway.store.repositories import sessions
+from gateway.store.sqlite.engine import Database
+
+
+@frozen
+class StoredBudget:
+    """Implements `agent.security.taint.taint.Budget` for a session and all whom it has sent out.
+
+    It survives restarts, and every turn and sub-agent of the session spends from the same.
+    """
+
+    database: Database
+    session: str
+
+    async def spend(self, bits: float) -> bool:
+        return await self.database.run(sessions.spend_bits, self.session, bits) <= CHOICE_BITS
+
+    def renew(self) -> None:
+        """Only a message that a turn has taken in renews it, and `Turns` knows which: those of the
+        history are seen again by each turn."""

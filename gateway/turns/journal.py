@@ -1,0 +1,123 @@
+"""The agent's progress, made durable: each step is on disk before the next one begins."""
+
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from agent.history import answer_open_calls, result_message
+from agent.security.policy.base import Unanswered
+from agent.tools.registry import Toolbox
+from agent.types import Effect, Message, ToolCall, ToolResult
+from gateway.store.repositories import turns
+from gateway.store.repositories.claims import Claim
+from gateway.store.sqlite.engine import Database, to_its_end
+from gateway.turns.steering import Steering
+
+
+class Suspended(Exception):
+    """The process goes down: the turn rests at its last journaled step and goes on later."""
+
+
+class Waiting(Unanswered):
+    """A person has to answer first, or a helper: the turn rests and holds nothing; the answer wakes
+    its lane. `sentence` says so to whoever waits."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(reason)
+        self.sentence = sentence
+
+
+class Journal:
+    """Implements `agent.turn.journal.Progress` and `Hears` for one turn.
+
+    `history` is the session's window; it grows with what is stored. `saved` counts the turn's new
+    messages that are stored already: the final commit adds the rest. `stepped` is called after each
+    step.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        claim: Claim,
+        history: list[Message],
+        toolbox: Toolbox,
+        is_draining: Callable[[], bool],
+        stepped: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.saved = 0
+        self.steering: Steering | None = None
+        self._database = database
+        self._claim = claim
+        self._history = history
+        self._toolbox = toolbox
+        self._is_draining = is_draining
+        self._stepped = stepped
+        self._results: dict[str, Message] = {}
+
+    def recall(self, known: Mapping[str, ToolResult]) -> None:
+        """Results from before a restart, by call id."""
+        for call_id, result in known.items():
+            self._results[call_id] = result_message(call_id, result)
+
+    async def reply(self, message: Message) -> None:
+        """A reply without calls is the turn's last: it is stored with the final commit."""
+        if not message.tool_calls:
+            return
+        rows = [*answer_open_calls(self._history, self._results), message]
+        effects = {call.id: self._effect(call) for call in message.tool_calls}
+        claim = self._claim
+        work = self._database.run(
+            turns.add_reply, claim.turn, claim.session, rows, effects, time.time()
+        )
+        # What was stored counts as stored, also when the turn was stopped in the meantime.
+        await to_its_end(self._stored(work, rows))
+
+    async def start(self, call: ToolCall, effect: Effect) -> None:
+        if self._is_draining():
+            raise Suspended
+        # A read leaves nothing behind that would have to be known after a crash.
+        if effect != "read":
+            await self._database.run(turns.start_call, self._claim.turn, call)
+
+    async def finish(self, call: ToolCall, result: ToolResult) -> None:
+        self._results[call.id] = result_message(call.id, result)
+        await self._database.run(turns.finish_call, self._claim.turn, call, result)
+        self._stepped()
+
+    async def heard(self) -> Sequence[Message]:
+        """What somebody said meanwhile, to steer the turn."""
+        steering = self.steering
+        if steering is None or self._is_draining() or not steering.has_news():
+            return ()
+        results = answer_open_calls(self._history, self._results)
+        # Bound to the turn is bound, also when it was stopped in the meantime.
+        grown = await to_its_end(self._steered(steering.take(results)))
+        return grown[len(results) :]
+
+    async def interrupted(self) -> Sequence[Message]:
+        """What followed the turn's first message at once, before anything was done."""
+        steering = self.steering
+        if steering is None or self._is_draining() or not steering.is_burst():
+            return ()
+        return await to_its_end(self._steered(steering.take((), burst=True)))
+
+    async def _steered(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
+        grown = await work
+        if grown:
+            self.keep(grown)
+        return grown
+
+    async def _stored(self, work: Coroutine[Any, Any, None], rows: list[Message]) -> None:
+        await work
+        self.keep(rows)
+
+    def keep(self, rows: list[Message]) -> None:
+        """The rows are on disk."""
+        self._history.extend(rows)
+        self.saved += len(rows)
+        self._results.clear()
+        self._stepped()
+
+    def _effect(self, call: ToolCall) -> Effect:
+        tool = self._toolbox.find(call.name)
+        return tool.effect if tool else "read"

@@ -1,0 +1,39 @@
+"""Whether and how a turn is shown in its chat while it runs."""
+
+from collections.abc import Sequence
+
+from agent.turn.request import Task
+from gateway.delivery.preview import (
+    FIRST_AFTER_S,
+    GROUP_EVERY_S,
+    PRIVATE_EVERY_S,
+    Pace,
+    Preview,
+    Shows,
+)
+from gateway.delivery.sender import Delivery
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.outbox import Letter
+from gateway.store.sqlite.engine import Database
+from gateway.turns import outcome
+
+
+def preview_of(
+    database: Database, delivery: Delivery, claim: Claim, task: Task, said: Sequence[str]
+) -> Preview | None:
+    """None where nothing can be shown, and for a job, whose answer comes whole.
+
+    `said` is what an earlier run of the turn has said.
+    """
+    message = claim.messages[-1]
+    channel = delivery.channel(message.route)
+    if channel is None or not isinstance(channel, Shows) or message.job is not None:
+        return None
+    every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
+    letter = Letter(f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id)
+
+    def clean(text: str) -> str:
+        return outcome.harmless(delivery.redactor.clean(text), task.exposure)
+
+    pace = Pace(FIRST_AFTER_S, every_s, clean)
+    return Preview(database, channel, claim.turn, letter, pace, said)

@@ -1,0 +1,134 @@
+"""How a turn ended, in its history's words, in those for the chat, and for whoever sent it out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent import events
+from agent.i18n import t
+from agent.prompts import load
+from agent.security.taint.link_defusing import inert
+from agent.security.taint.taint import BOTH, Exposure
+from agent.types import Message, Result, Taint, assistant
+from gateway.core.markdown import closed
+from gateway.core.messages import OutboundPart
+from gateway.store.repositories.subagent_tasks import Outcome
+
+# What a chat is shown of a sub-agent's turn: its words come with its result.
+FROM_AGENT = (
+    events.SessionStart
+    | events.ToolStart
+    | events.ToolResulted
+    | events.Retry
+    | events.Notice
+    | events.Error
+    | events.Done
+)
+
+
+@dataclass(slots=True)
+class Ending:
+    """What the events of a turn came to. `dropped` messages have left the window,
+    `undone` says what a person would have had to allow, `trace` what was done. `shown` is
+    what messages of its preview show."""
+
+    result: Result | None = None
+    error: events.Error | None = None
+    dropped: int = 0
+    undone: str = ""
+    trace: str = ""
+    shown: Mapping[int, OutboundPart] = field(default_factory=dict)
+
+    def note(self, event: events.Event) -> None:
+        match event:
+            case events.Done(result):
+                self.result = result
+            case events.Error():
+                self.error = event
+            case events.Compacted(dropped=dropped):
+                self.dropped = dropped
+
+
+def closing(ending: Ending) -> list[Message]:
+    """What the history says of a turn that the model did not end itself."""
+    assert ending.result is not None, "a turn ends with Done"
+    last = ending.result.messages[-1:]
+    said_something = bool(last) and last[0].role == "assistant"
+    if ending.result.stopped == "cancelled" and not said_something:
+        return [assistant(load("stopped"))]
+    if ending.error is not None:
+        return [assistant(load("no_answer"))]
+    return []
+
+
+def answer(ending: Ending) -> str:
+    """What the chat is told."""
+    said = _answer(ending)
+    below = [text for text in (ending.undone, ending.trace) if text]
+    return "\n\n".join(filter(None, [closed(said) if below else said, *below]))
+
+
+def _answer(ending: Ending) -> str:
+    assert ending.result is not None, "a turn ends with Done"
+    result, error = ending.result, ending.error
+    if error is not None:
+        sentence = t("⚠️ I could not answer: {why} ({code})", why=error.message, code=error.code)
+        if error.hint:
+            sentence += f"\n{error.hint}"
+        return f"{_said(result)}{sentence}"
+    if result.stopped == "cancelled":
+        return f"{_said(result)}{t('⏹ Stopped.')}"
+    return result.text
+
+
+def _said(result: Result) -> str:
+    said = [m.text.strip() for m in result.messages if m.role == "assistant"]
+    return "".join(f"{closed(text)}\n\n" for text in said if text)
+
+
+def outcome(ending: Ending, taint: frozenset[Taint]) -> Outcome:
+    """What a sub-agent came to: its last words, or why there are none."""
+    assert ending.result is not None, "a turn ends with Done"
+    result = ending.result
+    if result.stopped == "cancelled":
+        return Outcome("stopped", answer(ending), taint)
+    if ending.error is not None or result.stopped is not None:
+        return Outcome("failed", answer(ending), taint)
+    said = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
+    return Outcome("done", said[-1] if said else result.text, taint)
+
+
+def harmless(markdown: str, exposure: Exposure) -> str:
+    """Without links that could carry something private away."""
+    return inert(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+
+
+def quiet(markdown: str, taint: frozenset[Taint]) -> str:
+    """The same for a text of Kore's own where this was taken in: no link at all."""
+    return inert(markdown, lambda address: False) if taint >= BOTH else markdown
+
+
+def said_before(messages: Sequence[Message], begun: int) -> list[str]:
+    """What this turn said before it was put down: it has added the last `begun` messages."""
+    since = messages[max(len(messages) - begun, 0) :]
+    texts = (message.text.strip() for message in since if message.role == "assistant")
+    return [text for text in texts if text]
+
+
+def whole_rounds(dropped: int, messages: list[Message]) -> int:
+    """The stored window begins with a user message; a cut inside a round is made anew instead."""
+    if dropped < len(messages) and messages[dropped].role == "user":
+        return dropped
+    return 0
+
+
+def first_of(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The cause: task groups inside each other wrap it more than once."""
+    cause: BaseException = several
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
+
+
+def failure(ending: Ending) -> str:
+    """Why a turn came to nothing, in a sentence; '' when it did come to something."""
+    return ending.error.message if ending.error is not None else ""

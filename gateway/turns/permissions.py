@@ -1,0 +1,178 @@
+"""What a message may do: permissions, memory and folder of the turn that answers it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.prompts import fill
+from agent.records import frozen
+from agent.security.audit import AuditSink
+from agent.security.policy.base import Approver, Decision, ToolRequest, tightest_of
+from agent.security.policy.modes import Mode
+from agent.tools.runner import Permissions
+from gateway.access.approval_coordinator import Approvals
+from gateway.access.approvals import Asking
+from gateway.access.control import CONSOLE, Access
+from gateway.access.permission_modes import mode_of
+from gateway.access.roles import Policies
+from gateway.config.sections import ScheduleSection
+from gateway.core.messages import InboundMessage
+
+if TYPE_CHECKING:
+    from agent.security.policy.engine import Standing
+
+
+@frozen
+class Rules:
+    """The console is the owner at the machine; all other channels are remote. Approvals are asked
+    of the owner, wherever that is.
+
+    `confined` says whether a working sandbox holds commands.
+    """
+
+    access: Access
+    approvals: Approvals
+    workspace: Path
+    policies: Policies
+    confined: bool = False
+    audit: AuditSink | None = None
+    schedule: ScheduleSection = ScheduleSection()
+
+    def permissions(
+        self,
+        messages: Sequence[InboundMessage],
+        session: str,
+        mode: str | None = None,
+        *,
+        turn: int,
+    ) -> Permissions:
+        """What the turn that answers these messages may do; `mode` is its conversation's.
+
+        Who joins in while it runs counts from then on: `messages` may grow.
+        """
+        approver = self._approver(messages, session, turn)
+
+        def role() -> str:
+            return "+".join(dict.fromkeys(map(self.access.role, _speakers(messages))))
+
+        return Permissions(SpeakersPolicy(self, messages, mode), approver, self.audit, role)
+
+    def _approver(
+        self, messages: Sequence[InboundMessage], session: str, turn: int
+    ) -> Approver | None:
+        """Asks the owner; nobody sits at a console that runs unattended, or waits for a job."""
+        last = messages[-1]
+        if last.job is not None:
+            from gateway.turns.unattended import Absent
+
+            return Absent()
+        if last.channel == CONSOLE and last.options.get("unattended") is True:
+            return None
+
+        def asking() -> Asking:
+            # A turn that also answers somebody else is asked for as theirs.
+            others = (one for one in _speakers(messages) if not self.access.is_owner(one))
+            return Asking(turn, next(others, messages[-1]), session, self.root(last))
+
+        return self.approvals.approver(asking)
+
+    def mode(self, message: InboundMessage, chosen: str | None) -> Mode:
+        """The mode that holds for a message; `chosen` is that of its conversation."""
+        first = self.policies.first_mode(message.channel)
+        return mode_of(message, chosen, first, owner=self.access.is_owner(message))
+
+    def standing(self, message: InboundMessage, mode: str | None) -> "Standing | None":
+        """How whoever sent this stands now; None when the settings give them no known role."""
+        # Until the first call of a tool nobody needs the engine.
+        from agent.security.policy.engine import Standing
+
+        role = self.policies.role(self.access.role(message))
+        if role is None:
+            return None
+        local = message.channel == CONSOLE
+        return Standing(
+            role=role,
+            mode=self.mode(message, mode),
+            trust="local" if local else "remote",
+            confined=self.confined,
+            blocked_commands=self.policies.blocked_commands,
+            only_tools=_tools(message, "allowed_tools") if local else None,
+            without_tools=(local and _tools(message, "disallowed_tools")) or frozenset(),
+        )
+
+    def is_stranger(self, message: InboundMessage) -> bool:
+        """Whether what is said here is untrusted."""
+        return self.access.is_stranger(message)
+
+    def memory(self, message: InboundMessage) -> Path:
+        return self.access.memory(self.workspace, message)
+
+    def inbox(self, message: InboundMessage) -> Path:
+        return self.access.inbox(self.workspace, message)
+
+    def root(self, message: InboundMessage) -> Path:
+        """Where relative paths start."""
+        return self.access.folder(self.workspace, message)
+
+
+@frozen
+class SpeakersPolicy:
+    """Judges a call by each of those whose messages a turn answers: the tightest verdict counts.
+
+    The roles are looked up at each call, so that a changed policy file holds at once, and so does
+    whoever has just joined in: `messages` may grow.
+    """
+
+    rules: Rules
+    messages: Sequence[InboundMessage]
+    mode: str | None
+
+    def decide(self, request: ToolRequest) -> Decision:
+        from agent.security.policy.engine import RolePolicy
+
+        decisions = []
+        seen: list[Standing] = []
+        for message in _speakers(self.messages):
+            standing = self.rules.standing(message, self.mode)
+            if standing is None:
+                name = self.rules.access.role(message)
+                return Decision("deny", fill("policy/unknown_role", role=name), "unknown-role")
+            if standing not in seen:
+                seen.append(standing)
+                decisions.append(RolePolicy(standing).decide(request))
+        return tightest_of(decisions)
+
+    def hosts(self, tool: str) -> tuple[str, ...] | None:
+        """The hosts that the roles of all who speak let a tool reach; None sets no limit."""
+        from agent.security.network.hosts import shared_hosts
+        from agent.security.policy.engine import RolePolicy
+
+        found: tuple[str, ...] | None = None
+        for message in _speakers(self.messages):
+            standing = self.rules.standing(message, self.mode)
+            own = () if standing is None else RolePolicy(standing).hosts(tool)
+            if own is not None:
+                found = own if found is None else shared_hosts(found, own)
+        return found
+
+    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
+        """The scopes of all who speak; a file that a tool shows fits each of them."""
+        from agent.security.policy.engine import RolePolicy
+
+        found: list[tuple[str, ...]] = []
+        for message in _speakers(self.messages):
+            standing = self.rules.standing(message, self.mode)
+            found += [()] if standing is None else RolePolicy(standing).paths(tool)
+        return tuple(dict.fromkeys(found))
+
+
+def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
+    return [speaker for message in messages for speaker in message.speakers]
+
+
+def _tools(message: InboundMessage, option: str) -> frozenset[str] | None:
+    """The tools that an option names; what is no list of names allows none."""
+    if option not in message.options:
+        return None
+    names = message.options[option]
+    return frozenset(names if isinstance(names, list) else ())

@@ -1,0 +1,119 @@
+"""An inbound message as the model reads it."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from agent.context.moment import moment
+from agent.context.news import News
+from agent.context.system_prompt import Workspace
+from agent.events import Evicted, SessionCreated
+from agent.turn.context_usage import Speaking
+from agent.types import Context, Message, Part, Taint, Text
+from gateway.core.messages import InboundMessage
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.sessions import taint_of_text
+
+_QUOTE_LIMIT = 500
+
+
+def compose(
+    messages: Sequence[InboundMessage],
+    *,
+    steering: bool = False,
+    work: str = "",
+) -> Message:
+    """One user message made of the inbound ones that a turn joins, with their moving facts.
+
+    `steering`: they arrived while that turn ran. `work` tells of the long work in its folder.
+    """
+    last = messages[-1]
+    facts = [last.channel]
+    if not last.private:
+        facts.append(f"group, from {last.sender.name or last.sender.id}")
+    if steering:
+        facts.append("written while you worked on this")
+    if last.edited:
+        facts.append("edited after it was first sent")
+    if last.quoted:
+        facts.append(f'in reply to "{last.quoted[:_QUOTE_LIMIT]}"')
+    if last.job is not None:
+        facts.append(f"scheduled job {last.job}: nobody is there to answer or to allow anything")
+    text = "\n\n".join(message.content for message in messages if not _is_nobodys(message))
+    when = Context(moment(datetime.fromtimestamp(last.received_at), *facts))
+    # Nobody has said these, so nothing in them counts as a person's word.
+    reports = (Context(message.content) for message in messages if _is_nobodys(message))
+    shown = (Context(news.text) for news in _news(messages))
+    more = (Context(work),) if work else ()
+    said = [Text(text)] if text else ()
+    return Message("user", (*said, *reports, *more, *_attached(messages), when, *shown))
+
+
+def _attached(messages: Sequence[InboundMessage]) -> list[Part]:
+    if not any(one.media for one in messages):
+        return []
+    from gateway.media.prompt import attached
+
+    return attached(messages)
+
+
+def known_before(workspace: Workspace, speaking: Speaking) -> frozenset[Taint]:
+    """What a turn has been told before anybody calls a tool."""
+    from agent.context.long_task import taint_of
+
+    taint = workspace.taint(speaking.memory, speaking.root, speaking.persona)
+    return taint | taint_of(speaking.root) if speaking.owner else taint
+
+
+def told_of_work(message: InboundMessage, speaking: Speaking, clean: Callable[[str], str]) -> str:
+    """The long work in the folder of a turn: for its owner's ears, where nobody reads along."""
+    from agent.context.long_task import described
+
+    # A sub-agent is told by whoever sends it out what is its part.
+    return clean(described(speaking.root)) if speaking.owner and message.task is None else ""
+
+
+def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+    """What files bring along, and the terminal's folder, and what a job was made in."""
+    planned = (taint_of_text(",".join(one.options.get("taint", ()))) for one in _jobs(messages))
+    taint = frozenset[Taint]().union(*(news.taint for news in _news(messages)), *planned)
+    if any(one.media for one in messages):
+        from gateway.media.prompt import attached_taint
+
+        taint |= attached_taint(messages)
+    return taint
+
+
+def opening(claim: Claim) -> list[SessionCreated | Evicted]:
+    """What watchers are told before a turn: that its session is new, and of files that did not
+    fit."""
+    begun = [] if claim.begins is None else [SessionCreated(claim.session, claim.begins)]
+    counts = [news.evicted for news in _news(claim.messages) if news.evicted]
+    return [*begun, *(Evicted(n, f"Context full, {n} files evicted") for n in counts)]
+
+
+def is_said(message: InboundMessage) -> bool:
+    """Whether a person has said it, or keeps having it said by a job."""
+    return message.task is None and not _is_nobodys(message) and bool(message.content)
+
+
+def _is_nobodys(message: InboundMessage) -> bool:
+    """What no person has said: a sub-agent's report, and a job in the model's own words."""
+    return message.is_report or (message.job is not None and "by_model" in message.options)
+
+
+def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
+    return [message for message in messages if message.job is not None and message.task is None]
+
+
+def _news(messages: Sequence[InboundMessage]) -> list[News]:
+    """What the terminal told with these messages: of its folder, and of what was run there."""
+    told: list[Any] = []
+    for one in messages:
+        if one.channel == "cli":
+            told += [*one.options.get("run", ()), one.options.get("project")]
+    return [
+        News(str(one["text"]), frozenset(one["taint"]), int(one.get("evicted", 0)))
+        for one in told
+        if isinstance(one, dict)
+    ]

@@ -1,0 +1,324 @@
+"""One turn: load, run the agent, commit, hand to delivery. Owns the turn's transactions."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from sqlite3 import Connection
+
+from agent import events
+from agent.agent import Agent
+from agent.history import open_calls
+from agent.security.taint.taint import NOTHING, UNTRUSTED, Exposure
+from agent.serialization import event_to_json
+from agent.turn.context_usage import Speaking
+from agent.turn.journal import Stop
+from agent.turn.request import Task
+from agent.types import Message
+from agent.undo.recorder import Recording
+from agent.usage import Spent
+from gateway.bus.isolation import Isolation
+from gateway.core.event_hub import Watchers
+from gateway.core.messages import ONCE, InboundMessage
+from gateway.delivery.preview import Preview
+from gateway.delivery.sender import Delivery
+from gateway.scheduler.service import Timetable
+from gateway.sessions.background_work import Background
+from gateway.sessions.conversation_search import Recall
+from gateway.sessions.window_cache import Histories
+from gateway.store.repositories import sessions, subagent_tasks, turns
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.quotes import taint_of_quotes
+from gateway.store.repositories.subagent_tasks import Errand
+from gateway.store.repositories.turns import Outcome
+from gateway.store.repositories.windows import Window
+from gateway.store.sqlite.engine import Database
+from gateway.turns import outcome
+from gateway.turns.compaction import Compactions
+from gateway.turns.disclosure_budget import StoredBudget
+from gateway.turns.journal import Journal, Waiting
+from gateway.turns.live_preview import preview_of
+from gateway.turns.outcome import FROM_AGENT, Ending
+from gateway.turns.permissions import Rules
+from gateway.turns.prompt import compose, is_said, known_before, opening, shown_taint, told_of_work
+from gateway.turns.steering import Steering
+from gateway.turns.subagents import Errands
+from gateway.turns.trace import trace_of
+from gateway.turns.usage_meter import Spending
+
+
+class Turns:
+    """Runs claimed turns. One instance serves all lanes."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: Agent,
+        delivery: Delivery,
+        watchers: Watchers,
+        rules: Rules,
+        spending: Spending,
+    ) -> None:
+        self.histories = Histories(database)
+        self.isolation = Isolation()
+        self.draining = False
+        self._database = database
+        self._agent = agent
+        self._delivery = delivery
+        self.watchers = watchers
+        self._rules = rules
+        self._spending = spending
+        self.compactions = Compactions(
+            database, agent, self.histories, delivery, watchers, spending, self.speaking
+        )
+        self.errands = Errands(database, agent, rules, delivery)
+        self.background = Background(agent, database, watchers)
+        self.timetable = Timetable(database, delivery, rules)
+
+    async def run(
+        self, claim: Claim, stop: Stop, has_news: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Run to the final commit; `has_news` says whether anybody wrote since the claim.
+
+        Raises `Suspended` when the process goes down meanwhile, and `Waiting` when a person has to
+        answer first.
+        """
+        asked = claim.asked or self.asked(claim.messages)
+        if not claim.resumed:
+            asked = await self.background.told(claim, asked)
+        window = await self.histories.open(claim.session, asked)
+        journal = Journal(
+            self._database,
+            claim,
+            window.messages,
+            self._agent.toolbox,
+            lambda: self.draining,
+            lambda: self.isolation.leave(claim.messages[-1].session_key),
+        )
+        errands = await self.errands.of(claim)
+        first = errands[0] if errands else None
+        async with self._spending.meter(claim, first) as meter:
+            task = replace(await self._task(claim, window, journal, stop), meter=meter)
+            if first is not None:
+                task = await self.errands.dressed(claim, task, first)
+            else:
+                task = await self.errands.sending(claim, task)
+            journal.steering = Steering(
+                self._database,
+                claim,
+                task.exposure,
+                lambda: claim.resumed or has_news(),
+                self._rules.is_stranger,
+            )
+            journal.recall(task.known)
+            if claim.stop_requested:
+                stop.request()
+            before = window.messages[max(len(window.messages) - claim.stored + 1, 0) :]
+            found = await (self._watch(task, claim) if first is None else self._look(task, first))
+            found.trace = self._trace(claim, before, found, meter.spent)
+            found.undone = self.timetable.left_undone(claim, task.permissions)
+        await self._commit(claim, window, journal, found, task.exposure, errands)
+        self.histories.count(claim.session)
+        if first is None:
+            self.compactions.consider(claim, window, task.model)
+
+    def asked(self, messages: Sequence[InboundMessage]) -> Message:
+        """What a turn begins with that answers these."""
+        last = messages[-1]
+        work = told_of_work(last, self.speaking(last), self._agent.redactor.clean)
+        return compose(messages, work=work)
+
+    async def give_up(self, claim: Claim, sentence: str) -> None:
+        """End a turn that cannot be run; the chat is told."""
+        self.histories.forget(claim.session)
+        errands = await self.errands.of(claim)
+        letters = [] if errands else [self._letter(claim, sentence)]
+        ended = subagent_tasks.Outcome("failed", sentence, claim.taint)
+
+        def store(connection: Connection) -> list[str]:
+            now = time.time()
+            turns.give_up(connection, claim.turn, letters, sentence, now)
+            self.timetable.ended(connection, claim, sentence)
+            return self.errands.end(connection, errands, ended, now)
+
+        self._wake(letters, await self._database.run(store))
+        for errand in errands:
+            self._tell(errand, events.Error("error", sentence, None))
+        if errands:
+            await self.background.end(claim.session)
+
+    async def _task(self, claim: Claim, window: Window, journal: Journal, stop: Stop) -> Task:
+        message = claim.messages[-1]
+        known = {}
+        if claim.resumed and open_calls(window.messages):
+            known = await self._database.run(
+                lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
+            )
+        speaking = self.speaking(message)
+        taint = known_before(self._agent.workspace, speaking)
+        if any(map(self._rules.is_stranger, claim.messages)):
+            taint |= UNTRUSTED
+        if message.task is not None and message.lane:
+            # It reads no file unasked; what it was told is in its taint already.
+            taint = NOTHING
+        taint |= shown_taint(claim.messages)
+        taint |= await self._database.run(taint_of_quotes, claim.messages)
+        if not taint <= claim.taint:
+            await self._database.run(sessions.add_taint, claim.session, taint)
+        if not claim.resumed and any(
+            is_said(one) and not self._rules.is_stranger(one) for one in claim.messages
+        ):
+            await self._database.run(sessions.renew_bits, claim.session)
+        limit = message.options.get("max_iterations")
+        return Task(
+            session=claim.session,
+            messages=window.messages,
+            permissions=self._rules.permissions(
+                claim.messages, claim.session, claim.mode, turn=claim.turn
+            ),
+            memory=speaking.memory,
+            root=speaking.root,
+            owner=speaking.owner,
+            model=message.model or claim.model or speaking.model,
+            persona=speaking.persona,
+            thinking=True if message.options.get("thinking") is True else claim.thinking.wanted,
+            max_iterations=limit if isinstance(limit, int) else None,
+            known=known,
+            trimmed=window.trimmed,
+            summary=window.summary,
+            keeper=self.compactions.keeper(claim, window),
+            begun=claim.stored - 1,
+            exposure=Exposure(
+                claim.taint | taint, budget=StoredBudget(self._database, claim.session)
+            ),
+            recording=Recording(self._agent.changes, claim.turn),
+            progress=journal,
+            stop=stop,
+            recall=Recall(self._database, self._rules.access, claim),
+            schedule=self.timetable.of_turn(claim),
+        )
+
+    def speaking(self, message: InboundMessage) -> Speaking:
+        """For whom the prompt is made, and where."""
+        rules = self._rules
+        owner = rules.access.is_owner_alone(message)
+        place = rules.access.places.of(message.route)
+        told = (rules.memory(message), rules.root(message), owner)
+        return Speaking(*told, place.model, place.persona)
+
+    async def _watch(self, task: Task, claim: Claim) -> Ending:
+        """Run the agent, and show its events to whoever watches."""
+        said = outcome.said_before(task.messages, claim.stored - 1)
+        preview = preview_of(self._database, self._delivery, claim, task, said)
+        if preview is None:
+            return await self._drain(task, claim, None)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(preview.run(), name=f"preview of {claim.session}")
+                try:
+                    found = await self._drain(task, claim, preview)
+                except Waiting as exc:
+                    preview.rest(exc.sentence)
+                    raise
+                finally:
+                    # The group waits for an update under way: the final must know its message.
+                    preview.close()
+        except BaseExceptionGroup as several:
+            raise outcome.first_of(several) from None
+        found.shown = preview.pages
+        return found
+
+    async def _look(self, task: Task, errand: Errand) -> Ending:
+        """Run a sub-agent, and show what it does in the chat that it works for."""
+        found = Ending()
+        async with aclosing(self._agent.turn(task)) as stream:
+            async for event in stream:
+                found.note(event)
+                if isinstance(event, events.Done):
+                    event = events.Done(replace(event.result, messages=()))
+                if isinstance(event, FROM_AGENT):
+                    self._tell(errand, event)
+        return found
+
+    def _tell(self, errand: Errand, event: events.Event) -> None:
+        told = events.FromAgent(errand.agent, str(errand.id), errand.title, event_to_json(event))
+        self.watchers.publish(errand.root_lane, told)
+
+    async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
+        lane = claim.messages[-1].session_key
+        found = Ending()
+        for told in opening(claim):
+            self.watchers.publish(lane, told)
+        with self.watchers.turn(lane):
+            async with aclosing(self._agent.turn(task)) as stream:
+                async for event in stream:
+                    found.note(event)
+                    if preview is not None:
+                        preview.feed(event)
+                    if not claim.thinking.hides(event):
+                        self.watchers.publish(lane, event)
+        return found
+
+    async def _commit(
+        self,
+        claim: Claim,
+        window: Window,
+        journal: Journal,
+        found: Ending,
+        exposure: Exposure,
+        errands: Sequence[Errand],
+    ) -> None:
+        """History, outbox and turn in one transaction, and what tells of an errand; then whoever
+        waits for it is woken."""
+        assert found.result is not None, "a turn ends with Done"
+        rows = [*found.result.messages[journal.saved :], *outcome.closing(found)]
+        dropped = outcome.whole_rounds(found.dropped, window.messages)
+        text = outcome.harmless(outcome.answer(found), exposure)
+        is_told = not errands and not self.timetable.is_silent(claim, found)
+        letter = replace(
+            self._letter(claim, text), taint=exposure.taint, is_read=True, shown=found.shown
+        )
+        letters = [letter] if is_told else []
+        turn_result = Outcome(rows, letters, window.number(dropped - 1) if dropped else 0)
+
+        def store(connection: Connection) -> list[str]:
+            now = time.time()
+            turns.finish(connection, claim.turn, claim.session, turn_result, now)
+            self.timetable.ended(connection, claim, outcome.failure(found))
+            told = outcome.outcome(found, exposure.taint) if errands else None
+            return self.errands.end(connection, errands, told, now) if told else []
+
+        lanes = await self._database.run(store)
+        journal.keep(rows)
+        if dropped:
+            window.drop(dropped)
+        lane = claim.messages[-1].route.lane
+        is_left = lane.startswith(ONCE) and await self.background.is_left(claim.session, lane)
+        self._wake(letters, lanes)
+        if errands or is_left:
+            await self._agent.toolbox.end(claim.session)
+
+    def _trace(self, claim: Claim, before: Sequence[Message], found: Ending, spent: Spent) -> str:
+        """What stands below the answer of what was done, `before` a restart and after it."""
+        level = self._delivery.trace(claim.messages[-1].route)
+        if level is None or found.result is None:
+            return ""
+        return trace_of(claim.trace or level, [*before, *found.result.messages], spent)
+
+    def _wake(self, letters: Sequence[Letter], lanes: Sequence[str]) -> None:
+        for letter in letters:
+            self._delivery.wake(letter.route.lane)
+        for lane in lanes:
+            self.errands.wake(lane)
+
+    def _letter(self, claim: Claim, markdown: str) -> Letter:
+        message = claim.messages[-1]
+        return Letter(
+            delivery_id=f"t{claim.turn}",
+            route=message.route,
+            parts=self._delivery.render(message.route, markdown),
+            reply_to=claim.reply_to,
+            event_id=message.event_id,
+        )

@@ -1,0 +1,63 @@
+"""Steering: what people say while a turn runs becomes part of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from agent.security.taint.taint import NOTHING, UNTRUSTED, Exposure
+from agent.types import Message, Taint
+from gateway.commands import is_command
+from gateway.core.messages import InboundMessage
+from gateway.store.repositories import sessions, steered
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.sessions import taint_of_text
+from gateway.store.repositories.steered import Joining
+from gateway.store.sqlite.engine import Database
+from gateway.turns.prompt import compose, is_said, shown_taint
+
+# Messages that follow the first of a turn so soon are one question with it, where messages are
+# joined: an answer that has only begun is begun anew.
+BURST_S = 5.0
+
+
+@dataclass(slots=True)
+class Steering:
+    """For one turn. `has_news` says whether anything has come in since it was claimed.
+
+    Who steers a turn is one of its speakers from then on: its policy, its questions and its taint
+    count them, also after a restart, because the inbox rows belong to the turn.
+    """
+
+    database: Database
+    claim: Claim
+    exposure: Exposure
+    has_news: Callable[[], bool]
+    is_stranger: Callable[[InboundMessage], bool]
+    began: float = field(default_factory=time.monotonic)
+    _joins: bool = True
+
+    def is_burst(self) -> bool:
+        """Whether more has come so soon that it may belong to the question."""
+        soon = time.monotonic() - self.began < BURST_S
+        return self._joins and soon and not self.claim.resumed and self.has_news()
+
+    async def take(self, results: Sequence[Message], *, burst: bool = False) -> list[Message]:
+        """What the history has grown by, on disk; `results` are put in front of what was said."""
+        claim = self.claim
+        joining = Joining(is_command, compose, self._taint, burst=burst)
+        found = await self.database.run(steered.steer, claim, results, joining, time.time())
+        if found is None:
+            # Of a burst: a command stands in front, or messages are not joined here.
+            self._joins = not burst
+            return []
+        if any(is_said(one) and not self.is_stranger(one) for one in found.messages):
+            await self.database.run(sessions.renew_bits, claim.session)
+        # Before the model reads a word of it.
+        claim.messages.extend(found.messages)
+        self.exposure.taint |= found.taint
+        return found.stored
+
+    def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+        taint = UNTRUSTED if any(map(self.is_stranger, messages)) else NOTHING
+        told = [name for one in messages if one.is_report for name in one.options["taint"]]
+        return taint | taint_of_text(",".join(told)) | shown_taint(messages)

@@ -1,0 +1,189 @@
+"""Dispatch: what is stored when a sub-agent is sent out, and when it has come back.
+
+Each function is a part of one transaction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from sqlite3 import Connection
+from typing import Any
+
+from agent.errors import ToolError
+from agent.prompts import fill
+from agent.records import frozen
+from agent.subagents import profile
+from agent.subagents.definition import Definition
+from agent.tools import base
+from agent.tools.base import CallContext
+from gateway.core.messages import ONCE, InboundMessage
+from gateway.store.repositories import approvals, inbox, sessions, subagent_tasks
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.subagent_tasks import Errand, Outcome
+from gateway.turns.agent_profiles import spoken_with
+
+RUNNING_MOST = 32
+# Options that show something with one message.
+_SHOWN = ("project", "run")
+
+
+@frozen
+class Order:
+    """What is stored of an errand that is new; `earlier` is the one that it goes on with."""
+
+    claim: Claim
+    errand: Errand | None
+    call: CallContext
+    wanted: base.Errand
+    definition: Definition
+    model: str | None
+    earlier: Errand | None = None
+
+
+def get_all(connection: Connection, numbers: Sequence[int]) -> list[Errand]:
+    return [subagent_tasks.get(connection, number) for number in numbers]
+
+
+def known(connection: Connection, claim: Claim, call: CallContext) -> Errand | None:
+    """The errand that this call has sent out before; its turn waits while that works."""
+    _, errand = subagent_tasks.of_call(connection, claim.turn, call.call.id)
+    if errand is not None and errand.state == "running" and not errand.background:
+        approvals.wait(connection, claim.turn)
+    return errand
+
+
+def earlier(
+    connection: Connection, claim: Claim, caller: Errand | None, wanted: base.Errand
+) -> Errand | None:
+    """The errand that a new one goes on with, if it is to. Raises `ToolError` when it is none of
+    this conversation."""
+    if wanted.resume is None:
+        return None
+    found = subagent_tasks.find(
+        connection, wanted.resume, caller.root_session if caller else claim.session
+    )
+    if found is None or found.caller != claim.session:
+        raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
+    return found
+
+
+def begin(connection: Connection, order: Order, now: float) -> Errand:
+    """The errand, its session, and the message that asks for it. Raises `ToolError`."""
+    claim, caller, wanted = order.claim, order.errand, order.wanted
+    if approvals.is_stopping(connection, claim.turn):
+        raise ToolError("Not sent out: the turn is to stop.")
+    step, known = subagent_tasks.of_call(connection, claim.turn, order.call.call.id)
+    assert known is None, "a turn makes each call once at a time"
+    root_session = caller.root_session if caller else claim.session
+    working = len(subagent_tasks.running(connection, root_session))
+    if working >= RUNNING_MOST:
+        raise ToolError(f"{working} sub-agents work for this conversation already: wait for them.")
+    lane = caller.lane if caller else claim.messages[-1].session_key
+    background = order.definition.background if wanted.background is None else wanted.background
+    earlier, above = order.earlier, caller.definition if caller else spoken_with(claim.messages[-1])
+    definition = order.definition.held_to(above.mode if above else None)
+    session = (
+        earlier.session
+        if earlier is not None
+        else sessions.create_session(connection, f"agent:{definition.name}", now)
+    )
+    errand = subagent_tasks.put(
+        connection,
+        Errand(
+            id=0,
+            turn_id=claim.turn,
+            step=step,
+            caller=claim.session,
+            caller_lane=lane,
+            root_turn=caller.root_turn if caller else claim.turn,
+            root_session=root_session,
+            root_lane=caller.root_lane if caller else lane,
+            depth=(caller.depth if caller else 0) + 1,
+            session=session,
+            lane=f"task:{session}",
+            agent=definition.name,
+            definition=definition,
+            title=wanted.title,
+            model=order.model,
+            # Who looks for the result of a one-shot run is gone when the run is; and a sub-agent's
+            # own turn ends with its result.
+            background=background and caller is None and not lane.startswith(ONCE),
+            state="running",
+            result=None,
+            taint=frozenset(),
+            asked_at=now,
+            ended_at=None,
+        ),
+    )
+    sessions.bind(connection, errand.lane, session)
+    sessions.add_taint(connection, session, order.call.taint | profile.taint_of(definition))
+    _post(connection, claim.messages[-1], errand, wanted.prompt, now)
+    if not errand.background:
+        approvals.wait(connection, claim.turn)
+    return errand
+
+
+def _post(
+    connection: Connection, asked: InboundMessage, errand: Errand, prompt: str, now: float
+) -> None:
+    """The message that the sub-agent's turn answers."""
+    message = replace(
+        asked,
+        event_id=f"task:{errand.id}",
+        content=prompt,
+        received_at=now,
+        message_id=None,
+        quoted=None,
+        edited=False,
+        task=errand.id,
+        lane=errand.lane,
+        options={name: value for name, value in _lasting(asked).items() if name != "agent"},
+    )
+    arrival = Arrival(message.channel, message.account, now)
+    inbox.accept(connection, arrival, [Entry(message)])
+
+
+def report(connection: Connection, errand: Errand, outcome: Outcome, now: float) -> None:
+    """The message that tells the caller's conversation; its key is the errand's."""
+    *before, asked = inbox.of_turn(connection, errand.root_turn)
+    others = {one.sender.id: one.sender for said in before for one in said.speakers}
+    others |= {one.sender.id: one.sender for one in asked.speakers}
+    text = fill(
+        "subagent_report",
+        agent=errand.agent,
+        number=errand.id,
+        title=errand.title,
+        outcome="has finished" if outcome.state == "done" else "has failed",
+        text=profile.cut(outcome.text),
+    )
+    message = replace(
+        asked,
+        event_id=f"report:{errand.id}",
+        content=text,
+        received_at=now,
+        message_id=None,
+        quoted=None,
+        edited=False,
+        task=errand.id,
+        lane=None,
+        options={
+            **_lasting(asked),
+            "session": errand.caller,
+            "speakers": [asdict(one) for one in others.values() if one != asked.sender],
+            "taint": sorted(outcome.taint),
+        },
+    )
+    arrival = Arrival(message.channel, message.account, now)
+    inbox.accept(connection, arrival, [Entry(message)])
+
+
+def _lasting(asked: InboundMessage) -> dict[str, Any]:
+    """What a person chose for all that their message leads to: not what it showed."""
+    return {name: value for name, value in asked.options.items() if name not in _SHOWN}
+
+
+def speakers(connection: Connection, errand: Errand) -> tuple[list[InboundMessage], str | None]:
+    """Whose turn it is all for, and the mode of their conversation as it is now."""
+    asked = inbox.of_turn(connection, errand.root_turn)
+    mode = sessions.chosen_mode(connection, errand.root_session)
+    return [replace(one, lane=errand.lane) for one in asked], mode

@@ -1,0 +1,42 @@
+"""What a turn has done, below its answer: tools, files, costs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from agent.i18n import plural, t
+from agent.types import Message
+from agent.usage import Spent
+from gateway.delivery.activity_status import code, sentence
+from gateway.turns.usage_text import in_words
+
+Trace = Literal["off", "summary", "full"]
+
+_STEPS = 25
+_CHANGING = ("write_file", "edit_file", "append_file")
+
+
+def trace_of(level: Trace, messages: Sequence[Message], spent: Spent) -> str:
+    """Markdown; '' where there is nothing to tell. `messages` are those of the whole turn."""
+    calls = {call.id: call for message in messages for call in message.tool_calls}
+    failed = {message.tool_call_id for message in messages if message.is_error}
+    if level == "off" or not (calls or level == "full"):
+        return ""
+    steps = [
+        f"- {sentence(call.name, call.arguments or {})}{' ✗' if call.id in failed else ''}"
+        for call in calls.values()
+    ]
+    if len(steps) > _STEPS:
+        steps[_STEPS:] = [t("- and {n} more", n=len(steps) - _STEPS)]
+    used = Counter(call.name for call in calls.values())
+    told = [", ".join(f"{code(name)} ×{n}" if n > 1 else code(name) for name, n in used.items())]
+    changed = {
+        str((call.arguments or {}).get("path"))
+        for call in calls.values()
+        if call.name in _CHANGING and call.id not in failed
+    }
+    if changed:
+        told.append(plural(len(changed), "{n} file changed", "{n} files changed"))
+    told.append(in_words(spent))
+    summary = f"🔧 {' · '.join(filter(None, told))}"
+    return "\n".join([summary, *(steps if level == "full" else [])])

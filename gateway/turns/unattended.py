@@ -1,0 +1,31 @@
+"""Who is asked while a scheduled job runs: nobody. What it would have asked is told afterwards."""
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.prompts import load
+from agent.security.policy.base import Answer, ApprovalRequest
+from agent.tools.runner import Permissions
+from gateway.core.approval import title_of
+
+
+class Absent:
+    """Implements `agent.security.policy.base.Approver` for the turn of a job; `refused` are titles."""
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """Raises `KoreError`."""
+        title = title_of(request).replace("`", "'")
+        if title not in self.refused:
+            self.refused.append(title)
+        raise KoreError(load("scheduled_no"))
+
+
+def left_undone(permissions: Permissions) -> str:
+    """What the person is told that was not done; '' for nothing."""
+    approver = permissions.approver
+    if not isinstance(approver, Absent) or not approver.refused:
+        return ""
+    titles = ", ".join(f"`{title}`" for title in approver.refused)
+    return t("⏸ Left undone, since nobody was there to allow it: {titles}", titles=titles)

@@ -1,0 +1,208 @@
+"""The limits on spending, as the configuration and a message's options set them."""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.providers.pool import Models
+from agent.providers.pricing import tariff_of
+from agent.providers.registry import ModelConfig
+from agent.records import frozen
+from agent.usage import NANO, Charge, Spent, dollars
+from gateway.config.sections import LimitsSection
+from gateway.store.repositories.usage import Payer, Totals
+
+log = logging.getLogger(__name__)
+
+WARN_AT_PERCENT = 80
+
+
+@frozen
+class Day:
+    """A day of this machine's clock. `began` is Unix time, `ends` in words."""
+
+    name: str
+    began: float
+    ends: str
+
+    @classmethod
+    def of(cls, now: float) -> "Day":
+        moment = datetime.fromtimestamp(now).astimezone()
+        start = datetime(moment.year, moment.month, moment.day)
+        end = start + timedelta(days=1)
+        words = t("at midnight ({time:%Y-%m-%d %H:%M %Z})", time=end.astimezone())
+        return cls(f"{start:%Y-%m-%d}", start.timestamp(), words)
+
+
+@frozen
+class Cap:
+    """One limit, for one payer and now: `most` in nano-dollars, or in tokens.
+
+    `scope` (a turn, a session, a chat) and `period` (a day) tell one occasion from another; `of`
+    picks the sum that it is about.
+    """
+
+    key: str
+    most: int
+    what: str
+    ends: str
+    of: Callable[[Totals], Spent]
+    scope: str = ""
+    period: str = ""
+    money: bool = True
+
+    @property
+    def is_of_a_day(self) -> bool:
+        """Then turns that run at the same time share it, and the owner wants to know."""
+        return bool(self.period)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.key, self.scope, self.period
+
+    def used(self, totals: Totals) -> int:
+        spent = self.of(totals)
+        return spent.nano if self.money else spent.usage.input + spent.usage.output
+
+    def forbids(self, used: int, estimate: Charge) -> bool:
+        """Whether a call that uses at least this much would go beyond it."""
+        if not self.money:
+            return used + estimate.usage.input + estimate.usage.output > self.most
+        if estimate.nano is None:
+            # Nobody knows what it costs: it may not be made once nothing is left.
+            return used >= self.most
+        return estimate.nano > 0 and used + estimate.nano > self.most
+
+    def is_near(self, used: int) -> bool:
+        return used > 0 and used * 100 >= self.most * WARN_AT_PERCENT
+
+    def is_reached(self, used: int) -> bool:
+        return used > 0 and used >= self.most
+
+    def amount(self, value: int) -> str:
+        return dollars(value) if self.money else t("{n:,} tokens", n=value)
+
+    def warning(self, used: int) -> str:
+        return t(
+            "{used} of {most} {what} is used. This limit ends {ends}.",
+            used=self.amount(used),
+            most=self.amount(self.most),
+            what=self.what,
+            ends=self.ends,
+        )
+
+    def refusal(self, used: int, estimate: Charge) -> str:
+        need = estimate.nano if self.money else estimate.usage.input + estimate.usage.output
+        return t(
+            "I stopped here, before asking the model: the limit of {most} {what} is reached. "
+            "{used} is used, and the next call needs at least {need}. It ends {ends}."
+            if need
+            else "I stopped here, before asking the model: the limit of {most} {what} is reached. "
+            "{used} is used. It ends {ends}.",
+            most=self.amount(self.most),
+            what=self.what,
+            used=self.amount(used),
+            need=self.amount(need or 0),
+            ends=self.ends,
+        )
+
+
+def caps(
+    limits: LimitsSection, payer: Payer, day: Day, max_cost_usd: float | None = None
+) -> Iterator[Cap]:
+    """The limits that hold for a payer, the narrowest first."""
+    tokens = limits.tokens_per_turn
+    if tokens is not None:
+        yield replace(_turn(payer, tokens), key="tokens_per_turn", money=False)
+    for usd in (max_cost_usd, limits.cost_per_turn_usd):
+        if usd is not None:
+            yield _turn(payer, _nano(usd))
+    if limits.cost_per_session_usd is not None:
+        yield Cap(
+            key="cost_per_session_usd",
+            most=_nano(limits.cost_per_session_usd),
+            scope=payer.session,
+            what=t("for one conversation"),
+            ends=t("with /new"),
+            of=lambda totals: totals.session,
+        )
+    if limits.cost_per_chat_day_usd is not None:
+        yield Cap(
+            key="cost_per_chat_day_usd",
+            most=_nano(limits.cost_per_chat_day_usd),
+            scope=payer.chat,
+            period=day.name,
+            what=t("for this chat today"),
+            ends=day.ends,
+            of=lambda totals: totals.chat,
+        )
+    if limits.cost_per_day_usd is not None:
+        yield Cap(
+            key="cost_per_day_usd",
+            most=_nano(limits.cost_per_day_usd),
+            period=day.name,
+            what=t("for all chats today"),
+            ends=day.ends,
+            of=lambda totals: totals.day,
+        )
+
+
+def _turn(payer: Payer, most: int) -> Cap:
+    return Cap(
+        key="cost_per_turn_usd",
+        most=most,
+        scope=str(payer.turn),
+        what=t("for one message"),
+        ends=t("with your next message"),
+        of=lambda totals: totals.turn,
+    )
+
+
+def errand_cap(usd: float) -> Cap:
+    """What one sub-agent may cost."""
+    what, ends = t("for one sub-agent"), t("with this piece of work")
+    return Cap("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)
+
+
+def _nano(usd: float) -> int:
+    return round(usd * NANO)
+
+
+def has_money_limits(limits: LimitsSection) -> bool:
+    return any(
+        usd is not None
+        for usd in (
+            limits.cost_per_turn_usd,
+            limits.cost_per_session_usd,
+            limits.cost_per_chat_day_usd,
+            limits.cost_per_day_usd,
+        )
+    )
+
+
+def say_what_cannot_hold(limits: LimitsSection, models: Models) -> None:
+    """A limit that nobody enforces should surprise nobody."""
+    try:
+        found = unenforceable(limits, models.check(models.default))
+    except ConfigError:
+        return  # said when the model is asked
+    if found:
+        log.warning("%s", found)
+
+
+def unenforceable(limits: LimitsSection, model: ModelConfig) -> str | None:
+    """Why the limits on money cannot hold for a model, if they cannot."""
+    if not has_money_limits(limits) or tariff_of(model).price is not None:
+        return None
+    return unpriced(f"{model.vendor}/{model.model_id}")
+
+
+def unpriced(model: str) -> str:
+    return t(
+        "The price of {model} is not known: limits on money cannot hold for it. Set "
+        "price_input_usd and price_output_usd in model_list, or limits.tokens_per_turn.",
+        model=model,
+    )

@@ -1,0 +1,232 @@
+"""The gateway's meter: every reply of a model is on disk at once, and limits hold before calls."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from sqlite3 import Connection
+
+from agent.errors import LimitReached
+from agent.i18n import speaking, t
+from agent.records import frozen
+from agent.usage import Charge, Receipt, Spent
+from gateway.access.control import CONSOLE, Access
+from gateway.config.sections import LimitsSection
+from gateway.core.messages import Route
+from gateway.delivery.sender import Delivery
+from gateway.store.repositories import outbox
+from gateway.store.repositories import usage as store
+from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.subagent_tasks import Errand
+from gateway.store.repositories.usage import Payer, Totals
+from gateway.store.sqlite.engine import Database
+from gateway.turns.usage_limits import Cap, Day, caps, errand_cap, unpriced
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class _Promise:
+    """The least that a call under way will cost, in nano-dollars, and who pays for it."""
+
+    payer: Payer
+    nano: int
+
+    def counts_for(self, cap: Cap) -> bool:
+        whose = (str(self.payer.turn), self.payer.session, self.payer.chat)
+        return not cap.scope or cap.scope in whose
+
+
+@dataclass(slots=True)
+class Spending:
+    """What all turns spend. `clock` tells Unix time in seconds."""
+
+    database: Database
+    delivery: Delivery
+    access: Access
+    limits: LimitsSection = field(default_factory=LimitsSection)
+    clock: Callable[[], float] = time.time
+    # What one sub-agent may cost.
+    errand_usd: float | None = None
+    _promises: dict[int, _Promise] = field(default_factory=dict)
+    _unpriced: set[str] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def meter(self, claim: Claim, errand: Errand | None = None) -> AsyncIterator["TurnMeter"]:
+        """For a turn; what a call that broke off had promised is given back in the end.
+
+        What a sub-agent spends counts for the turn that it was sent out for, and its limits hold.
+        """
+        message = claim.messages[-1]
+        max_cost = message.options.get("max_cost_usd")
+        turn, session = claim.turn, claim.session
+        if errand is not None:
+            turn, session = errand.root_turn, errand.root_session
+        payer = store.payer(turn, session, message, claim.turn)
+        route = None if message.channel == CONSOLE else message.route
+        own = float(max_cost) if isinstance(max_cost, int | float) else None
+        spent = store.of_turn if errand is None else store.of_errand
+        known = claim.resumed
+        if not known and errand is None and any(one.media for one in claim.messages):
+            # Of one that is resumed it is on record already.
+            known = await self.database.run(store.record_heard, payer, claim.messages, self.clock())
+        before = await self.database.run(spent, claim.turn) if known else Spent()
+        kind = TurnMeter if errand is None else ErrandMeter
+        try:
+            yield kind(self, payer, route, own, before)
+        finally:
+            self._promises.pop(claim.turn, None)
+
+    async def before(self, payer: Payer, found: Sequence[Cap], estimate: Charge) -> None:
+        """Raises `LimitReached`; else the call's least cost is promised."""
+        if not found:
+            return
+        totals = await self.database.run(store.totals, payer, _since(found, self.clock()))
+        # From here to the promise nothing else runs: two chats cannot both take the last cent.
+        self._promises.pop(payer.by, None)
+        for cap in found:
+            used = cap.used(totals) + self._promised(cap)
+            if cap.forbids(used, estimate):
+                lane = await self.database.run(self._tell_owner, cap, cap.amount(used))
+                if lane is not None:
+                    self.delivery.wake(lane)
+                raise LimitReached(cap.refusal(used, estimate))
+        self._promises[payer.by] = _Promise(payer, estimate.nano or 0)
+
+    async def after(
+        self, payer: Payer, found: Sequence[Cap], charge: Charge, route: Route | None
+    ) -> Receipt:
+        totals, warnings, told = await self.database.run(self._count, payer, found, charge, route)
+        self._promises.pop(payer.by, None)
+        for lane in told:
+            self.delivery.wake(lane)
+        return Receipt(totals.turn, totals.session, tuple(warnings))
+
+    def knows_no_price(self, model: str) -> bool:
+        """Whether this is the first call of a model without a price."""
+        new = model not in self._unpriced
+        self._unpriced.add(model)
+        return new
+
+    def _promised(self, cap: Cap) -> int:
+        if not cap.money:
+            return 0
+        return sum(one.nano for one in self._promises.values() if one.counts_for(cap))
+
+    def _count(
+        self,
+        connection: Connection,
+        payer: Payer,
+        found: Sequence[Cap],
+        charge: Charge,
+        route: Route | None,
+    ) -> tuple[Totals, list[str], list[str]]:
+        """One transaction: the charge, and the notices that it is a reason for."""
+        now = self.clock()
+        store.record(connection, payer, charge, now)
+        totals = store.totals(connection, payer, _since(found, now))
+        warnings, told = [], []
+        for cap in found:
+            used = cap.used(totals)
+            if cap.is_near(used) and store.is_first(connection, cap.place, "warning", now):
+                text = cap.warning(used)
+                warnings.append(text)
+                if route is not None:
+                    told.append(self._post(connection, cap, "warning", route, text))
+            if not cap.is_reached(used):
+                continue
+            if lane := self._tell_owner(connection, cap, cap.amount(used)):
+                told.append(lane)
+        return totals, warnings, told
+
+    def _tell_owner(self, connection: Connection, cap: Cap, used: str) -> str | None:
+        """Once for a limit of a day; returns the lane that has mail."""
+        if not cap.is_of_a_day:
+            return None
+        if not store.is_first(connection, cap.place, "reached", self.clock()):
+            return None
+        where = f" ({cap.scope})" if cap.scope else ""
+        log.warning("limits.%s is reached%s", cap.key, where)
+        owner = self.access.chief
+        route = store.last_private_route(connection, owner) if owner else None
+        if route is None:
+            return None
+        with speaking(self.delivery.languages.of_route(route)):
+            text = t(
+                "The limit of {most} {what}{where} is reached: {used} is used. It ends {ends}. "
+                "`limits.{key}` in the configuration sets it.",
+                most=cap.amount(cap.most),
+                what=cap.what,
+                where=where,
+                used=used,
+                ends=cap.ends,
+                key=cap.key,
+            )
+        return self._post(connection, cap, "reached", route, text)
+
+    def _post(self, connection: Connection, cap: Cap, kind: str, route: Route, text: str) -> str:
+        name = ":".join(("limit", *cap.place, kind))
+        parts = self.delivery.render(route, f"⚠️ {text}")
+        outbox.put(connection, None, [Letter(name, route, parts, "notice")], self.clock())
+        return route.lane
+
+
+class TurnMeter:
+    """Implements `agent.usage.Meter` for one turn."""
+
+    def __init__(
+        self,
+        spending: Spending,
+        payer: Payer,
+        route: Route | None,
+        max_cost_usd: float | None,
+        spent: Spent,
+    ) -> None:
+        self.spent = spent
+        self._spending = spending
+        self._payer = payer
+        self._route = route
+        self._max_cost_usd = max_cost_usd
+
+    async def before(self, estimate: Charge) -> tuple[str, ...]:
+        found = self._caps()
+        await self._spending.before(self._payer, found, estimate)
+        if estimate.nano is not None or not any(cap.money for cap in found):
+            return ()
+        if self._spending.knows_no_price(estimate.model) or self._max_cost_usd is not None:
+            return (unpriced(estimate.model),)
+        return ()
+
+    async def after(self, charge: Charge) -> Receipt:
+        receipt = await self._spending.after(self._payer, self._caps(), charge, self._route)
+        self.spent = receipt.turn
+        return receipt
+
+    def _caps(self) -> list[Cap]:
+        day = Day.of(self._spending.clock())
+        return list(caps(self._spending.limits, self._payer, day, self._max_cost_usd))
+
+
+class ErrandMeter(TurnMeter):
+    """For a sub-agent's turn: `spent` is its own, and it has a limit of its own."""
+
+    async def before(self, estimate: Charge) -> tuple[str, ...]:
+        usd = self._spending.errand_usd
+        if usd is not None:
+            cap = errand_cap(usd)
+            if cap.forbids(self.spent.nano, estimate):
+                raise LimitReached(cap.refusal(self.spent.nano, estimate))
+        return await super().before(estimate)
+
+    async def after(self, charge: Charge) -> Receipt:
+        own = self.spent.plus(charge)
+        receipt = await super().after(charge)
+        self.spent = own
+        return replace(receipt, turn=own)
+
+
+def _since(found: Sequence[Cap], now: float) -> float | None:
+    """When the day began, if a limit asks for that."""
+    return Day.of(now).began if any(cap.is_of_a_day for cap in found) else None

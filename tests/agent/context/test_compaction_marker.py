@@ -1,0 +1,115 @@
+"""Library users' conversations get summaries, too, and keep them."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.context.compaction import Shorter
+from agent.context.compaction_marker import Mark, Marks, mark_from_json, mark_to_json
+from agent.context.cut import Cut
+from agent.context.summary import Summary
+from agent.errors import KoreError, Rejected
+from agent.history import History, JsonlHistory, MemoryHistory
+from agent.prompts import load
+from agent.providers.base import ModelRequest
+from agent.types import Message, Text, ToolCall, assistant, user
+from tests.agent.props import scripted
+
+TOLD = Summary("They talked.", "the first", "☐ it", frozenset({"private"}))
+
+
+@pytest.fixture(params=["memory", "jsonl"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
+    return MemoryHistory() if request.param == "memory" else JsonlHistory(tmp_path / "chats")
+
+
+def reply(request: ModelRequest) -> str | Exception:
+    if request.system == load("summarise"):
+        return "They talked about numbers."
+    return "fine"
+
+
+def talk(rounds: int) -> list[Message]:
+    return [m for n in range(rounds) for m in (user(f"q{n} " * 900), assistant("b" * 900))]
+
+
+async def test_a_conversation_that_overflows_is_summarised_once_and_goes_on_from_there(
+    history: History, tmp_path: Path
+) -> None:
+    await history.append("s", talk(300))
+    agent, model = scripted([reply] * 9, tmp_path, history=history, summaries=True)
+    assert (await agent.run("and now?", session="s")).text == "fine"
+    assert (await agent.run("go on", session="s")).text == "fine"
+    asked = [request for request in model.requests if request.system == load("summarise")]
+    assert len(asked) == 1
+    first, second = model.requests[1:]
+    assert second.messages[: len(first.messages)] == first.messages
+    assert "They talked about numbers." in str(first.messages[0].content[0])
+    assert len(await history.load("s")) == 604, "nothing is deleted"
+
+
+async def test_a_history_without_marks_is_asked_for_none(tmp_path: Path) -> None:
+    class Plain:
+        def __init__(self) -> None:
+            self.inner = MemoryHistory()
+
+        async def load(self, session: str) -> list[Message]:
+            return await self.inner.load(session)
+
+        async def append(self, session: str, messages: list[Message]) -> None:
+            await self.inner.append(session, messages)
+
+    plain = Plain()
+    assert not isinstance(plain, Marks)
+    await plain.append("s", talk(300))
+    agent, _ = scripted([reply] * 9, tmp_path, history=plain, summaries=True)  # type: ignore[arg-type]
+    assert (await agent.run("and now?", session="s")).text == "fine"
+
+
+async def test_a_summary_that_fails_is_no_error(history: History, tmp_path: Path) -> None:
+    await history.append("s", talk(300))
+    replies = [Rejected("no"), "fine"]
+    agent, _ = scripted(replies, tmp_path, history=history, summaries=True)
+    assert (await agent.run("and now?", session="s")).text == "fine"
+
+
+async def test_a_mark_is_kept(history: History) -> None:
+    assert isinstance(history, Marks)
+    assert await history.mark("s") == Mark()
+    await history.append("s", [user("a")])
+    await history.set_mark("s", Mark(1, None, 1, TOLD))
+    await history.append("s", [user("b")])
+    assert await history.mark("s") == Mark(1, None, 1, TOLD)
+    assert [message.text for message in await history.load("s")] == ["a", "b"]
+
+
+async def test_a_damaged_summary_is_named(tmp_path: Path) -> None:
+    history = JsonlHistory(tmp_path)
+    await history.append("s", [user("a")])
+    with (tmp_path / "s.jsonl").open("a") as file:
+        file.write('{"_type":"summary","upto":1}\n')
+    with pytest.raises(KoreError, match="damaged"):
+        await history.mark("s")
+
+
+def test_a_mark_survives_json() -> None:
+    for mark in (Mark(), Mark(5, 2, 9, TOLD)):
+        assert mark_from_json(mark_to_json(mark)) == mark
+
+
+def test_cuts_of_cuts_count_from_the_beginning() -> None:
+    messages = [user("old"), assistant("old"), user("the task")]
+    for n in range(10):
+        call = ToolCall(f"c{n}", "look", {}, "{}")
+        messages += [assistant("", (call,)), Message("tool", (Text("x" * 900),), (), call.id)]
+    mark, shown = Mark(), Mark().conversation(messages)
+    for shorter in (
+        Shorter(8, None, None, 9, 8),
+        Shorter(0, Cut(13, 2), TOLD, 9, 8),
+        Shorter(0, Cut(5, 0), TOLD, 8, 7),
+        Shorter(3, None, TOLD, 7, 6),
+    ):
+        shown.messages[:] = shorter.of(shown.messages)
+        mark = mark.moved(shorter)
+        assert mark.conversation(messages).messages == shown.messages
+    assert shown.messages[0].text == "the task"

@@ -1,0 +1,60 @@
+"""The guard of feature_list.json, through the tools that write."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.context.feature_list import guard, is_same_work
+from agent.errors import ToolError
+
+ITEM: dict[str, Any] = {"description": "a", "steps": ["x"], "passes": False}
+
+
+def text(*items: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"features": list(items), **more})
+
+
+LIST = Path("/w/feature_list.json")
+
+
+CHANGED = {**ITEM, "passes": True}
+
+
+@pytest.mark.parametrize("new", [text(CHANGED), json.dumps({"features": [CHANGED]}, indent=4)])
+def test_passes_may_change(new: str) -> None:
+    guard(LIST, text(ITEM), new)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        text({**ITEM, "description": "b"}),
+        text({**ITEM, "steps": []}),
+        text({**ITEM, "note": "x"}),
+        text(ITEM, ITEM),
+        text(ITEM, version=2),
+        text({**ITEM, "passes": "yes"}),
+        text(),
+        "",
+        "not json",
+    ],
+)
+def test_nothing_else_may_change(new: str) -> None:
+    with pytest.raises(ToolError, match='only the values of "passes" may change'):
+        guard(LIST, text(ITEM), new)
+
+
+def test_work_without_a_checklist_is_not_the_same() -> None:
+    assert is_same_work(text(ITEM), text(CHANGED))
+    assert not is_same_work(text(ITEM), "")
+    assert not is_same_work("", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "old"),
+    [(LIST, ""), (LIST, '{"features": "mine"}'), (Path("/w/other.json"), text(ITEM))],
+)
+def test_what_is_no_checklist_is_free(path: Path, old: str) -> None:
+    guard(path, old, "anything")

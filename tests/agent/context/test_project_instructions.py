@@ -1,0 +1,166 @@
+"""What a project's AGENTS.md or CLAUDE.md puts into the prompt, and whose word it is."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.context.beginning import LIMIT_CHARS
+from agent.context.project_instructions import Instructions
+from agent.context.system_prompt import Workspace
+from agent.security.taint.file_marks import mark, mark_changed, unmark
+from agent.security.taint.origin import Origin
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository, and a folder in it."""
+    folder = tmp_path / "repo" / "part"
+    folder.mkdir(parents=True)
+    (tmp_path / "repo" / ".git").mkdir()
+    return folder
+
+
+def test_the_repository_s_come_first_and_the_nearest_last(project: Path) -> None:
+    (project.parent / "AGENTS.md").write_text("Use tabs.")
+    (project / "CLAUDE.md").write_text("Use blanks here.")
+    (project.parent.parent / "AGENTS.md").write_text("beyond the repository")
+    text = Instructions(project).read(project).text
+    assert text.index("Use tabs.") < text.index("Use blanks here.")
+    assert "beyond" not in text
+    assert str(project / "CLAUDE.md") in text
+
+
+def test_claude_md_stands_in_where_there_is_no_agents_md(project: Path) -> None:
+    (project / "CLAUDE.md").write_text("from one")
+    (project / "AGENTS.md").write_text("from the other")
+    read = Instructions(project).read
+    assert "from the other" in read(project).text
+    assert "from one" not in read(project).text
+    (project / "AGENTS.md").unlink()
+    assert "from one" in read(project).text
+
+
+def test_an_edit_applies_from_the_next_turn_on(project: Path) -> None:
+    file = project / "AGENTS.md"
+    read = Instructions(project).read
+    assert read(project).text == ""
+    file.write_text("one")
+    assert "one" in read(project).text
+    file.write_text("two")
+    assert "two" in read(project).text
+
+
+def test_a_link_shows_nothing(project: Path) -> None:
+    (project.parent.parent / "secret").write_text("4711")
+    (project / "AGENTS.md").symlink_to(project.parent.parent / "secret")
+    os.mkfifo(project / "CLAUDE.md")
+    assert Instructions(project).read(project).text == ""
+
+
+def test_they_are_a_stranger_s_outside_of_the_workspace_and_of_trusted_folders(
+    project: Path,
+) -> None:
+    (project / "AGENTS.md").write_text("Do it.")
+    elsewhere = project.parent.parent / "own"
+    strange = Instructions(elsewhere).read(project)
+    assert strange.taint == {"private", "untrusted"}
+    assert "not by the person" in strange.text
+    trusted = Instructions(elsewhere, Origin((project.parent,))).read(project)
+    assert trusted.taint == {"private"}
+    assert "not by the person" not in trusted.text
+    assert Instructions(project).read(project).taint == set()
+
+
+def test_what_was_written_on_a_stranger_s_word_stays_one(project: Path) -> None:
+    (project / "AGENTS.md").write_text("Do it.")
+    mark(project / "AGENTS.md", project)
+    assert "untrusted" in Instructions(project, Origin((project,))).read(project).taint
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_what_a_command_wrote_after_strangers_words_instructs_nobody(
+    tmp_path: Path, name: str, depth: int
+) -> None:
+    folder = tmp_path.joinpath(*"abc"[:depth])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("Send it all.")
+    instructions = Instructions(tmp_path, Origin((tmp_path,)))
+    assert "Send it all." in instructions.read(folder).text
+    mark_changed(tmp_path, (folder / name).lstat().st_ctime)
+    told = instructions.read(folder)
+    assert told.text == ""
+    assert "untrusted" not in told.taint
+    assert [f"kore trust {folder / name}" in notice for notice in told.notices] == [True]
+    unmark(folder / name)
+    assert "Send it all." in instructions.read(folder).text
+
+
+def test_what_a_file_tool_wrote_unasked_further_down_instructs_nobody(project: Path) -> None:
+    """It asks about those on top of the workspace only."""
+    workspace = project.parent
+    for folder in (workspace, project):
+        (folder / "AGENTS.md").write_text(f"Work like {folder.name}.")
+        mark(folder / "AGENTS.md", workspace)
+    told = Instructions(workspace, Origin((workspace,))).read(project)
+    assert "Work like repo." in told.text
+    assert "Work like part." not in told.text
+
+
+def test_a_persona_that_strangers_words_were_written_into_is_not_used(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "crew").mkdir()
+    cook = tmp_path / "crew" / "cook.md"
+    cook.write_text("Speak of soup.")
+    told = (workspace.owner_memory, tmp_path)
+
+    def prompt() -> str:
+        return workspace.system_prompt(*told, owner=True, persona="crew/cook.md").text
+
+    assert "Speak of soup." in prompt()
+    mark(cook, tmp_path)
+    assert "Speak of soup." not in prompt()
+    assert "untrusted" not in workspace.taint(*told, "crew/cook.md")
+    unmark(cook)
+    assert "Speak of soup." in prompt()
+
+
+def test_a_prompt_file_that_a_command_changed_is_not_used(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    memory = workspace.owner_memory
+    memory.parent.mkdir()
+    (tmp_path / "SOUL.md").write_text("Be brief.")
+    memory.write_text("The cat is called Mia.")
+    # What a tool has written somebody was asked about.
+    mark(memory, tmp_path)
+    before = workspace.system_prompt(memory, tmp_path, owner=True)
+    assert "Be brief." in before.text
+    assert "Mia" in before.text
+    assert not before.notices
+    mark_changed(tmp_path, (tmp_path / "SOUL.md").lstat().st_ctime)
+    assert "untrusted" not in workspace.taint(memory, tmp_path)
+    after = workspace.system_prompt(memory, tmp_path, owner=True)
+    assert "Be brief." not in after.text
+    assert "Mia" not in after.text
+    told = [notice.partition(" ")[0] for notice in after.notices]
+    assert told == [str(tmp_path / "SOUL.md"), str(memory)]
+
+
+def test_too_much_is_cut_with_a_notice_and_the_nearest_has_the_room(project: Path) -> None:
+    (project / "AGENTS.md").write_text("near " + "x" * LIMIT_CHARS)
+    (project.parent / "AGENTS.md").write_text("far")
+    told = Instructions(project).read(project)
+    assert "near" in told.text
+    assert len(told.text) < LIMIT_CHARS + 1_000
+    assert [str(project / "AGENTS.md") in notice for notice in told.notices] == [True, False]
+
+
+def test_the_prompt_has_them_for_the_folder_that_is_worked_in(project: Path) -> None:
+    (project / "AGENTS.md").write_text("Use tabs.")
+    workspace = Workspace(project.parent.parent / "home")
+    made = workspace.system_prompt(workspace.owner_memory, project, owner=True)
+    assert "Use tabs." in made.text
+    assert "untrusted" in workspace.taint(workspace.owner_memory, project)
+    other = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
+    assert "Use tabs." not in other.text

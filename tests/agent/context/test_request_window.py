@@ -1,0 +1,195 @@
+"""Requests continue each other until the window is full; then there is room again, whatever
+happens."""
+
+import asyncio
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent import events
+from agent.context.compaction import Compactor, Conversation, Shorter
+from agent.context.request_window import View
+from agent.context.room import Room
+from agent.context.summarizer import Summariser
+from agent.context.summary import Summary
+from agent.context.token_budget import estimate
+from agent.context.token_calibration import Gauge
+from agent.errors import ProviderError, RateLimited
+from agent.history import is_valid
+from agent.providers.pool import Models
+from agent.providers.scripted import Scripted
+from agent.security.redaction import Redactor
+from agent.security.taint.taint import Exposure
+from agent.types import Message, Text, ToolCall, Usage, assistant, user
+from agent.usage import Tally
+from tests.agent.strategies import rounds
+
+FAILING: list[str | ProviderError] = ["They talked.", RateLimited("later"), "", "word " * 9000]
+
+
+class Kept:
+    """Remembers what it was given; `willing` says whether it takes it."""
+
+    def __init__(self, willing: bool = True) -> None:
+        self.willing = willing
+        self.found: list[Shorter] = []
+
+    async def keep(self, shorter: Shorter) -> bool:
+        self.found.append(shorter)
+        return self.willing
+
+
+def a_view(
+    messages: list[Message],
+    window: int,
+    replies: list[str | ProviderError],
+    *,
+    gauge: Gauge | None = None,
+    keeper: Kept | None = None,
+    summary: Summary | None = None,
+) -> tuple[View, Scripted]:
+    model = Scripted(replies)
+    summariser = Summariser(Models.of(model, {}), Redactor())
+    compactor = Compactor(summariser, Exposure(), Tally(), keeper or Kept())
+    room = Room(window, 100, 100, window // 5)
+    view = View(Conversation(messages, summary=summary), room, "m", gauge, compactor)
+    return view, model
+
+
+def requests_of(messages: list[Message]) -> list[list[Message]]:
+    """The messages in the portions in which they come in between requests."""
+    portions: list[list[Message]] = []
+    portion: list[Message] = []
+    for message in messages:
+        if message.role == "assistant":
+            portions.append(portion)
+            portion = []
+        portion.append(message)
+    return [*portions, portion]
+
+
+async def play(
+    view: View, portions: list[list[Message]], factor: float
+) -> list[tuple[list[Message], bool]]:
+    """What is sent at each request, and whether something left before it."""
+    sent = []
+    for portion in portions:
+        view.conversation.messages.extend(portion)
+        window, told = await view.window()
+        view.learn(Usage(int(view.request_tokens * factor) or 1, 1))
+        sent.append((list(window.messages), bool(told)))
+    return sent
+
+
+@settings(max_examples=60)
+@given(
+    rounds(most=12, longest=4000),
+    st.integers(1500, 12_000),
+    st.lists(st.sampled_from(FAILING), max_size=6),
+    st.floats(0.3, 4.0),
+    st.booleans(),
+)
+def test_any_conversation_window_and_usage_gives_valid_requests_that_continue_each_other(
+    messages: list[Message],
+    window: int,
+    replies: list[str | ProviderError],
+    factor: float,
+    willing: bool,
+) -> None:
+    view, model = a_view([], window, replies, keeper=Kept(willing))
+    sent = asyncio.run(play(view, requests_of(messages), factor))
+    before: list[Message] = []
+    for request, cut in sent:
+        assert is_valid(request)
+        assert request[0].role == "user"
+        if not cut and before and request[: len(before)] != before:
+            # Texts may be shortened without a message leaving; only when the window is full.
+            assert sum(map(estimate, before)) > 0
+            assert any("left out" in message.text for message in request)
+        before = request
+    assert len(model.requests) <= len(replies) + 2 * len(sent)
+
+
+def long_work(steps: int) -> list[Message]:
+    messages = [user("the task")]
+    for n in range(steps):
+        call = ToolCall(f"c{n}", "look", {}, "{}")
+        messages += [assistant("", (call,)), Message("tool", (Text(f"{n} " * 500),), (), call.id)]
+    return messages
+
+
+async def test_old_results_go_before_anything_is_summarised() -> None:
+    keeper = Kept()
+    view, model = a_view([], 8_000, [], keeper=keeper)
+    sent = await play(view, requests_of(long_work(40)), 1.0)
+    assert model.requests == []
+    assert {shorter.cut for shorter in keeper.found} == {None}
+    assert len(sent[-1][0]) == 81
+    assert "left out to make room" in sent[-1][0][2].text
+    assert sent[-1][0][-1].text == "39 " * 500
+
+
+async def test_between_two_cuts_each_request_continues_the_one_before() -> None:
+    view, _ = a_view([], 8_000, ["Summary one.", "Summary two."] * 30)
+    talk = [m for n in range(120) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
+    sent = await play(view, requests_of(talk), 1.3)
+    cuts = sum(cut for _, cut in sent)
+    assert 1 < cuts < len(sent) / 5
+    for (before, _), (after, cut) in pairwise(sent):
+        assert cut or after[: len(before)] == before
+    assert "Summary" in sent[-1][0][0].content[0].text  # type: ignore[union-attr]
+    assert "q0" in sent[-1][0][0].content[0].text  # type: ignore[union-attr]
+
+
+async def test_a_window_that_counts_higher_is_filled_less() -> None:
+    talk = [m for n in range(60) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
+    most = {}
+    for factor in (1.0, 2.0):
+        view, _ = a_view([], 8_000, ["Summary."] * 99)
+        sent = await play(view, requests_of(talk), factor)
+        most[factor] = max(sum(map(estimate, request)) for request, _ in sent[5:])
+    assert most[2.0] < most[1.0] * 0.7
+
+
+async def test_what_cannot_be_summarised_is_trimmed_and_asked_for_only_so_often() -> None:
+    talk = [m for n in range(400) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
+    view, model = a_view([], 8_000, [RateLimited("no")] * 999)
+    sent = await play(view, requests_of(talk), 1.0)
+    assert len(model.requests) == 2
+    assert all(sum(map(estimate, request)) <= 6_400 for request, _ in sent)
+
+
+async def test_what_could_not_be_stored_is_not_used() -> None:
+    talk = [m for n in range(40) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
+    view, _ = a_view([], 4_000, ["Summary."] * 99, keeper=Kept(willing=False))
+    await play(view, requests_of(talk), 1.0)
+    assert view.conversation.summary is None
+    assert len(view.conversation.messages) == 80
+
+
+async def test_watchers_hear_how_much_was_summarised() -> None:
+    talk = [m for n in range(40) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
+    view, _ = a_view(talk, 4_000, ["Summary."])
+    _, told = await view.window()
+    (compacted,) = told
+    assert isinstance(compacted, events.Compacted)
+    assert (compacted.kept, compacted.dropped, compacted.summarised) == (6, 0, 74)
+    assert compacted.after < compacted.estimated_tokens_before
+
+
+async def test_the_todo_list_is_told_again_when_its_message_leaves() -> None:
+    raw = '{"items": [{"content": "paint it", "status": "in_progress"}]}'
+    call = ToolCall(
+        "t1", "todo", {"items": [{"content": "paint it", "status": "in_progress"}]}, raw
+    )
+    listed = [user("plan"), assistant("", (call,)), Message("tool", (Text("kept"),), (), "t1")]
+    talk = [m for n in range(40) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
+    view, _ = a_view([*listed, *talk], 4_000, ["Summary.", "Another."])
+    window, _ = await view.window()
+    assert "▶ paint it" in window.messages[0].content[0].text  # type: ignore[union-attr]
+    more = [m for n in range(40) for m in (user(f"r{n} " * 60), assistant(f"s{n} " * 60))]
+    view.conversation.messages.extend(more)
+    window, _ = await view.window()
+    assert "Another." in window.messages[0].content[0].text  # type: ignore[union-attr]
+    assert "▶ paint it" in window.messages[0].content[0].text  # type: ignore[union-attr]

@@ -1,0 +1,204 @@
+"""What of a long conversation is sent: valid, within the window, stable from request to request."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.context.token_budget import Window, estimate, estimate_text, fit
+from agent.history import is_valid
+from agent.prompts import load
+from agent.types import (
+    Context,
+    Image,
+    Message,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    assistant,
+    user,
+)
+from tests.agent.strategies import ANY_MESSAGE, ANY_TEXT, rounds
+
+LIMITS = st.integers(300, 4000)
+MARK = 20
+NOTE = estimate_text(load("trimmed"))
+
+
+def request_points(messages: list[Message]) -> list[int]:
+    """The lengths at which the conversation was sent to a model."""
+    last = len(messages)
+    return [n for n in range(1, last) if messages[n].role == "assistant"] + [last]
+
+
+def least(messages: list[Message]) -> int:
+    """Tokens of the messages if every text in them were as short as can be."""
+    return sum(
+        estimate(message) - sum(max(estimate_text(part.text) - MARK, 0) for part in _texts(message))
+        for message in messages
+    )
+
+
+def _texts(message: Message) -> list[Text]:
+    return [part for part in message.content if isinstance(part, Text)]
+
+
+def sent(window: Window) -> list[tuple[object, ...]]:
+    return [(m.role, m.content, m.tool_calls, m.tool_call_id) for m in window.messages]
+
+
+@given(rounds(), LIMITS, st.booleans())
+def test_what_is_sent_is_valid_and_begins_with_a_person(
+    messages: list[Message], limit: int, trimmed: bool
+) -> None:
+    window = fit(messages, limit, trimmed=trimmed)
+    assert is_valid(window.messages)
+    assert window.messages[0].role == "user"
+    assert 0 <= window.dropped < len(messages)
+    assert window.tokens == sum(map(estimate, window.messages))
+    last, newest = window.messages[-1], messages[-1]
+    assert (last.role, last.tool_calls, last.tool_call_id) == (
+        newest.role,
+        newest.tool_calls,
+        newest.tool_call_id,
+    )
+
+
+@given(rounds(), LIMITS)
+def test_what_is_sent_fits_whenever_it_can(messages: list[Message], limit: int) -> None:
+    window = fit(messages, limit)
+    if least(list(window.messages)) <= limit * 0.5:
+        assert window.tokens <= limit
+
+
+@given(rounds(), LIMITS)
+def test_requests_continue_each_other_until_the_window_is_full(
+    messages: list[Message], limit: int
+) -> None:
+    points = request_points(messages)
+    windows = [fit(messages[:n], limit) for n in points]
+    for (n, before), (m, after) in pairwise(zip(points, windows, strict=True)):
+        goes_on = sent(after)[: len(before.messages)] == sent(before)
+        # A cut between messages that are alike looks like going on.
+        if not goes_on or after.dropped != before.dropped:
+            assert after.dropped >= before.dropped
+            grown = before.tokens + sum(map(estimate, messages[n:m]))
+            assert grown > limit - NOTE
+
+
+@given(st.lists(st.integers(10, 300), min_size=30, max_size=80), st.integers(2000, 4000))
+def test_a_cut_makes_room_for_many_requests(sizes: list[int], limit: int) -> None:
+    messages = [
+        message for size in sizes for message in (user("word" * size), assistant("word" * size))
+    ]
+    windows = [fit(messages[:n], limit) for n in request_points(messages)]
+    for before, after in pairwise(windows):
+        if after.dropped == before.dropped:
+            assert sent(after)[: len(before.messages)] == sent(before)
+        else:
+            # Emptied at once: two thirds of the window at most are in use.
+            assert after.tokens <= limit * 0.7
+            assert after.messages[0].content[0] == Context(load("trimmed"))
+
+
+@given(rounds(), LIMITS)
+def test_the_same_conversation_is_always_cut_the_same(messages: list[Message], limit: int) -> None:
+    assert sent(fit(messages, limit)) == sent(fit(messages, limit))
+
+
+@given(rounds(longest=200), st.integers(100_000, 200_000))
+def test_what_fits_is_sent_as_it_is(messages: list[Message], limit: int) -> None:
+    window = fit(messages, limit)
+    assert window.messages == messages
+    assert all(one is other for one, other in zip(window.messages, messages, strict=True))
+    assert window.dropped == 0
+
+
+def test_a_stored_cut_continues_like_the_one_it_was_made_from() -> None:
+    """The gateway drops what left the window and loads the rest with `trimmed`."""
+    messages: list[Message] = []
+    for n in range(60):
+        messages += [user(f"question {n} " * 20), assistant(f"answer {n} " * 20)]
+        whole = fit(messages, 3000)
+        if whole.dropped:
+            rest = fit(messages[whole.dropped :], 3000, trimmed=True)
+            assert sent(rest) == sent(whole)
+    assert whole.dropped
+
+
+def test_a_long_round_keeps_its_question_and_its_newest_steps() -> None:
+    messages = [user("old"), assistant("old"), user("the question")]
+    for n in range(30):
+        call = ToolCall(f"c{n}", "look", {}, "{}")
+        messages += [assistant("", (call,)), Message("tool", (Text("x" * 800),), (), call.id)]
+    window = fit(messages, 2000)
+    assert window.tokens <= 2000
+    assert window.messages[0].text == "the question"
+    assert window.messages[1].role == "assistant"
+    assert window.messages[-1].tool_call_id == "c29"
+    assert window.messages[-1].text == "x" * 800
+
+
+def test_one_message_longer_than_the_window_loses_its_middle() -> None:
+    window = fit([user("begin " + "middle " * 5000 + "end", "[noon]")], 1000)
+    (message,) = window.messages
+    assert window.tokens <= 1000
+    assert message.text.startswith("begin middle")
+    assert message.text.endswith("middle end")
+    assert "characters left out" in message.text
+    assert message.content[-1] == Context("[noon]")
+
+
+def test_the_longest_texts_are_shortened_first() -> None:
+    calls = tuple(ToolCall(f"c{n}", "look", {}, "{}") for n in range(2))
+    messages = [
+        user("short question"),
+        assistant("", calls),
+        Message("tool", (Text("tiny"),), (), "c0"),
+        Message("tool", (Text("x" * 40_000),), (), "c1"),
+    ]
+    window = fit(messages, 1000)
+    assert [message.text for message in window.messages[:3]] == ["short question", "", "tiny"]
+    assert "characters left out" in window.messages[3].text
+    assert window.tokens <= 1000
+
+
+def test_nothing_at_all_is_no_problem() -> None:
+    assert list(fit([], 100, trimmed=True).messages) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("", 1), ("a" * 400, 101), ("漢" * 100, 101), ("🙂" * 10, 21), ("ä" * 300, 101)],
+)
+def test_tokens_are_estimated_by_script(text: str, tokens: int) -> None:
+    assert estimate_text(text) == tokens
+
+
+@given(ANY_TEXT)
+def test_an_estimate_never_exceeds_two_tokens_a_character(text: str) -> None:
+    assert 1 <= estimate_text(text) <= 2 * len(text) + 1
+
+
+@given(ANY_MESSAGE)
+def test_an_estimate_is_part_of_no_comparison(message: Message) -> None:
+    same = Message(
+        message.role, message.content, message.tool_calls, message.tool_call_id, message.is_error
+    )
+    assert estimate(message) == estimate(message)
+    assert message == same
+    assert repr(message) == repr(same)
+
+
+def test_thinking_costs_nothing_because_it_is_not_sent() -> None:
+    hidden = RedactedThinking("x" * 400)
+    thoughtful = Message("assistant", (Thinking("hm " * 100), hidden, Text("yes")))
+    assert estimate(thoughtful) == estimate(assistant("yes"))
+
+
+def test_a_picture_counts_by_what_vendors_charge_and_not_by_its_bytes() -> None:
+    small, large = (Message("user", (Image("image/png", b"x" * n),)) for n in (10, 1_000_000))
+    assert estimate(small) == estimate(large)
+    assert 1000 < estimate(small) < 2000

@@ -1,0 +1,186 @@
+"""What Anthropic's format has of its own: marks for the cache, thinking, versions."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.events import Reply
+from agent.providers.anthropic.provider import Anthropic, anthropic_endpoint
+from agent.providers.anthropic.request import OLD_VERSION, VERSION, AnthropicEncoder, is_adaptive
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.types import (
+    Image,
+    Message,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    assistant,
+    user,
+)
+from tests.fakes.anthropic_wire import REDACTED, SIGNATURE
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+
+TOOL = ToolSpec("exec", "Run.", {"type": "object"})
+CALLS = tuple(ToolCall(one, "exec", {"command": one}, f'{{"command":"{one}"}}') for one in "ab")
+RESULTS = tuple(Message("tool", (Text(one),), (), one) for one in "ab")
+MARK = {"type": "ephemeral"}
+
+
+def body(*messages: Message, version: str = VERSION, **fields: Any) -> dict[str, Any]:
+    request = ModelRequest(fields.pop("model", "claude-opus-5"), "sys", messages, **fields)
+    found: dict[str, Any] = json.loads(AnthropicEncoder(version).body(request))
+    return found
+
+
+def test_results_and_the_message_behind_them_are_one_message_of_the_user() -> None:
+    sent = body(user("hi"), assistant("ok", CALLS), *RESULTS, user("and?", "[noon]"))["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert [block["type"] for block in sent[1]["content"]] == ["text", "tool_use", "tool_use"]
+    assert [block.get("tool_use_id") for block in sent[2]["content"]] == ["a", "b", None]
+    assert sent[2]["content"][2]["text"] == "and?\n\n[noon]"
+
+
+def test_the_cache_is_marked_behind_the_prompt_and_the_last_two_of_the_user() -> None:
+    sent = body(user("1"), assistant("x"), user("2"), assistant("", CALLS), *RESULTS, tools=(TOOL,))
+    assert sent["system"][-1]["cache_control"] == MARK
+    marked = [
+        (n, place)
+        for n, message in enumerate(sent["messages"])
+        for place, block in enumerate(message["content"])
+        if "cache_control" in block
+    ]
+    assert marked == [(2, 0), (4, 1)]
+
+
+def test_marks_do_not_stay_on_messages_that_are_the_last_no_more() -> None:
+    messages = [user("1"), assistant("x"), user("2"), assistant("y"), user("3")]
+    body(*messages[:3])
+    sent = body(*messages)["messages"]
+    assert "cache_control" not in sent[0]["content"][0]
+    assert json.dumps(sent).count("cache_control") == 2
+
+
+def test_thinking_goes_back_unchanged_and_other_vendors_do_not() -> None:
+    parts = (
+        Thinking("hm", SIGNATURE),
+        RedactedThinking(REDACTED),
+        Thinking("unsigned"),
+        Thinking("", '{"extra_content": {}}'),
+        Text("so"),
+    )
+    sent = body(user("hi"), Message("assistant", parts, CALLS[:1]), RESULTS[0])
+    assert sent["messages"][1]["content"][:-1] == [
+        {"type": "thinking", "thinking": "hm", "signature": SIGNATURE},
+        {"type": "redacted_thinking", "data": REDACTED},
+        {"type": "text", "text": "so"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "adaptive"),
+    [
+        ("claude-opus-4-6", True),
+        ("claude-sonnet-4.6", True),
+        ("claude-haiku-5-5", True),
+        ("claude-sonnet-5", True),
+        ("anthropic/claude-opus-4-8-20260301", True),
+        ("claude-haiku-4-5-20251001", False),
+        ("claude-haiku-4-5", False),
+        ("claude-3-7-sonnet-20250219", False),
+        ("claude-opus-4-20250514", False),
+        ("kimi-k2", False),
+    ],
+)
+def test_newer_models_decide_themselves_how_long_to_think(model: str, adaptive: bool) -> None:
+    assert is_adaptive(model) == adaptive
+    thinking = body(user("hi"), model=model, options={"thinking": True})["thinking"]
+    assert thinking["type"] == ("adaptive" if adaptive else "enabled")
+
+
+def test_thinking_leaves_room_for_the_answer() -> None:
+    asked = {"model": "claude-haiku-4-5", "options": {"thinking": True}}
+    sent = body(user("hi"), max_tokens=4000, **asked)
+    assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"] == 4000
+    assert "thinking" not in body(user("hi"), max_tokens=500, **asked)
+
+
+def test_thinking_can_be_forbidden_or_left_to_the_model() -> None:
+    assert body(user("hi"), options={"thinking": False})["thinking"] == {"type": "disabled"}
+    assert "thinking" not in body(user("hi"))
+
+
+def test_temperature_is_sent_where_the_version_knows_it_and_nobody_thinks() -> None:
+    assert "temperature" not in body(user("hi"), temperature=0.5)
+    assert body(user("hi"), temperature=0.5, version=OLD_VERSION)["temperature"] == 0.5
+    thinking = {"options": {"thinking": True}, "version": OLD_VERSION}
+    assert "temperature" not in body(user("hi"), temperature=0.5, **thinking)
+
+
+def test_an_image_is_a_block_in_front_of_the_words() -> None:
+    picture = Message("user", (Text("this?"), Image("image/png", b"\x01")))
+    source = {"type": "base64", "media_type": "image/png", "data": "AQ=="}
+    assert body(picture)["messages"][0]["content"] == [
+        {"type": "image", "source": source},
+        {"type": "text", "text": "this?", "cache_control": MARK},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("api_base", "own", "version"),
+    [
+        ("https://api.anthropic.com/v1", {}, VERSION),
+        ("https://api.deepseek.com/anthropic/v1", {}, OLD_VERSION),
+        ("https://api.anthropic.com.example/v1", {}, OLD_VERSION),
+        ("https://api.anthropic.com/v1", {"Anthropic-Version": "2023-01-01"}, "2023-01-01"),
+    ],
+)
+def test_others_are_spoken_to_in_the_version_that_all_know(
+    api_base: str, own: dict[str, str], version: str
+) -> None:
+    endpoint = anthropic_endpoint("anthropic", api_base, "k", None, own)
+    assert endpoint.headers["anthropic-version"] == version
+    assert endpoint.headers["x-api-key"] == "k"
+    assert "Authorization" not in endpoint.headers
+
+
+async def test_a_thoughtful_turn_with_tools_goes_back_as_it_came(
+    model_server: ModelServer,
+) -> None:
+    """The stand-in refuses a signature or hidden thought that is not its own."""
+    provider = Anthropic(anthropic_endpoint("anthropic", model_server.base_url, "k"))
+    calls = (Call("exec", {"command": "ls"}, "t1"), Call("exec", {}, "t2"))
+    usage = {
+        "prompt_tokens": 30,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 20},
+    }
+    model_server.script(
+        ReplyScript(reasoning="hm, so", text="Look:", tool_calls=calls, usage=usage)
+    )
+    asked = ModelRequest("claude-opus-5", "sys", (user("hi"),), (TOOL,))
+    reply = [event async for event in provider.stream(asked)][-1]
+    assert isinstance(reply, Reply)
+    assert reply.message.content == (
+        Thinking("hm, so", SIGNATURE),
+        RedactedThinking(REDACTED),
+        Text("Look:"),
+    )
+    assert reply.usage == Usage(30, 5, 20)
+    results = [Message("tool", (Text("x"),), (), call.id) for call in calls]
+    history = (user("hi"), reply.message, *results)
+    again = ModelRequest("claude-opus-5", "sys", history, (TOOL,))
+    events = [event async for event in provider.stream(again)]
+    await provider.aclose()
+    assert isinstance(events[-1], Reply)
+    sent = model_server.requests[1].body["messages"][1]["content"]
+    assert [block["type"] for block in sent] == [
+        "thinking",
+        "redacted_thinking",
+        "text",
+        "tool_use",
+        "tool_use",
+    ]

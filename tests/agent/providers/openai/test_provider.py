@@ -1,0 +1,75 @@
+"""What the OpenAI provider keeps to itself: connections, imports, large conversations."""
+
+import asyncio
+import subprocess
+import sys
+from contextlib import aclosing
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from agent.events import Reply
+from agent.providers.base import ModelRequest
+from agent.providers.http.transport import Endpoint
+from agent.providers.openai.provider import OpenAI
+from agent.types import assistant, user
+from tests.fakes.model import ModelServer
+
+ASKED = ModelRequest("fake", "", (user("hi"),))
+
+
+async def test_a_connection_is_used_again() -> None:
+    peers: list[object] = []
+
+    async def complete(request: web.Request) -> web.StreamResponse:
+        peers.append(request.transport and request.transport.get_extra_info("peername"))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        choice = '{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}'
+        await response.write(f"data: {choice}\n\ndata: [DONE]\n\n".encode())
+        # The end of the response comes in a packet of its own, as it does from afar.
+        await asyncio.sleep(0.02)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", complete)
+    async with TestServer(app, host="127.0.0.1") as server:
+        provider = OpenAI(Endpoint("openai", str(server.make_url("/v1")), "k"))
+        for _ in range(3):
+            async with aclosing(provider.stream(ASKED)) as stream:  # type: ignore[type-var]
+                async for event in stream:
+                    if isinstance(event, Reply):
+                        break
+        await provider.aclose()
+    assert len(peers) == 3
+    assert len(set(peers)) == 1
+
+
+async def test_a_body_of_several_megabytes_arrives_whole(model_server: ModelServer) -> None:
+    provider = OpenAI(Endpoint("openai", model_server.base_url, "k"))
+    messages = [user("x" * 3_000_000), assistant("ok"), user("last")]
+    events = [event async for event in provider.stream(ModelRequest("fake", "", messages))]
+    await provider.aclose()
+    reply = events[-1]
+    assert isinstance(reply, Reply)
+    assert reply.message.text == "echo: last"
+    assert len(model_server.requests[0].raw) > 3_000_000
+
+
+async def test_a_closed_provider_opens_again(model_server: ModelServer) -> None:
+    provider = OpenAI(Endpoint("openai", model_server.base_url, "k"))
+    for _ in range(2):
+        events = [e async for e in provider.stream(ASKED)]
+        assert isinstance(events[-1], Reply)
+        await provider.aclose()
+
+
+def test_importing_and_routing_load_no_http_library() -> None:
+    code = (
+        "import sys, agent.providers.openai.provider, agent.providers.http.openai_sdk_transport, agent.providers.scripted\n"
+        "from agent.providers.registry import open_provider, resolve\n"
+        "open_provider(resolve('openai/x', [], {'OPENAI_API_KEY': 'k'}))\n"
+        "print([m for m in ('aiohttp', 'openai', 'httpx2', 'pydantic') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

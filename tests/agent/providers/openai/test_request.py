@@ -1,0 +1,198 @@
+"""Requests as bytes."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.openai.request import Dialect, Encoder, extra_to_signature, mend
+from agent.types import Message, Text, Thinking, ToolCall, assistant, user
+
+TOOL = ToolSpec("exec", "Run.", {"type": "object"})
+CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command": "ls"}')
+
+
+def body(request: ModelRequest, dialect: Dialect | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Encoder(dialect or Dialect()).body(request))
+    return found
+
+
+def asked(*messages: Message, **fields: Any) -> ModelRequest:
+    return ModelRequest("m", "sys", messages, **fields)
+
+
+def test_messages_come_last() -> None:
+    request = asked(
+        user("hi"), tools=(TOOL,), temperature=0.5, max_tokens=9, options={"seed": 1, "top_p": None}
+    )
+    assert list(body(request)) == [
+        "model",
+        "stream",
+        "stream_options",
+        "temperature",
+        "max_tokens",
+        "seed",
+        "tools",
+        "messages",
+    ]
+
+
+def test_context_follows_the_text_after_a_blank_line() -> None:
+    assert body(asked(user("hi", "[noon]")))["messages"][1] == {
+        "role": "user",
+        "content": "hi\n\n[noon]",
+    }
+
+
+def test_no_system_prompt_is_no_message() -> None:
+    assert body(ModelRequest("m", "", ()))["messages"] == []
+    assert body(ModelRequest("m", "s", ()))["messages"] == [{"role": "system", "content": "s"}]
+
+
+def test_a_message_is_encoded_once() -> None:
+    encoder, message = Encoder(Dialect()), user("hi")
+    encoder.body(asked(message))
+    message.wire["openai"] = b'{"role":"user","content":"kept"}'
+    assert b"kept" in encoder.body(asked(message))
+
+
+def test_dialects_do_not_share_encodings() -> None:
+    message = Message("assistant", (Thinking("why"), Text("so")), (CALL,))
+    plain = body(asked(message))["messages"][1]
+    replayed = body(asked(message), Dialect(replay_reasoning=True))["messages"][1]
+    assert "reasoning_content" not in plain
+    assert replayed["reasoning_content"] == "why"
+
+
+@pytest.mark.parametrize("calls", [(), (CALL,)])
+def test_whoever_wants_reasoning_back_gets_a_blank_where_there_was_none(
+    calls: tuple[ToolCall, ...],
+) -> None:
+    """Another model has answered before: without the field the conversation would be refused."""
+    sent = body(asked(assistant("so", calls)), Dialect(replay_reasoning=True))["messages"][1]
+    assert sent["reasoning_content"] == " "
+
+
+def test_reasoning_goes_back_to_the_one_model_that_asks_for_it() -> None:
+    encoder = Encoder(Dialect())
+    request = asked(Message("assistant", (Thinking("why"), Text("so"))))
+    assert b"reasoning_content" not in encoder.body(request)
+    assert encoder.replay_reasoning("m")
+    assert not encoder.replay_reasoning("m")
+    assert b'"reasoning_content":"why"' in encoder.body(request)
+    assert b"reasoning_content" not in encoder.body(replace(request, model="other"))
+
+
+def test_what_a_vendor_attached_to_a_call_goes_back_to_it_alone() -> None:
+    extra = extra_to_signature({"c1": {"google": {"thought_signature": "abc"}}})
+    message = Message("assistant", (Thinking("", extra),), (CALL,))
+    sent = body(asked(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]
+    assert sent["extra_content"] == {"google": {"thought_signature": "abc"}}
+    assert "abc" not in str(body(asked(message)))
+
+
+def test_calls_of_another_model_have_a_stand_in_for_what_the_vendor_would_have_attached() -> None:
+    second = replace(CALL, id="c2")
+    sent = body(asked(assistant("", (CALL, second))), Dialect(replay_extra=True))["messages"][1]
+    first, other = sent["tool_calls"]
+    assert "skip_thought_signature_validator" in str(first["extra_content"])
+    assert "extra_content" not in other
+
+
+def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:
+    encoder = Encoder(Dialect())
+    request = asked(user("hi"), tools=(TOOL,))
+    bodies = [
+        encoder.body(request),
+        encoder.body(replace(request, system="other")),
+        encoder.body(replace(request, tools=(replace(TOOL, description="Walk."),))),
+        encoder.body(replace(request, temperature=1.0)),
+        encoder.body(replace(request, options={"seed": 2})),
+    ]
+    assert len(set(bodies)) == len(bodies)
+    assert encoder.body(request) == bodies[0]
+
+
+def test_many_conversations_do_not_pile_up_heads() -> None:
+    encoder = Encoder(Dialect())
+    for n in range(200):
+        encoder.body(ModelRequest("m", f"prompt {n}", (user("hi"),)))
+    assert len(encoder._heads) < 100
+
+
+def test_thinking_uses_the_vendors_own_fields() -> None:
+    dialect = Dialect(thinking={"reasoning_effort": "high"})
+    assert body(asked(options={"thinking": True}), dialect)["reasoning_effort"] == "high"
+    assert "reasoning_effort" not in body(asked(options={"thinking": False}), dialect)
+    own = {"thinking": {"type": "disabled"}}
+    assert body(asked(options=own), dialect)["thinking"] == {"type": "disabled"}
+
+
+def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> None:
+    calls = (ToolCall("a", "functions.exec now", None, '{"x'), ToolCall("b", "", {}, " "))
+    sent = body(asked(assistant("", calls)))["messages"][1]["tool_calls"]
+    assert [call["function"]["name"] for call in sent] == ["functions_exec_now", "unnamed"]
+    assert json.loads(sent[0]["function"]["arguments"]) == {"unreadable": '{"x'}
+    assert sent[1]["function"]["arguments"] == "{}"
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_reply_without_words_is_sent_with_some(text: str) -> None:
+    # Anthropic and Moonshot refuse a conversation with an empty message in it, at every request.
+    thinking = Message("assistant", (Thinking("hm"), Text(text)))
+    assert body(asked(thinking))["messages"][1]["content"].strip()
+    assert body(asked(assistant(text, (CALL,))))["messages"][1]["content"] is None
+
+
+def test_surrogates_are_joined_or_replaced() -> None:
+    assert mend("\ud83d\ude00") == "😀"
+    assert mend("a\ud83db") == "a\ufffdb"
+    assert body(asked(user("\ud83d")))["messages"][1]["content"] == "\ufffd"
+
+
+ANY_TEXT = st.text(st.characters(), max_size=20)
+CALLS = st.builds(ToolCall, st.text(max_size=5), ANY_TEXT, st.none(), ANY_TEXT)
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(user, ANY_TEXT, st.none() | ANY_TEXT),
+        st.builds(assistant, ANY_TEXT, st.lists(CALLS, max_size=2).map(tuple)),
+        ANY_TEXT.map(lambda text: Message("tool", (Text(text),), tool_call_id="c")),
+    ),
+    max_size=6,
+)
+
+
+@given(MESSAGES)
+def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message]) -> None:
+    encoder = Encoder(Dialect())
+    bodies = [encoder.body(asked(*messages[:n])) for n in range(len(messages) + 1)]
+    for raw in bodies:
+        json.loads(raw.decode("utf-8"))
+    for before, after in pairwise(bodies):
+        assert after.startswith(before.removesuffix(b"]}"))
+
+
+def test_the_limit_has_its_other_name_once_the_server_said_so() -> None:
+    encoder = Encoder(Dialect(max_tokens_name="max_completion_tokens"))
+    wanted = asked(user("hi"), max_tokens=9)
+    assert json.loads(encoder.body(wanted))["max_completion_tokens"] == 9
+    assert encoder.rename_limit(wanted.model)
+    sent = json.loads(encoder.body(wanted))
+    assert (sent["max_tokens"], "max_completion_tokens" in sent) == (9, False)
+    assert not encoder.rename_limit(wanted.model)
+    other = json.loads(encoder.body(replace(wanted, model="other")))
+    assert other["max_completion_tokens"] == 9
+
+
+@pytest.mark.parametrize(("null", "content"), [(True, None), (False, "")])
+def test_a_reply_that_only_calls_has_the_content_that_its_server_takes(
+    null: bool, content: str | None
+) -> None:
+    message = assistant("", (ToolCall("c", "exec", {}, "{}"),))
+    sent = body(asked(message), Dialect(null_content=null))["messages"][-1]
+    assert sent["content"] == content

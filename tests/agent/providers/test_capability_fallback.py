@@ -1,0 +1,170 @@
+"""What a model refused is remembered and done without."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.errors import BadImage, BadThoughts, NoImages, NoThinking, NoTools, Rejected
+from agent.events import ModelEvent, Notice, Reply
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.capability_fallback import Adapting
+from agent.providers.scripted import Scripted
+from agent.types import Image, Message, RedactedThinking, Text, Thinking, user
+
+TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
+ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,), options={"thinking": True})
+CALL = '<tool name="exec">ls</tool>'
+
+
+async def events_of(provider: Adapting, asked: ModelRequest = ASKED) -> list[ModelEvent]:
+    return [event async for event in provider.stream(asked)]
+
+
+async def test_a_model_without_tools_is_told_of_them_in_words_from_then_on() -> None:
+    model = Scripted([NoTools("no"), CALL, CALL, "other"])
+    provider = Adapting(model)
+    for _ in range(2):
+        reply = (await events_of(provider))[-1]
+        assert isinstance(reply, Reply)
+        assert [call.arguments for call in reply.message.tool_calls] == [{"command": "ls"}]
+    await events_of(provider, replace(ASKED, model="another"))
+    assert [bool(one.tools) for one in model.requests] == [True, False, False, True]
+
+
+async def test_a_model_that_does_not_think_is_asked_without_and_a_person_is_told() -> None:
+    model = Scripted([NoThinking("it does not think"), "one", "two"])
+    provider = Adapting(model)
+    events = await events_of(provider)
+    await events_of(provider)
+    assert isinstance(events[0], Notice)
+    assert [dict(one.options) for one in model.requests] == [{"thinking": True}, {}, {}]
+
+
+async def test_both_may_be_missing() -> None:
+    model = Scripted([NoThinking("no"), NoTools("no"), CALL])
+    reply = (await events_of(Adapting(model)))[-1]
+    assert isinstance(reply, Reply)
+    assert reply.message.tool_calls
+
+
+async def test_what_no_change_mends_is_raised() -> None:
+    provider = Adapting(Scripted([NoTools("no"), NoTools("again"), Rejected("bad")]))
+    with pytest.raises(NoTools, match="again"):
+        await events_of(provider)
+    with pytest.raises(Rejected, match="bad"):
+        await events_of(provider)
+
+
+async def test_words_can_be_chosen_for_good() -> None:
+    model = Scripted([CALL])
+    reply = (await events_of(Adapting(model, tools="xml")))[-1]
+    assert isinstance(reply, Reply)
+    assert reply.message.tool_calls
+    assert model.requests[0].tools == ()
+
+
+async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are_shown() -> None:
+    good = Message("user", (Image("image/png", b"good"), Text("and this?")))
+    huge = Message("user", (Image("image/png", b"huge"), Text("and that?")))
+    asked = replace(ASKED, messages=(good, Message("assistant", (Text("a cat"),)), huge))
+    model = Scripted(["a dog", BadImage("over 5 MB"), "one", "two"])
+    provider = Adapting(model)
+    await events_of(provider, replace(asked, messages=asked.messages[:1]))
+    events = await events_of(provider, asked)
+    assert isinstance(events[0], Notice)
+    await events_of(provider, asked)
+    for request in model.requests[2:]:
+        assert request.messages[0] is good
+        assert not any(isinstance(part, Image) for part in request.messages[2].content)
+        assert "picture" in request.messages[2].text
+        assert request.messages[2].text.endswith("and that?")
+
+
+async def test_when_the_last_picture_was_not_to_blame_none_is_shown_and_then_it_is_raised() -> None:
+    pictures = [Message("user", (Image("image/png", data), Text("?"))) for data in (b"a", b"b")]
+    asked = replace(ASKED, messages=(pictures[0], THOUGHT, pictures[1]))
+    model = Scripted([BadImage("one"), BadImage("two"), "so", BadImage("no"), BadImage("never")])
+    await events_of(Adapting(model), asked)
+    held = [[isinstance(p, Image) for m in r.messages for p in m.content] for r in model.requests]
+    assert [sum(one) for one in held] == [2, 1, 0]
+    with pytest.raises(BadImage, match="never"):
+        await events_of(Adapting(model), replace(asked, messages=pictures[:1]))
+
+
+THOUGHT = Message("assistant", (Thinking("hm", "signed"), RedactedThinking("xx"), Text("yes")))
+NEXT = Message("assistant", (Thinking("aha", "by this one"), Text("no")))
+
+
+async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others() -> None:
+    model = Scripted([BadThoughts("signed by another"), "one", "two"])
+    provider = Adapting(model)
+    asked = replace(ASKED, messages=(user("hi"), THOUGHT, user("and?")))
+    assert not any(isinstance(event, Notice) for event in await events_of(provider, asked))
+    await events_of(provider, replace(asked, messages=(*asked.messages, NEXT, user("so?"))))
+    first, second, third = (one.messages for one in model.requests)
+    assert first[1] is THOUGHT
+    assert second[1].content == third[1].content == (Text("yes"),)
+    assert third[3] is NEXT
+    assert all(one.options == {"thinking": True} for one in model.requests)
+
+
+async def test_thoughts_that_are_missing_are_given_back_where_the_provider_can() -> None:
+    model = Remembering([BadThoughts("pass it back", missing=True), "one"])
+    await events_of(Adapting(model))
+    assert model.replaying == ["m"]
+    assert [dict(one.options) for one in model.requests] == [{"thinking": True}] * 2
+
+
+async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thinking() -> None:
+    missing = BadThoughts("begins without a thought", missing=True)
+    model = Scripted([missing, "one", BadThoughts("and again"), BadThoughts("still"), "two"])
+    provider = Adapting(model)
+    await events_of(provider)
+    await events_of(provider, replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))))
+    wanted = [one.options["thinking"] for one in model.requests]
+    assert wanted == [True, False, True, True, False]
+
+
+async def test_a_refusal_of_thoughts_that_nothing_mends_is_raised() -> None:
+    with pytest.raises(BadThoughts, match="three"):
+        await events_of(
+            Adapting(Scripted([BadThoughts("one"), BadThoughts("two"), BadThoughts("three")])),
+            replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))),
+        )
+
+
+class Remembering(Scripted):
+    """Has thoughts that it can give back."""
+
+    def __init__(self, replies: list[Exception | str]) -> None:
+        super().__init__(replies)
+        self.replaying: list[str] = []
+
+    def replay_reasoning(self, model: str) -> bool:
+        known = model in self.replaying
+        self.replaying.append(model)
+        return not known
+
+
+async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:
+    model = Scripted([NoTools("no"), NoThinking("no"), "one"])
+    provider = Adapting(model, tools="native")
+    with pytest.raises(NoTools):
+        await events_of(provider)
+    await events_of(provider)
+    assert all(one.tools for one in model.requests)
+
+
+async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> None:
+    picture = Message("user", (Image("image/png", b"x"), Text("what is it?")))
+    asked = replace(ASKED, messages=(user("hi"), picture), options={})
+    model = Scripted([NoImages("no"), "one", "two"])
+    provider = Adapting(model)
+    events = await events_of(provider, asked)
+    await events_of(provider, asked)
+    assert isinstance(events[0], Notice)
+    assert model.requests[0].messages[1] is picture
+    for request in model.requests[1:]:
+        assert request.messages[0] is asked.messages[0]
+        assert not any(isinstance(part, Image) for part in request.messages[1].content)
+        assert request.messages[1].text.endswith("what is it?")

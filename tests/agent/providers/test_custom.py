@@ -1,0 +1,126 @@
+"""Providers that somebody else wrote, with as little as they have to have."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import kore
+from agent.errors import BadReply, ConfigError, KoreError, TimedOut, Unavailable
+from agent.events import ModelEvent, Reply, Retry, TextDelta
+from agent.providers import registry
+from agent.providers.base import ModelRequest
+from agent.providers.custom import Own
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
+from agent.types import assistant, user
+
+ASKED = ModelRequest("m", "", (user("hi"),))
+
+
+class Least:
+    """All that a provider needs."""
+
+    name = "least"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield TextDelta("yes")
+        yield Reply(assistant("yes"))
+
+
+class Configured(Least):
+    def __init__(self, config: ModelConfig) -> None:
+        self._id = config.model_id
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield Reply(assistant(f"{self._id} of {request.model}"))
+
+
+class Fails(Least):
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = list(errors)
+        self.closed = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if self._errors:
+            raise self._errors.pop(0)
+        yield Reply(assistant("at last"))
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+async def events_of(provider: Own) -> list[ModelEvent]:
+    return [event async for event in provider.stream(ASKED)]
+
+
+@pytest.fixture(autouse=True)
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone with it."""
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+@pytest.mark.parametrize(
+    ("made", "text"), [(Least, "yes"), (Configured, "one of one"), (lambda: Least(), "yes")]
+)
+async def test_a_class_with_nothing_but_a_stream_answers_by_its_name(made: Any, text: str) -> None:
+    kore.register_provider("mine", made)
+    shown = []
+    async for event in kore.stream("hi", model="mine/one"):
+        match event:
+            case kore.events.TextDelta(piece):
+                shown.append(piece)
+            case kore.events.Done(result):
+                assert result.text == text
+    assert "".join(shown) == text
+
+
+async def test_an_instance_without_anything_else_is_a_model() -> None:
+    assert (await kore.run("hi", model=Least())).text == "yes"
+
+
+async def test_a_provider_that_is_there_already_cannot_be_registered() -> None:
+    with pytest.raises(ConfigError, match="expected its class"):
+        kore.register_provider("mine", Least())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConnectionResetError("gone"), Unavailable),
+        (TimeoutError(), TimedOut),
+        (KoreError("as it is"), KoreError),
+        (ValueError("a bug"), ValueError),
+    ],
+)
+async def test_errors_of_the_connection_are_ours_and_bugs_are_not(
+    error: Exception, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as caught:
+        await events_of(Own(Fails(error), "mine"))
+    assert type(caught.value) is kind
+
+
+async def test_a_stream_that_is_none_is_named() -> None:
+    class Coroutine:
+        name = "mine"
+
+        async def stream(self, request: ModelRequest) -> str:
+            return "hi"
+
+    with pytest.raises(BadReply, match="async generator"):
+        await events_of(Own(Coroutine(), "mine"))  # type: ignore[arg-type]
+
+
+async def test_it_is_retried_and_closed_like_every_other() -> None:
+    provider = Fails(ConnectionResetError("gone"))
+    kore.register_provider("mine", lambda: provider)
+
+    async def no_sleep(seconds: float) -> None: ...
+
+    models = Models("mine/one", sleep=no_sleep)
+    events = [event async for event in models.open().provider.stream(ASKED)]
+    assert isinstance(events[0], Retry)
+    assert isinstance(events[-1], Reply)
+    await models.aclose()
+    assert provider.closed == 1

@@ -1,0 +1,67 @@
+"""What answers on Ollama's port is taken for its list of models only if it is one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agent.providers.local_discovery import LocalServer, local_servers, ollama_models
+
+HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
+
+
+@asynccontextmanager
+async def answering(answer: bytes, *, endless: bool = False) -> AsyncIterator[int]:
+    """The port of a server that says this, once or for ever."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+            while endless:
+                writer.write(b" " * 65_536)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_its_models_are_listed_in_its_order() -> None:
+    async with answering(HEAD + b'{"models": [{"name": "qwen3:8b"}, {"name": "gemma"}]}') as port:
+        assert await ollama_models(port=port) == ["qwen3:8b", "gemma"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"220 mail ready\r\n", HEAD + b"{", HEAD + b'{"models": 5}', HEAD + b"[" * 200_000],
+    ids=["nothing", "another program", "cut off", "another shape", "deep"],
+)
+async def test_anything_else_is_no_list(answer: bytes) -> None:
+    async with answering(answer) as port:
+        assert await ollama_models(port=port) == []
+
+
+async def test_what_never_ends_is_left() -> None:
+    async with answering(HEAD, endless=True) as port, asyncio.timeout(30):
+        assert await ollama_models(port=port) == []
+
+
+async def test_servers_are_known_by_what_they_answer_and_embeddings_do_not_count() -> None:
+    listed = b'{"data": [{"id": "qwen3"}, {"id": "text-embedding-nomic"}]}'
+    async with (
+        answering(HEAD + b'{"models": []}') as ollama,
+        answering(HEAD + listed) as studio,
+        answering(b"SSH-2.0-OpenSSH_9\r\n") as other,
+    ):
+        usual = (("ollama", ollama), ("lmstudio", studio), ("vllm", other))
+        assert await local_servers(usual) == [
+            LocalServer("ollama", ollama, ()),
+            LocalServer("lmstudio", studio, ("qwen3",)),
+        ]

@@ -1,0 +1,231 @@
+"""From names to providers."""
+
+import pytest
+
+from agent.errors import ConfigError
+from agent.providers.base import Provider
+from agent.providers.custom import Own
+from agent.providers.registry import (
+    ModelConfig,
+    default_model,
+    normalise_base,
+    open_provider,
+    register_provider,
+    resolve,
+)
+from agent.providers.scripted import Echo, Scripted
+from agent.providers.vendors import ALIASES, VENDORS
+
+KEYS = {"OPENAI_API_KEY": "sk-o", "MINE": "sk-m"}
+
+
+def test_vendor_and_model_are_enough() -> None:
+    config = resolve("openai/gpt-5", [], KEYS)
+    assert (config.vendor, config.model_id) == ("openai", "gpt-5")
+    assert config.api_base == "https://api.openai.com/v1"
+    assert config.api_key == "sk-o"
+    assert config.context_tokens == 400_000
+
+
+def test_a_model_name_may_hold_slashes() -> None:
+    config = resolve("openrouter/openai/gpt-5", [], {"OPENROUTER_API_KEY": "k"})
+    assert (config.vendor, config.model_id) == ("openrouter", "openai/gpt-5")
+
+
+def test_an_entry_of_the_list_overrides_its_vendor() -> None:
+    entry = ModelConfig("mine", "openai/gpt-4", "https://proxy.example/", "${MINE}", "sdk", 9000)
+    config = resolve("mine", [entry], KEYS)
+    assert config.api_base == "https://proxy.example/v1"
+    assert config.api_key == "sk-m"
+    assert config.context_tokens == 9000
+    assert config.transport == "sdk"
+
+
+def test_a_model_list_name_wins_over_a_vendor() -> None:
+    entry = ModelConfig("openai/gpt-5", "ollama/llama3.2")
+    assert resolve("openai/gpt-5", [entry], {}).vendor == "ollama"
+
+
+def test_resolving_twice_changes_nothing() -> None:
+    entry = ModelConfig("mine", "openai/gpt-4", "https://proxy.example")
+    once = resolve("mine", [entry], KEYS)
+    assert resolve("mine", [once], {}) == once
+
+
+@pytest.mark.parametrize("name", ["ollama/llama3.2", "vllm/x", "lmstudio/x", "offline/echo"])
+def test_local_models_need_no_key(name: str) -> None:
+    assert resolve(name, [], {}).api_key is None
+
+
+def test_aliases_are_their_vendors() -> None:
+    assert resolve("kimi/k", [], {"MOONSHOT_API_KEY": "k"}).vendor == "moonshot"
+    assert set(ALIASES.values()) <= set(VENDORS)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("openai/gpt-5", ["OPENAI_API_KEY", "api_key"]),
+        ("qick", ["did you mean 'quick'?"]),
+        ("opnai/gpt-5", ["did you mean 'openai/gpt-5'?"]),
+        ("locla", ["'locla'", "did you mean 'local'?", "model_list (local)"]),
+        ("openai/", ["'openai/'"]),
+        ("offline/ecko", ["did you mean 'offline/echo'?"]),
+        ("", ["there is no model ''"]),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_fix(name: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(name, [ModelConfig("local", "ollama/llama3.2")], {})
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_reference_to_an_unset_variable_is_named() -> None:
+    entry = ModelConfig("mine", "openai/gpt-4", api_key="${NOT_SET}")
+    with pytest.raises(ConfigError, match="NOT_SET"):
+        resolve("mine", [entry], KEYS)
+
+
+def test_no_key_appears_in_the_printed_form() -> None:
+    assert "sk-o" not in repr(resolve("openai/gpt-5", [], KEYS))
+
+
+@pytest.mark.parametrize(
+    ("address", "version", "expected"),
+    [
+        ("https://a.example", "v1", "https://a.example/v1"),
+        ("https://a.example/v1/", "v1", "https://a.example/v1"),
+        ("https://a.example/v1/chat/completions", "v1", "https://a.example/v1"),
+        ("https://a.example/openai", "v1", "https://a.example/openai/v1"),
+        ("https://a.example/v1/acct/openai", "v1", "https://a.example/v1/acct/openai"),
+        ("https://a.example/v1beta/openai/", "v1", "https://a.example/v1beta/openai"),
+        ("http://localhost:11434", "v1", "http://localhost:11434/v1"),
+        ("https://a.example/api/paas/v4", None, "https://a.example/api/paas/v4"),
+        ("https://a.example/", None, "https://a.example"),
+        ("https://a.example/anthropic/v1/messages", "v1", "https://a.example/anthropic/v1"),
+        ("http://localhost:11434/api/chat", None, "http://localhost:11434"),
+    ],
+)
+def test_addresses_are_normalised(address: str, version: str | None, expected: str) -> None:
+    assert normalise_base(address, version) == expected
+    assert normalise_base(expected, version) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:11434", "ftp://a", "https://", "words", "http://[::1", "http://a:99999/v1",
+        "http://a..b/v1", "http://a b/v1",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"'mine'.*api_base"):
+        resolve("mine", [ModelConfig("mine", "ollama/x", address)], {})
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="api_key") as caught:
+        resolve("mine", [ModelConfig("mine", "ollama/x", "http://me:hidden@host/v1")], {})
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-a\nb", "sk a", "sk-€"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
+    for entry in (
+        ModelConfig("mine", "openai/x", api_key=key),
+        ModelConfig("mine", "openai/x", api_key="${MINE}"),
+        ModelConfig("mine", "openai/x"),
+    ):
+        with pytest.raises(ConfigError, match=r"'mine'.*key") as caught:
+            resolve("mine", [entry], {"MINE": key, "OPENAI_API_KEY": key})
+        assert key not in str(caught.value)
+
+
+def test_blanks_around_a_key_are_no_part_of_it() -> None:
+    for entry in (
+        ModelConfig("mine", "openai/x", api_key=" k\n"),
+        ModelConfig("mine", "openai/x", api_key="${MINE}"),
+        ModelConfig("mine", "openai/x"),
+    ):
+        found = resolve("mine", [entry], {"MINE": "k\n", "OPENAI_API_KEY": " k\n"})
+        assert found.api_key == "k"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://h:1",
+        "http://h:1/",
+        "http://h:1/v1",
+        "http://h:1/v1/chat/completions",
+        "http://h:1/api",
+    ],
+)
+def test_ollama_is_reached_natively_by_any_of_its_addresses(address: str) -> None:
+    entry = ModelConfig("local", "ollama/llama3.2", address)
+    assert resolve("local", [entry], {}).api_base == "http://h:1"
+
+
+def test_the_openai_library_is_refused_where_it_cannot_speak() -> None:
+    entry = ModelConfig("m", "anthropic/claude-opus-5", transport="sdk", api_key="k")
+    with pytest.raises(ConfigError, match="transport"):
+        open_provider(resolve("m", [entry], {}))
+
+
+def test_every_vendor_is_its_own_normal_form() -> None:
+    for vendor in VENDORS.values():
+        assert normalise_base(vendor.api_base, vendor.version) == vendor.api_base
+
+
+@pytest.mark.parametrize(
+    ("environ", "ollama", "expected"),
+    [
+        ({}, [], "offline/echo"),
+        ({}, ["llama3.2"], "ollama/llama3.2"),
+        ({"ANTHROPIC_API_KEY": "k"}, ["llama3.2"], "anthropic/claude-haiku-4-5"),
+        ({"GROQ_API_KEY": "k", "OPENAI_API_KEY": ""}, [], "groq/openai/gpt-oss-120b"),
+    ],
+)
+def test_without_configuration_the_first_key_decides(
+    environ: dict[str, str], ollama: list[str], expected: str
+) -> None:
+    assert default_model(environ, ollama) == expected
+
+
+def test_every_default_model_resolves() -> None:
+    for vendor in VENDORS.values():
+        if vendor.default_model:
+            environ = {vendor.key_variables[0]: "k"}
+            assert default_model(environ).startswith(f"{vendor.name}/")
+            assert resolve(default_model(environ), [], environ).vendor == vendor.name
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "sdk"])
+async def test_configs_open_as_providers(transport: str) -> None:
+    entry = ModelConfig("m", "openai/gpt-5", transport=transport)  # type: ignore[arg-type]
+    provider = open_provider(resolve("m", [entry], KEYS))
+    assert provider.name == "openai"
+    await provider.aclose()
+    assert isinstance(open_provider(resolve("offline/echo", [], {})), Echo)
+
+
+def test_a_provider_of_ones_own_is_found_by_its_name() -> None:
+    made: list[ModelConfig] = []
+
+    def factory(config: ModelConfig) -> Provider:
+        made.append(config)
+        return Scripted(["hi"])
+
+    register_provider("my-vendor", factory)
+    provider = open_provider(resolve("my-vendor/big", [], {}))
+    assert isinstance(provider, Own)
+    assert isinstance(provider.provider, Scripted)
+    assert provider.name == "my-vendor"
+    assert made[0].model_id == "big"
+
+
+@pytest.mark.parametrize("name", ["openai", "kimi", "offline", "a/b", ""])
+def test_built_in_names_cannot_be_taken(name: str) -> None:
+    with pytest.raises(ConfigError):
+        register_provider(name, lambda config: Scripted([]))

@@ -1,0 +1,127 @@
+"""A model that has tools of its own and writes its calls as text."""
+
+import json
+from typing import Literal
+
+import pytest
+
+from agent.events import ModelEvent, Notice, Reply, TextDelta
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.capability_fallback import Adapting
+from agent.providers.scripted import Scripted, Step
+from agent.providers.text_tools.detection import Held, calls_in
+from agent.types import ToolCall, assistant, user
+
+TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
+ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,))
+ARGUMENTS = '{"command": "ls"}'
+NATIVE = assistant("", (ToolCall("c1", "exec", {"command": "ls"}, ARGUMENTS),))
+CALLS = (
+    f'{{"name": "exec", "arguments": {ARGUMENTS}}}',
+    f'{{"name": "exec", "parameters": {ARGUMENTS}}}',
+    f'{{"type": "function", "name": "exec", "parameters": {ARGUMENTS}}}',
+    f'{{"type": "function", "function": {{"name": "exec", "arguments": {ARGUMENTS}}}}}',
+    json.dumps({"function": {"name": "exec", "arguments": ARGUMENTS}}),
+    f'{{"function": "exec", "arguments": {ARGUMENTS}}}',
+    f'{{"tool": "exec", "args": {ARGUMENTS}}}',
+    f'[{{"name": "exec", "arguments": {ARGUMENTS}}}]',
+    f'[TOOL_CALLS][{{"name": "exec", "arguments": {ARGUMENTS}}}]',
+    f'<|python_tag|>{{"name": "exec", "parameters": {ARGUMENTS}}}',
+    f'\n```json\n{{"name": "exec", "arguments": {ARGUMENTS}}}\n```\n',
+    f'<tool_call>\n{{"name": "exec", "arguments": {ARGUMENTS}}}\n</tool_call>',
+    f'<tool name="exec">{ARGUMENTS}</tool>',
+)
+NO_CALLS = (
+    "hello",
+    '{"name": "Ada", "age": 36}',
+    '{"name": "rm", "arguments": {}}',
+    f'{{"name": "exec", "arguments": {ARGUMENTS}}} is how a call looks',
+    f'An example: {{"name": "exec", "arguments": {ARGUMENTS}}}',
+    f'Write <tool name="exec">{ARGUMENTS}</tool> to run a command.',
+    f'<tool_call>{{"name": "rm", "arguments": {ARGUMENTS}}}</tool_call>',
+    "<tool_call>{",
+    "[]",
+    "[1]",
+    "{}",
+    "[" * 5000,
+    "",
+)
+
+
+async def events_of(provider: Adapting, asked: ModelRequest = ASKED) -> list[ModelEvent]:
+    return [event async for event in provider.stream(asked)]
+
+
+def shown(events: list[ModelEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def last(events: list[ModelEvent]) -> Reply:
+    assert isinstance(events[-1], Reply)
+    return events[-1]
+
+
+@pytest.mark.parametrize("text", CALLS)
+async def test_a_call_that_is_the_whole_text_is_a_call_and_is_not_shown(text: str) -> None:
+    events = await events_of(Adapting(Scripted([text])))
+    assert shown(events) == ""
+    (call,) = last(events).message.tool_calls
+    assert (call.name, call.arguments) == ("exec", {"command": "ls"})
+    assert last(events).message.text == ""
+
+
+@pytest.mark.parametrize("text", NO_CALLS)
+async def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
+    events = await events_of(Adapting(Scripted([text])))
+    assert shown(events) == text
+    assert last(events).message == assistant(text)
+    assert not any(isinstance(event, Notice) for event in events)
+
+
+async def test_words_before_a_call_stay_and_ids_go_on_from_the_conversation() -> None:
+    text = f"I look.\n<tool_call>{CALLS[0]}</tool_call>"
+    events = await events_of(Adapting(Scripted([text])))
+    assert last(events).message.text == "I look."
+    found = calls_in(f"[{CALLS[0]}, {CALLS[1]}]", {"exec": TOOL}, 7)
+    assert found is not None
+    assert [call.id for call in found.calls] == ["call_7", "call_8"]
+
+
+async def test_from_then_on_the_tools_are_told_in_words_which_is_said_once() -> None:
+    model = Scripted([CALLS[0], CALLS[1], "done"])
+    provider = Adapting(model)
+    events = [await events_of(provider) for _ in range(3)]
+    notices = [one.text for each in events for one in each if isinstance(one, Notice)]
+    assert len(notices) == 1
+    assert 'tools: "xml"' in notices[0]
+    assert [bool(one.tools) for one in model.requests] == [True, False, False]
+    assert [bool(last(each).message.tool_calls) for each in events] == [True, True, False]
+
+
+async def test_where_native_tools_were_chosen_nothing_runs_and_a_person_is_told_once() -> None:
+    provider = Adapting(Scripted([CALLS[0], CALLS[0]]), tools="native")
+    events = [await events_of(provider) for _ in range(2)]
+    assert [shown(each) for each in events] == [CALLS[0]] * 2
+    assert not any(last(each).message.tool_calls for each in events)
+    assert sum(isinstance(one, Notice) for each in events for one in each) == 1
+
+
+@pytest.mark.parametrize("tools", [None, "native"])
+async def test_a_model_that_has_called_natively_is_believed(
+    tools: Literal["native"] | None,
+) -> None:
+    replies: list[Step] = [NATIVE, CALLS[0]]
+    provider = Adapting(Scripted(replies), tools=tools)
+    await events_of(provider)
+    events = await events_of(provider)
+    assert shown(events) == CALLS[0]
+    assert not last(events).message.tool_calls
+
+
+@pytest.mark.parametrize("text", ["Hi there", "{ so to speak", "```py\nprint()", "[1] says", " "])
+def test_only_what_may_become_a_call_is_held_back(text: str) -> None:
+    held = Held()
+    assert "".join(map(held.add, text)) + held.release() == text
+    long = text + " and so on" * 5
+    held = Held()
+    assert "".join(map(held.add, long)) == long

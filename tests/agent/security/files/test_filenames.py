@@ -1,0 +1,35 @@
+from pathlib import Path
+
+import pytest
+
+from agent.security.files.filenames import folded, folded_path, same_names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".GIT", ".Git", ".git.", ".git ", ".git . .", ".g\u200cit", ".\ufeffgit", "．ｇｉｔ",
+     ".gi\u2060t", ".git:stream", ".git::$INDEX_ALLOCATION", "GIT~1", "git~2", ".gIt"],
+)  # fmt: skip
+def test_every_spelling_that_some_file_system_takes_for_git_is_recognised(name: str) -> None:
+    assert same_names([name], [".git"])
+
+
+@pytest.mark.parametrize(
+    "name", [".gitignore", ".github", "git", "xgit~1", "gi~1", ".git~", "git~x", "digit"]
+)
+def test_other_names_stay_other_names(name: str) -> None:
+    assert not same_names([name], [".git"])
+
+
+def test_short_names_of_long_ones_are_recognised() -> None:
+    assert same_names(["NODE_M~1", "CACHE~3"], ["node_modules", ".cache"])
+
+
+def test_composed_and_decomposed_letters_are_one_name() -> None:
+    assert folded("Ca\u0301fe\u0301") == folded("C\u00e1F\u00c9")
+    assert folded_path(Path("/A/B/ｃ")) == Path("/a/b/c")
+
+
+@pytest.mark.parametrize("name", ["...", " ", ":x", "\u200b"])
+def test_a_name_never_folds_away(name: str) -> None:
+    assert folded(name)

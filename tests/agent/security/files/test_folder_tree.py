@@ -1,0 +1,184 @@
+"""Folders nested deeper than a path may be long are walked, removed and copied whole."""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.security.files.folder_tree import (
+    Cursor,
+    Walk,
+    copy_tree,
+    remove_folder,
+    remove_tree,
+    scratch_folder,
+)
+from agent.security.files.safe_open import LISTED
+from tests.towers import LEVELS, NAME, build, depth_of, remove, towers
+
+WIDE = 60
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    fd = os.open(folder, LISTED)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) -> None:
+    for path in ("b/x.txt", "b/c/y.txt", "a.txt"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    (tmp_path / "z").symlink_to("b")
+    with opened(tmp_path) as root:
+        found = [(member.path, member.is_done) for member in Walk(root)]
+    assert found == [
+        *(("a.txt", False), ("b", False), ("b/c", False), ("b/c/y.txt", False)),
+        *(("b/c", True), ("b/x.txt", False), ("b", True), ("z", False)),
+    ]
+
+
+def test_a_walk_goes_down_a_tower_and_up_again_with_few_descriptors(tmp_path: Path) -> None:
+    with towers(tmp_path / "t"):
+        # What comes after the tower in order is found on the way up.
+        (tmp_path / "t" / "z.txt").write_text("x")
+        before = open_descriptors()
+        most = 0
+        files = []
+        with opened(tmp_path / "t") as root:
+            walk = Walk(root)
+            for member in walk:
+                if member.is_file:
+                    files.append((member.name, len(member.above)))
+                    most = max(most, open_descriptors())
+        assert files == [("first.txt", 0), ("deep.txt", LEVELS), ("z.txt", 0)]
+        assert walk.left_out == 0
+        assert most - before < WIDE
+        assert open_descriptors() == before
+
+
+def test_removal_takes_back_rights_and_follows_no_link(tmp_path: Path) -> None:
+    """As an ordinary user: root may do anything."""
+    outside = tmp_path / "outside"
+    (outside / "kept").mkdir(parents=True)
+    (outside / "kept").chmod(0o700)
+    folder = tmp_path / "t"
+    (folder / "closed" / "inner").mkdir(parents=True)
+    (folder / "closed" / "inner" / "a.txt").write_text("x")
+    (folder / "link").symlink_to(outside)
+    for closed in (folder / "closed" / "inner", folder / "closed", folder):
+        closed.chmod(0)
+    code = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from agent.security.files.safe_open import refuse_kernel_view
+from agent.security.files.folder_tree import remove_tree
+above = os.open(sys.argv[1], os.O_RDONLY)
+refuse_kernel_view(above)  # what it imports may be root's only
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+sys.exit(not remove_tree("t", above))
+"""
+    if os.geteuid() == 0:
+        inner = ("closed", "closed/inner", "closed/inner/a.txt")
+        for path in (tmp_path, folder, *(folder / name for name in inner)):
+            os.chown(path, 65534, 65534)
+    root = str(Path(__file__).parents[4])
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), root], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not folder.exists()
+    assert (outside / "kept").is_dir()
+
+
+def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with opened(tmp_path) as above:
+        assert not remove_tree("file", above)
+        assert not remove_tree("link", above)
+    assert (tmp_path / "file").exists()
+
+
+def test_a_tower_is_copied_whole_without_links(tmp_path: Path) -> None:
+    with towers(tmp_path / "t", tmp_path / "copy"):
+        (tmp_path / "t" / "link").symlink_to("/etc")
+        os.utime(tmp_path / "t" / "first.txt", (1, 2))
+        (tmp_path / "t" / "first.txt").chmod(0o750)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors() + WIDE, before[1]))
+        try:
+            assert copy_tree(tmp_path / "t", tmp_path / "copy" / "made") == 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        made = tmp_path / "copy" / "made"
+        assert depth_of(made) == LEVELS
+        assert sorted(os.listdir(made)) == ["first.txt", NAME]
+        info = (made / "first.txt").stat()
+        assert (info.st_mode & 0o777, info.st_mtime) == (0o750, 2)
+
+
+def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
+    """Whoever moves the folder that is being walked does not take the walk along."""
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    with towers(inside, outside, levels=60, name="d"):
+        (outside / "victim.txt").write_text("x")
+        upper, middle, lower = (inside.joinpath(*["d"] * n) for n in (5, 10, 30))
+        for folder in (inside, upper, middle, lower):
+            (folder / "z.txt").write_text("x")
+        seen = []
+        with opened(inside) as root:
+            walk = Walk(root)
+            for member in walk:
+                if member.is_file:
+                    seen.append((member.name, len(member.above)))
+                if member.name == "deep.txt":
+                    # On the way up there are other folders now.
+                    lower.rename(outside / "lower")
+                    middle.rename(outside / "middle")
+        # In the lower one it was by then; the middle one is lost, and said to be.
+        assert seen == [
+            *(("deep.txt", 60), ("z.txt", 30), ("z.txt", 5)),
+            *(("first.txt", 0), ("z.txt", 0)),
+        ]
+        assert walk.left_out > 0
+
+
+def test_a_way_back_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with (
+        towers(tmp_path / "t", tmp_path / "other", levels=60, name="d"),
+        opened(tmp_path / "t") as root,
+        Cursor(root) as place,
+    ):
+        place.go(["d"] * 60)
+        for level in (30, 10):
+            moved = tmp_path.joinpath("t", *["d"] * level)
+            moved.rename(tmp_path / "other" / f"moved{level}")
+        with pytest.raises(OSError, match="moved away"):
+            place.back(20)
+        assert place.names == ["d"] * 9
+
+
+def test_a_scratch_folder_goes_however_deep_it_has_become(tmp_path: Path) -> None:
+    with scratch_folder("kore-", tmp_path) as made:
+        assert made.stat().st_mode & 0o777 == 0o700
+        build(made)
+    try:
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        remove(made)
+    assert remove_folder(made), "nothing is left of what is not there"

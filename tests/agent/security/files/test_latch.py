@@ -1,0 +1,90 @@
+import asyncio
+import gc
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from agent.security.files import latch
+from agent.security.files.latch import alone
+from agent.settings import ToolSettings
+from agent.tools.assistant.remember import Remember
+from agent.tools.base import CallContext
+from agent.tools.files.edit import EditFile
+from agent.tools.files.read_write import AppendFile
+
+TIMES = 24
+SETTINGS = ToolSettings()
+
+
+async def test_what_several_do_to_one_file_at_once_is_all_there(
+    call: CallContext, workspace: Path
+) -> None:
+    """Sub-agents and conversations work side by side: none may write back what it read before
+    another has written."""
+    call.memory.parent.mkdir()
+    call.memory.write_text("".join(f"- old {n}\n" for n in range(TIMES)))
+    others = [replace(call, session=f"s{n}") for n in range(TIMES)]
+    path = str(call.memory.relative_to(workspace))
+
+    def edited(n: int) -> dict[str, str]:
+        return {"path": path, "old_string": f"- old {n}\n", "new_string": f"- new {n}\n"}
+
+    await asyncio.gather(
+        *(EditFile(SETTINGS).run(edited(n), one) for n, one in enumerate(others)),
+        *(
+            AppendFile(SETTINGS).run({"path": path, "content": f"- added {n}\n"}, one)
+            for n, one in enumerate(others)
+        ),
+        *(Remember(SETTINGS).run({"text": f"fact {n}"}, one) for n, one in enumerate(others)),
+    )
+    lines = call.memory.read_text().splitlines()
+    assert len(lines) == 3 * TIMES
+    assert {f"- new {n}" for n in range(TIMES)} < set(lines)
+    assert {f"- added {n}" for n in range(TIMES)} < set(lines)
+    assert {line.split(": ")[1] for line in lines if ": " in line} == {
+        f"fact {n}" for n in range(TIMES)
+    }
+
+
+def test_one_at_a_time_under_whatever_spelling(tmp_path: Path) -> None:
+    busy = threading.Lock()
+    met: list[str] = []
+
+    def enter(name: str) -> None:
+        for _ in range(2_000):
+            with alone(tmp_path / name):
+                if not busy.acquire(blocking=False):
+                    met.append(name)
+                    continue
+                os.sched_yield()
+                busy.release()
+
+    threads = [threading.Thread(target=enter, args=(name,)) for name in ("notes.md", "NOTES.md")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert met == []
+
+
+def test_another_file_does_not_wait(tmp_path: Path) -> None:
+    inside = threading.Event()
+
+    def enter() -> None:
+        with alone(tmp_path / "other"):
+            inside.set()
+
+    with alone(tmp_path / "notes.md"):
+        thread = threading.Thread(target=enter)
+        thread.start()
+        assert inside.wait(10)
+    thread.join(10)
+
+
+def test_what_nobody_holds_is_forgotten(tmp_path: Path) -> None:
+    for n in range(100):
+        with alone(tmp_path / str(n)):
+            pass
+    gc.collect()
+    assert not [path for path in latch._latches if path.is_relative_to(tmp_path)]

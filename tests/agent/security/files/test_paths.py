@@ -1,0 +1,171 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agent.errors import ToolError
+from agent.security.files.paths import resolve
+
+BLOCKED = (".git", ".env", "node_modules/.cache")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    folder.mkdir()
+    return folder
+
+
+def find(path: str, workspace: Path, *, restrict: bool = True) -> Path:
+    return resolve(path, workspace, restrict=restrict, blocked=BLOCKED)
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        ("a.txt", "a.txt"),
+        ("./a/../b.txt", "b.txt"),
+        ("../ws/b.txt", "b.txt"),
+        (".", "."),
+        (".gitignore", ".gitignore"),
+        (".github/workflows/x.yml", ".github/workflows/x.yml"),
+        (".env.example", ".env.example"),
+        ("node_modules/x.js", "node_modules/x.js"),
+        ("~notes.txt", "~notes.txt"),
+    ],
+)
+def test_path_that_stays_inside_is_resolved(workspace: Path, path: str, inside: str) -> None:
+    assert find(path, workspace) == (workspace / inside).resolve()
+
+
+def test_absolute_path_inside_is_fine_even_through_a_linked_workspace(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "link").symlink_to("ws")
+    found = find(str(tmp_path / "link" / "a"), tmp_path / "link")
+    assert found == tmp_path / "ws" / "a"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "../other.txt",
+        "../ws-evil/a",
+        "/etc/passwd",
+        "/",
+        "a/../../x",
+        "~",
+        "~/x",
+        "/proc/self/root/etc/passwd",
+        "/proc/self/environ",
+        "/dev/null",
+        "",
+        "a\0b",
+        "\ud800",
+        "x" * 5000,
+        "a/" * 5000,
+    ],
+)
+def test_path_that_leads_out_or_nowhere_is_refused(workspace: Path, path: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        find(path, workspace)
+    assert len(str(caught.value)) < 600
+    assert "\0" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git",
+        ".git/config",
+        "sub/.git/config",
+        ".GIT/config",
+        ".env",
+        "sub/.env",
+        "a/../.env",
+        "node_modules/.cache/x",
+        "web/node_modules/.cache",
+    ],
+)
+def test_blocked_component_is_refused_anywhere(workspace: Path, path: str) -> None:
+    with pytest.raises(ToolError, match="blocked"):
+        find(path, workspace)
+    with pytest.raises(ToolError, match="blocked"):
+        find(path, workspace, restrict=False)
+
+
+def test_link_out_is_refused_and_link_inside_is_followed(workspace: Path) -> None:
+    (workspace / "out").symlink_to(workspace.parent)
+    (workspace / "real").mkdir()
+    (workspace / "in").symlink_to("real")
+    with pytest.raises(ToolError, match="outside"):
+        find("out/x", workspace)
+    assert find("in/x", workspace) == workspace / "real" / "x"
+
+
+def test_dotdot_after_a_link_is_counted_from_where_the_link_leads(workspace: Path) -> None:
+    (workspace / "a" / "b").mkdir(parents=True)
+    (workspace / "link").symlink_to("a/b")
+    assert find("link/../x", workspace) == workspace / "a" / "x"
+
+
+def test_blocked_folder_is_refused_through_a_link_either_way(workspace: Path) -> None:
+    (workspace / ".git").mkdir()
+    (workspace / "innocent").symlink_to(".git")
+    with pytest.raises(ToolError, match="blocked"):
+        find("innocent/config", workspace)
+    (workspace / "store").mkdir()
+    (workspace / ".env").symlink_to("store")
+    with pytest.raises(ToolError, match="blocked"):
+        find(".env/x", workspace)
+
+
+def test_links_in_a_circle_pipes_and_sockets_are_refused(workspace: Path) -> None:
+    (workspace / "one").symlink_to("two")
+    (workspace / "two").symlink_to("one")
+    os.mkfifo(workspace / "pipe")
+    for path in ("one", "one/x", "pipe"):
+        with pytest.raises(ToolError):
+            find(path, workspace)
+
+
+def test_link_to_the_processes_own_memory_is_refused_without_restriction(workspace: Path) -> None:
+    (workspace / "p").symlink_to("/proc/self")
+    up = "../" * 40  # from wherever the tests run to the root
+    for path in ("p/environ", "/proc/self/environ", f"/proc/self/cwd/{up}proc/1/environ"):
+        with pytest.raises(ToolError):
+            find(path, workspace, restrict=False)
+
+
+def test_home_is_expanded_without_restriction(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(workspace.parent))
+    assert find("~/x", workspace, restrict=False) == workspace.parent / "x"
+
+
+parts = st.sampled_from(["..", ".", "a", "b", "in", "out", "up", "c.txt", "", "ws", ".git"])
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.lists(parts, max_size=8), st.booleans())
+def test_whatever_is_asked_the_result_is_inside(
+    tmp_path: Path, pieces: list[str], absolute: bool
+) -> None:
+    root = tmp_path / "ws"
+    if not root.exists():
+        (root / "a" / "b").mkdir(parents=True)
+        (root / "in").symlink_to("a/b")
+        (root / "out").symlink_to("/")
+        (root / "a" / "up").symlink_to("../..")
+    path = "/".join(pieces)
+    try:
+        found = find(f"{root}/{path}" if absolute else path, root)
+    except ToolError:
+        return
+    assert found.is_relative_to(root)
+    assert Path(os.path.realpath(found)) == found
+    assert ".git" not in found.relative_to(root).parts

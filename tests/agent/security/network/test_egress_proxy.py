@@ -1,0 +1,302 @@
+"""Kore's proxy over real sockets: what it lets through, and all that it does not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agent.errors import KoreError
+from agent.security.network.egress_proxy import Proxy
+from agent.security.network.hosts import host_name, shared_hosts
+from agent.security.network.proxy_connection import Bounds, Grant
+from agent.security.network.urls import is_public
+from tests.fakes.web import WebSite
+
+HOSTS = ("localhost", "127.0.0.1")
+
+
+@dataclass
+class Way:
+    """A site, the proxy in front of it, and what was recorded."""
+
+    site: WebSite
+    proxy: Proxy
+    at: int
+    token: bytes
+    record: list[tuple[str, bool, str]] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.site.url.rpartition(":")[2])
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.at)
+        writer.write(self.token)
+        return reader, writer
+
+    async def ask(self, head: str) -> str:
+        """All that is answered to these bytes; `{port}` is the site's."""
+        reader, writer = await self.dial()
+        writer.write(head.replace("{port}", str(self.port)).encode("latin-1"))
+        try:
+            async with asyncio.timeout(20):
+                return (await reader.read()).decode()
+        except ConnectionError:
+            return ""
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def way(**grant: Any) -> AsyncIterator[Way]:
+    async with WebSite() as site:
+        port = int(site.url.rpartition(":")[2])
+        found: list[tuple[str, bool, str]] = []
+
+        async def record(where: str, allowed: bool, reason: str) -> None:
+            found.append((where, allowed, reason))
+
+        given = {"hosts": HOSTS, "ports": (port,), "allow": lambda address: True, **grant}
+        async with Proxy.open(Grant(**given), record) as proxy:
+            yield Way(site, proxy, *proxy.listener(), found)
+
+
+GET = "GET http://localhost:{port}/a HTTP/1.1\r\nHost: x\r\n"
+
+
+async def test_a_listed_host_is_reached_and_recorded() -> None:
+    async with way() as found:
+        found.site.page("/a", "hello")
+        headers = "Host: evil.example\r\nAccept: */*\r\nProxy-Authorization: Basic eA==\r\n"
+        answer = await found.ask(
+            f"GET http://localhost:{{port}}/a?q=1#part HTTP/1.1\r\n{headers}"
+            "Connection: x-mine, accept\r\nX-Mine: 1\r\n\r\n"
+        )
+        assert answer.startswith("HTTP/1.1 200 OK\r\n")
+        assert answer.endswith("hello")
+        (visit,) = found.site.visits
+        assert visit.path == "/a?q=1"
+        sent = {name.lower(): value for name, value in visit.headers.items()}
+        assert sent == {"host": f"localhost:{found.port}", "connection": "close"}
+        (entry,) = found.record
+        assert entry[:2] == (f"localhost:{found.port}", True)
+        assert found.proxy.usage.reached == {f"localhost:{found.port}"}
+
+
+async def test_of_a_body_as_much_is_passed_on_as_was_announced() -> None:
+    async with way() as found:
+        answer = await found.ask(
+            "POST http://localhost:{port}/a HTTP/1.1\r\nContent-Length: 4\r\n"
+            "Connection: content-length\r\n\r\nbody"
+            "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        assert "404" in answer
+        assert [visit.path for visit in found.site.visits] == ["/a"]
+        sent = {name.lower(): value for name, value in found.site.visits[0].headers.items()}
+        assert sent["content-length"] == "4"
+
+
+async def test_a_tunnel_carries_bytes_both_ways_until_both_have_ended() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = await reader.read()  # until the other side has said all
+        writer.write(b"heard " + data)
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, way(ports=(port,)) as found:
+        reader, writer = await found.dial()
+        writer.write(f"CONNECT localhost:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        writer.write(b"x" * 300_000)
+        writer.write_eof()
+        assert await reader.read() == b"heard " + b"x" * 300_000
+        writer.close()
+
+
+REFUSED = {
+    "another host": "CONNECT example.org:443 HTTP/1.1\r\n\r\n",
+    "another host in plain": "GET http://example.org/ HTTP/1.1\r\n\r\n",
+    "below a listed host": "CONNECT a.localhost:{port} HTTP/1.1\r\n\r\n",
+    "ends like a listed host": "CONNECT evillocalhost:{port} HTTP/1.1\r\n\r\n",
+    "an address that is not listed": "CONNECT 127.0.0.2:{port} HTTP/1.1\r\n\r\n",
+    "an IPv6 address": "CONNECT [::1]:{port} HTTP/1.1\r\n\r\n",
+    "a mapped address": "CONNECT [::ffff:127.0.0.1]:{port} HTTP/1.1\r\n\r\n",
+    "a decimal address": "CONNECT 2130706433:{port} HTTP/1.1\r\n\r\n",
+    "a hexadecimal address": "CONNECT 0x7f.1:{port} HTTP/1.1\r\n\r\n",
+    "a short address": "CONNECT 127.1:{port} HTTP/1.1\r\n\r\n",
+    "an octal address": "CONNECT 0177.0.0.1:{port} HTTP/1.1\r\n\r\n",
+    "another port": "CONNECT localhost:22 HTTP/1.1\r\n\r\n",
+    "another port in plain": "GET http://localhost:8/a HTTP/1.1\r\n\r\n",
+    "no port": "CONNECT localhost HTTP/1.1\r\n\r\n",
+    "port 0": "CONNECT localhost:0 HTTP/1.1\r\n\r\n",
+    "a port too large": "CONNECT localhost:99999 HTTP/1.1\r\n\r\n",
+    "a user name": "GET http://localhost:{port}@example.org/ HTTP/1.1\r\n\r\n",
+    "a user name before a listed host": "GET http://x@localhost:{port}/a HTTP/1.1\r\n\r\n",
+    "a user name in a tunnel": "CONNECT localhost:{port}@example.org:443 HTTP/1.1\r\n\r\n",
+    "a backslash": "GET http://localhost:{port}\\@example.org/ HTTP/1.1\r\n\r\n",
+    "another scheme": "GET https://localhost:{port}/a HTTP/1.1\r\n\r\n",
+    "a file": "GET file:///etc/passwd HTTP/1.1\r\n\r\n",
+    "no host": "GET /a HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n",
+    "no host but slashes": "GET //localhost:{port}/a HTTP/1.1\r\n\r\n",
+    "two lengths": GET + "Content-Length: 4\r\nContent-Length: 40\r\n\r\nbody",
+    "a list of lengths": GET + "Content-Length: 4, 4\r\n\r\nbody",
+    "a length with a sign": GET + "Content-Length: +4\r\n\r\nbody",
+    "a coded body": GET + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a length and a coded body": GET + "Content-Length: 4\r\nTransfer-Encoding: xx\r\n\r\n",
+    "a space before the colon": GET + "Content-Length : 4\r\n\r\nbody",
+    "a folded line": GET + "X: 1\r\n Content-Length: 4\r\n\r\nbody",
+    "a bare line feed": GET + "X: 1\nContent-Length: 4\r\n\r\nbody",
+    "a bare carriage return": GET + "X: 1\rY: 2\r\n\r\n",
+    "a NUL": GET + "X: \0\r\n\r\n",
+    "a header without a colon": GET + "X\r\n\r\n",
+    "too many headers": GET + "X: 1\r\n" * 101 + "\r\n",
+    "a giant header": GET + "X: " + "x" * 40_000 + "\r\n\r\n",
+    "a head without an end": GET + "X: " + "x" * 40_000,
+    "a method of its own": "TRACE http://localhost:{port}/a HTTP/1.1\r\n\r\n",
+    "a method in small letters": "get http://localhost:{port}/a HTTP/1.1\r\n\r\n",
+    "HTTP 2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP 0.9": "GET http://localhost:{port}/a\r\n\r\n",
+    "letters of others": "CONNECT l\xf6calhost:{port} HTTP/1.1\r\n\r\n",
+    "no HTTP at all": "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+}
+
+
+async def test_what_is_not_meant_for_a_listed_host_is_refused_and_recorded() -> None:
+    async with way(hosts=("localhost",)) as found:
+        for name, head in REFUSED.items():
+            before = len(found.record)
+            answer = await found.ask(head)
+            assert answer.startswith("HTTP/1.1 4"), f"{name}: {answer}"
+            assert [entry[1] for entry in found.record[before:]] == [False], name
+        assert found.site.visits == []
+        assert found.proxy.usage.reached == set()
+
+
+async def test_a_private_address_behind_a_listed_name_is_refused() -> None:
+    async with way(allow=is_public) as found:
+        for host in HOSTS:
+            assert "not a public address" in await found.ask(
+                f"CONNECT {host}:{{port}} HTTP/1.1\r\n\r\n"
+            )
+        assert found.site.visits == []
+
+
+async def test_nobody_gets_through_without_the_token() -> None:
+    async with way() as found:
+        for token in (b"", b"x" * 32, found.token[:-1] + b"\0"):
+            found.token, kept = token, found.token
+            await found.ask(GET + "Connection: close\r\n\r\n")
+            found.token = kept
+        assert found.site.visits == []
+        assert [entry[1] for entry in found.record] == [False] * 3
+
+
+async def test_whoever_is_slow_or_silent_is_let_go() -> None:
+    bounds = Bounds(head_s=0.05, idle_s=0.05, linger_s=0.05)
+    async with way(bounds=bounds) as found:
+        found.site.slow("/slow")
+        assert "408" in await found.ask("GET http://localhost")
+        assert "200" in await found.ask("CONNECT localhost:{port} HTTP/1.1\r\n\r\n")
+        assert await found.ask("GET http://localhost:{port}/slow HTTP/1.1\r\n\r\n") == ""
+        await until(lambda: len(asyncio.all_tasks()) < 8)
+
+
+async def test_a_long_download_is_not_silence() -> None:
+    async with way(bounds=Bounds(idle_s=0.5)) as found:
+        found.site.drip("/drip", pause_s=0.02, count=50)
+        assert (await found.ask("GET http://localhost:{port}/drip HTTP/1.1\r\n\r\n")).count(
+            "."
+        ) >= 50
+
+
+async def test_bytes_and_refusals_are_bounded() -> None:
+    async with way(bounds=Bounds(all_bytes=100_000, refused=2)) as found:
+        found.site.big("/big", 5_000_000)
+        big = await found.ask("GET http://localhost:{port}/big HTTP/1.1\r\n\r\n")
+        assert len(big) <= 100_000
+        for _ in range(5):
+            await found.ask(REFUSED["another host"])
+        refusals = [entry[2] for entry in found.record if not entry[1]]
+        assert len(refusals) == 2
+        assert "nothing more is looked at" in refusals[-1]
+
+
+async def test_connections_are_counted() -> None:
+    async with way(bounds=Bounds(at_once=1, in_all=2)) as found:
+        found.site.page("/a", "hello")
+        assert all("hello" in answer for answer in await both(found))
+        with pytest.raises(ConnectionError):
+            await found.dial()
+
+
+async def both(found: Way) -> list[str]:
+    return list(await asyncio.gather(*(found.ask(GET + "\r\n") for _ in range(2))))
+
+
+async def test_what_cannot_be_recorded_is_not_reached() -> None:
+    async def record(where: str, allowed: bool, reason: str) -> None:
+        raise KoreError("the disk is full")
+
+    async with WebSite() as site:
+        port = int(site.url.rpartition(":")[2])
+        async with Proxy.open(Grant(HOSTS, (port,), lambda address: True), record) as proxy:
+            found = Way(site, proxy, *proxy.listener())
+            assert "503" in await found.ask(GET + "\r\n")
+            assert site.visits == []
+
+
+async def test_nothing_is_left_of_it() -> None:
+    async with way() as found:
+        reader, writer = await found.dial()
+        writer.write(f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        idle, idle_writer = await found.dial()
+    for one in (reader, idle):
+        try:
+            assert await one.read() == b""
+        except ConnectionError:
+            continue
+    writer.close()
+    idle_writer.close()
+    with pytest.raises(ConnectionError):
+        await found.dial()
+
+
+def test_names_have_one_form() -> None:
+    assert host_name("Example.ORG.") == "example.org"
+    assert host_name("*.bücher.example") == "*.xn--bcher-kva.example"
+    assert host_name("[2606:4700:0:0::1]") == "2606:4700::1"
+    for wrong in (
+        "",
+        "*",
+        "a b",
+        "http://a.org",
+        "a.org:80",
+        "a..org",
+        "127.1",
+        "0x7f.1",
+        "*.1.2.3.4",
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            host_name(wrong)
+
+
+def test_of_two_lists_the_narrower_names_remain() -> None:
+    assert shared_hosts(("*.a.org", "b.org"), ("x.a.org", "*.y.a.org", "c.org")) == (
+        "x.a.org",
+        "*.y.a.org",
+    )
+    assert shared_hosts(("x.a.org", "b.org"), ("*",)) == ("x.a.org", "b.org")
+    assert shared_hosts(("bücher.example",), ("xn--bcher-kva.example",)) != ()
+    assert shared_hosts(("a.org",), ()) == ()
+    assert shared_hosts(("a.org",), ("org", "*.a.org", "..")) == ()
+
+
+async def until(true: Any) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,24 @@
+from agent.security.policy.base import Decision, Narrows, Shows, ToolRequest
+from agent.security.policy.delegated import Tightened
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.roles import Role, ToolRule
+
+
+class Plain:
+    def decide(self, request: ToolRequest) -> Decision:
+        return Decision("allow", "x", "x")
+
+
+def test_whoever_acts_for_somebody_is_shown_no_more_than_they_are() -> None:
+    role = Role("reader", {"grep": ToolRule(paths=("docs/**",), hosts=("example.org",))})
+    tightened = Tightened(RolePolicy(Standing(role)), "plan")
+    assert isinstance(tightened, Shows)
+    assert isinstance(tightened, Narrows)
+    assert tightened.paths("grep") == (("docs/**",),)
+    assert tightened.hosts("grep") == ("example.org",)
+    assert tightened.paths("glob") == ((),)
+
+
+def test_a_policy_without_scopes_sets_none() -> None:
+    assert Tightened(Plain(), "plan").paths("grep") == ()
+    assert Tightened(Plain(), "plan").hosts("grep") is None

@@ -1,0 +1,251 @@
+"""What roles and their scopes allow."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.security.policy.base import ToolRequest
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.policy_file import parse_policy
+from agent.security.policy.roles import (
+    Grants,
+    Role,
+    ToolRule,
+    built_in_roles,
+    in_commands,
+    in_hosts,
+    in_paths,
+)
+
+HERE = Path("/w")
+
+
+def file(name: str) -> tuple[Path]:
+    return (HERE / name,)
+
+
+def request(tool: str, effect: Any = "unsafe", args: Any = None, **plan: Any) -> ToolRequest:
+    return ToolRequest(tool, effect, args or {}, HERE, **plan)
+
+
+def read(name: str) -> ToolRequest:
+    return request("read_file", "read", reads=file(name))
+
+
+def write(name: str) -> ToolRequest:
+    return request("write_file", "idempotent", creates=file(name))
+
+
+def run(command: str) -> ToolRequest:
+    return request("exec", command=command, folder=HERE)
+
+
+def fetch(url: str) -> ToolRequest:
+    return request("web_fetch", "read", {"url": url})
+
+
+def rule(role: str | Role, asked: ToolRequest, mode: Any = "auto") -> str:
+    """The rule that decided; "allow" when nothing was against it."""
+    found = built_in_roles()[role] if isinstance(role, str) else role
+    decision = RolePolicy(Standing(found, mode, confined=True)).decide(asked)
+    return decision.verdict if decision.verdict == "allow" else decision.rule
+
+
+def role(**tools: ToolRule) -> Role:
+    return Role("mine", tools)
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "fits"),
+    [
+        ("docs/**", "docs/a/b.md", True),
+        ("docs/**", "docs", True),
+        ("docs/**", "docs2/a", False),
+        ("./docs/**", "docs/a", True),
+        ("**", "a/b", True),
+        ("**", ".", True),
+        ("**/*.md", "a/b/c.md", True),
+        ("**/*.md", "c.md", True),
+        ("*.md", "a/c.md", False),
+        ("src/*/x", "src/a/x", True),
+        ("src/*/x", "src/a/b/x", False),
+        ("**/docs/x", "docs/docs/x", True),
+        ("a/**/b", "a/b", True),
+        ("README.md", "readme.md", False),
+        ("", "a", False),
+        ("a?[bc]", "axb", True),
+    ],
+)
+def test_path_globs(glob: str, path: str, fits: bool) -> None:
+    assert in_paths(HERE / path, HERE, (glob,)) is fits
+
+
+def test_no_glob_reaches_out_of_the_workspace() -> None:
+    assert not in_paths(Path("/etc/passwd"), HERE, ("**", "/etc/**", "../etc/**"))
+
+
+def test_a_hostile_glob_is_not_slow() -> None:
+    assert not in_paths(HERE / "/".join("a" * 200), HERE, ("**/a" * 50 + "/b",))
+    assert not in_paths(HERE / ("a" * 255), HERE, ("*a" * 60 + "b",))
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        ("git status", True),
+        ("git status --short", True),
+        ("git stash", False),
+        ("git", False),
+        ("gitk status", False),
+        ("/tmp/git status", False),
+        ("ls -la", True),
+        ("lsof", False),
+    ],
+)
+def test_command_prefixes_are_whole_words(words: str, fits: bool) -> None:
+    assert in_commands(tuple(words.split()), ("git status", "ls")) is fits
+
+
+def test_a_computed_word_fits_no_prefix() -> None:
+    assert not in_commands(("git", None), ("git status",))
+    assert not in_commands((None,), ("ls",))
+
+
+def test_hosts() -> None:
+    names = ("example.org", "*.wiki.org")
+    assert in_hosts("Example.ORG.", names)
+    assert in_hosts("en.wiki.org", names)
+    assert not in_hosts("wiki.org", names)
+    assert not in_hosts("evilwiki.org", names)
+    assert not in_hosts("a.example.org", names)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "expected"),
+    [
+        ("build", write("a"), "allow"),
+        ("build", run("make"), "allow"),
+        ("plan", read("a"), "allow"),
+        ("plan", write("a"), "role-tool"),
+        ("plan", run("git status"), "allow"),
+        ("plan", run("git push"), "role-commands"),
+        ("plan", run("git diff > x"), "role-redirect"),
+        ("general", read("a"), "allow"),
+        ("general", write("a"), "allow"),
+        ("general", request("write_file", changes=file("a")), "role-new-files"),
+        ("general", request("append_file", changes=file("a")), "allow"),
+        ("general", request("edit_file", changes=file("a")), "role-tool"),
+        ("general", request("remember", "idempotent"), "allow"),
+        ("general", run("ls"), "role-tool"),
+        ("guest", request("web_search", "read"), "allow"),
+        ("guest", read("a"), "role-tool"),
+        ("writer", read("docs/a"), "allow"),
+        ("writer", read("src/a"), "role-paths"),
+        ("writer", write("docs/a"), "allow"),
+        ("writer", run("ls"), "role-tool"),
+        ("designer", write("design/a"), "allow"),
+        ("designer", write("src/a"), "role-paths"),
+        ("designer", fetch("https://en.wikipedia.org/wiki/A"), "allow"),
+        ("designer", fetch("https://example.org/"), "role-hosts"),
+        ("designer", fetch("https://wikipedia.org.evil.example/"), "role-hosts"),
+        ("builder", write("src/a"), "allow"),
+        ("builder", write("a"), "role-paths"),
+        ("builder", run("go build ./... && rg x"), "allow"),
+        ("builder", run("go build; make"), "role-commands"),
+        ("builder", run("rg $(curl evil)"), "role-commands"),
+        ("builder", run("env rg x"), "role-commands"),
+        ("builder", run("LD_PRELOAD=x rg x"), "role-commands"),
+        ("builder", run("PATH=/tmp; rg x"), "role-commands"),
+        ("builder", run("for PATH in ./bin; do rg x; done"), "role-commands"),
+        ("builder", run("rg ${GIT_DIR:=x}; rg $((PATH=5))"), "role-commands"),
+        ("builder", run("for f in a b; do rg x $f; done"), "allow"),
+        ("builder", run("rg(){ make; }; rg x"), "role-commands"),
+        ("builder", run("rg x > src/found"), "allow"),
+        ("builder", run("rg x > found"), "role-paths"),
+        ("builder", run("rg x >> /etc/found"), "role-paths"),
+        ("builder", run("rg x < /etc/shadow"), "role-paths"),
+        ("builder", run("rg x 2>/dev/null"), "allow"),
+    ],
+)
+def test_built_in_roles(name: str, asked: ToolRequest, expected: str) -> None:
+    assert rule(name, asked) == expected
+
+
+def test_a_role_asks_unless_the_mode_is_auto() -> None:
+    asking = role(read_file=ToolRule(ask=True))
+    assert rule(asking, read("a"), "ask") == "role-ask"
+    assert rule(asking, read("a"), "accept-edits") == "role-ask"
+    assert rule(asking, read("a"), "auto") == "allow"
+
+
+def test_what_a_role_names_beats_what_it_says_of_all() -> None:
+    mine = Role("mine", {"*": ToolRule(), "exec": ToolRule(allow=False)})
+    assert rule(mine, write("a")) == "allow"
+    assert rule(mine, run("ls")) == "role-tool"
+
+
+def test_a_scope_that_cannot_be_checked_refuses() -> None:
+    mine = role(deploy=ToolRule(paths=("**",)), call=ToolRule(hosts=("a.org",)))
+    assert rule(mine, request("deploy")) == "role-unplanned"
+    assert rule(mine, request("call")) == "role-unplanned"
+    assert rule(mine, request("call", hosts=("a.org",))) == "allow"
+
+
+def test_a_tool_without_a_plan_is_judged_by_the_path_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "link").symlink_to("/etc")
+    mine = role(grep=ToolRule(paths=("docs/**",)))
+
+    def verdict(path: str) -> str:
+        return rule(mine, ToolRequest("grep", "read", {"path": path}, tmp_path))
+
+    assert verdict("docs") == "allow"
+    assert verdict("docs/../src") == "role-paths"
+    assert verdict("docs/link/passwd") == "role-paths"
+
+
+def test_a_redirection_may_not_overwrite_where_new_files_only_are_written(tmp_path: Path) -> None:
+    (tmp_path / "old").touch()
+    mine = role(exec=ToolRule(), write_file=ToolRule(new_files_only=True))
+
+    def verdict(command: str) -> str:
+        asked = ToolRequest("exec", "unsafe", {}, tmp_path, command=command, folder=tmp_path)
+        return rule(mine, asked)
+
+    assert verdict("ls > new") == "allow"
+    assert verdict("ls > old") == "role-new-files"
+
+
+def test_own_paths_of_exec_hold_for_its_redirections() -> None:
+    mine = role(exec=ToolRule(paths=("out/**",)))
+    assert rule(mine, run("ls > out/a")) == "allow"
+    assert rule(mine, run("ls > a")) == "role-paths"
+    assert rule(mine, run("cd out && ls > a")) == "role-paths"
+
+
+def test_grants_take_away_and_never_add() -> None:
+    build = built_in_roles()["build"]
+    assert rule(build.with_grants(Grants(allow_write=False)), write("a")) == "agents-write"
+    assert rule(build.with_grants(Grants(allow_write=False)), run("ls > a")) == "agents-write"
+    assert rule(build.with_grants(Grants(allow_command=False)), run("ls")) == "agents-command"
+    confirming = build.with_grants(Grants(confirm_before_command=True))
+    assert rule(confirming, run("ls"), "accept-edits") == "agents-confirm"
+    assert rule(confirming, run("ls"), "auto") == "allow"
+    guest = built_in_roles()["guest"].with_grants(Grants())
+    assert rule(guest, run("ls")) == "role-tool"
+
+
+def test_an_open_role_follows_the_mode_alone() -> None:
+    text = "default: {deny_by_default: false}\nroles: {mine: {tools: {exec: false}}}"
+    mine = parse_policy(text, "p").roles["mine"]
+    assert rule(mine, write("a")) == "allow"
+    assert rule(mine, run("ls")) == "role-tool"
+
+
+def test_a_refusal_names_the_role_and_what_it_allows() -> None:
+    judge = RolePolicy(Standing(built_in_roles()["builder"], confined=True))
+    reason = judge.decide(run("go version; make")).reason
+    assert "builder" in reason
+    assert "git status" in reason
+    assert reason.endswith("make")

@@ -1,0 +1,101 @@
+"""What a killed Kore left running, when even its watcher was killed: the next start ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from agent.security.sandbox.orphan_processes import NAME, end_leftovers, mark, noted
+from tests.processes import gone, lasting, processes, runs
+
+ROOT = Path(__file__).parents[4]
+KORE = """
+import asyncio, sys
+from pathlib import Path
+from agent.sandbox import Job
+from agent.security.sandbox.unconfined import Unconfined
+from agent.security.sandbox.orphan_processes import noted
+from agent.tools.shell.process_group import run
+async def main():
+    with Unconfined().prepare(Job(sys.argv[1], Path("/"), Path("/"))) as spawn:
+        await run(spawn, 500, print)
+with noted(Path(sys.argv[2])):
+    asyncio.run(main())
+"""
+
+
+async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
+    command = lasting()
+    line, note = f"{command} & {command}", tmp_path / "running"
+    kore = subprocess.Popen([sys.executable, "-c", KORE, line, note], cwd=ROOT)
+    try:
+        assert await runs(command)
+        end_leftovers(note)
+        assert len(processes(command)) == 2, "its Kore lives"
+        # The watcher is a shell of the same group that is no sleep.
+        own = os.getpgid(processes(command)[0])
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                pid = int(folder.name)
+                shell = (folder / "comm").read_text() == "sh\n"
+                if shell and os.getpgid(pid) == own and b"kill -9 0" in _words(folder):
+                    os.kill(pid, signal.SIGKILL)
+    finally:
+        kore.kill()
+        kore.wait()
+    assert processes(command)
+    assert end_leftovers(tmp_path / "another's") == 0
+    assert end_leftovers(note) >= 2
+    assert await gone(command)
+
+
+async def test_what_a_kore_let_go_that_came_to_its_end_is_nobody_s(tmp_path: Path) -> None:
+    command, note = lasting(), tmp_path / "running"
+    line = f"setsid {command} </dev/null >/dev/null 2>&1 & until pgrep -fx '{command}'; do :; done"
+    subprocess.run([sys.executable, "-c", KORE, line, note], cwd=ROOT, check=True)
+    (left,) = processes(command)
+    try:
+        end_leftovers(note)
+        with noted(note):
+            end_leftovers(note)
+        assert processes(command) == [left]
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_a_kore_that_was_started_by_what_is_left_spares_itself(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    value = mark()[NAME].split(":")
+    note = tmp_path / "running"
+    note.write_text(f"{value[0]}:{gone.pid}:1")
+    start = (
+        "import sys, pathlib; from agent.security.sandbox.orphan_processes import end_leftovers; "
+    )
+    start += "end_leftovers(pathlib.Path(sys.argv[1])); print('up')"
+    done = subprocess.run(
+        ["sh", "-c", '"$@"; echo and its shell', "sh", sys.executable, "-c", start, note],
+        cwd=ROOT, env={**os.environ, NAME: f"{value[0]}:{gone.pid}:1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "up\nand its shell\n"
+
+
+def _words(folder: Path) -> bytes:
+    return (folder / "cmdline").read_bytes()
+
+
+def test_a_mark_of_another_process_table_is_left_alone(tmp_path: Path) -> None:
+    command = lasting()
+    _, pid, _ = mark()[NAME].split(":")
+    elsewhere = f"1:{pid}:1"
+    (tmp_path / "running").write_text(elsewhere)
+    process = subprocess.Popen(command.split(), env={NAME: elsewhere, "PATH": os.environ["PATH"]})
+    try:
+        end_leftovers(tmp_path / "running")
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,160 @@
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ConfigError, ToolError
+from agent.security.sandbox.base import Job
+from agent.security.sandbox.probe import probe
+from agent.security.sandbox.selector import Wishes, choose
+from agent.security.sandbox.unconfined import Unconfined
+
+ROOT = Path(__file__).parents[4]
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The only folder in PATH; empty. Everybody may run what is in there: commands of root are
+    started as somebody else."""
+    with tempfile.TemporaryDirectory(prefix="kore-programs-", dir="/var/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        monkeypatch.setenv("PATH", name)
+        yield folder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def test_a_probe_sees_that_nothing_confines(home: Path) -> None:
+    assert probe(Unconfined(), home) == "a command could read what is outside of its workspace"
+    assert list(home.iterdir()) == []
+
+
+def test_a_program_that_only_claims_to_confine_is_not_trusted(home: Path, programs: Path) -> None:
+    # Runs what stands behind the options, and confines nothing.
+    program(programs, "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
+    # Root's commands can do little even so: they are not root's.
+    why = "a command could reach the network" if os.geteuid() == 0 else "a command could read"
+    with pytest.raises(ConfigError, match=rf"bwrap.*does not work here: {why}"):
+        choose(Wishes("bwrap"), home)
+
+
+def test_a_failing_program_is_named_with_what_it_said(home: Path, programs: Path) -> None:
+    program(programs, "bwrap", "echo no namespaces for you >&2; exit 1")
+    with pytest.raises(ConfigError, match=r"it does not start .no namespaces for you"):
+        choose(Wishes("bwrap"), home)
+
+
+def test_a_program_that_cannot_be_started_does_not_work_here(home: Path, programs: Path) -> None:
+    program(programs, "bwrap", "").write_text("#!/nowhere/sh\n")
+    with pytest.raises(ConfigError, match=r"does not work here: .*bwrap: No such file"):
+        choose(Wishes("bwrap"), home)
+
+
+def test_a_program_in_a_workspace_is_not_tried(
+    home: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = home / "ran"
+    scripts = programs / "project" / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    for name in ("bwrap", "docker", "podman"):
+        program(scripts, name, f"echo x >>{ran}")
+    monkeypatch.setenv("PATH", f"{scripts}:.")
+    with pytest.raises(ConfigError, match=r"bubblewrap is not installed"):
+        choose(Wishes("bwrap", workspaces=(programs / "project",)), home)
+    with pytest.raises(ConfigError, match=r"neither docker nor podman"):
+        choose(Wishes("container", workspaces=(programs / "project",)), home)
+    assert not ran.exists()
+
+
+def test_what_was_tried_is_kept_until_something_changes(home: Path, programs: Path) -> None:
+    count = home / "count"
+    script = f"echo x >>{count}; echo broken; exit 1"
+    file = program(programs, "bwrap", script)
+    for _ in range(3):
+        with pytest.raises(ConfigError):
+            choose(Wishes("bwrap"), home)
+    tried = count.read_text()
+    with pytest.raises(ConfigError):
+        choose(Wishes("bwrap"), home, afresh=True)
+    assert len(count.read_text()) == 2 * len(tried)
+    os.utime(file, (1, 1))
+    with pytest.raises(ConfigError):
+        choose(Wishes("bwrap"), home)
+    assert len(count.read_text()) == 3 * len(tried)
+    assert stat.S_IMODE((home / "sandbox.json").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"bwrap": 7}', "{broken", '{"bwrap": {"key": 1}}'])
+def test_a_damaged_record_is_tried_anew(home: Path, programs: Path, content: str) -> None:
+    (home / "sandbox.json").write_text(content)
+    program(programs, "bwrap", "echo broken; exit 1")
+    with pytest.raises(ConfigError):
+        choose(Wishes("bwrap"), home)
+    assert json.loads((home / "sandbox.json").read_text())["bwrap"]["failure"]
+
+
+def test_none_is_what_was_asked_for(home: Path) -> None:
+    choice = choose(Wishes("none"), home)
+    assert (choice.sandbox.name, choice.sandbox.confines) == ("none", False)
+    assert str(choice) == "none, as configured"
+
+
+def test_root_without_a_sandbox_gets_no_commands(home: Path, programs: Path) -> None:
+    choice = choose(Wishes(), home)
+    if os.geteuid() != 0:
+        assert "bwrap" in choice.failures
+        return
+    assert not choice.sandbox.confines
+    assert set(choice.failures) == {"bwrap", "landlock", "container"}
+    with pytest.raises(ToolError, match=r"Install bubblewrap"):
+        choice.sandbox.prepare(Job("true", home, home))
+    with pytest.raises(ConfigError, match=r"landlock.*root"):
+        choose(Wishes("landlock"), home)
+
+
+_AS_ROOT_IN_A_CONTAINER = """
+import sys
+from pathlib import Path
+from agent.errors import ConfigError
+from agent.security.sandbox.selector import Wishes, choose
+try:
+    choose(Wishes("bwrap"), Path(sys.argv[1]))
+except ConfigError as exc:
+    print(exc, exc.hint, sep="\\n")
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("bwrap"),
+    reason="takes root, setpriv and bubblewrap",
+)
+def test_root_without_the_right_to_mount_is_told_to_run_kore_as_somebody_else(home: Path) -> None:
+    words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    words += [sys.executable, "-c", _AS_ROOT_IN_A_CONTAINER, str(home)]
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    told, hint = ran.stdout.splitlines()
+    assert "root may not show the workspace to another user here" in told
+    assert "file system" not in told
+    assert "Run Kore as another user" in told
+    assert "run Kore as another user" in hint
+    assert "install" not in hint

@@ -1,0 +1,195 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.security.shell.classifier import blocked_word, classify
+from agent.security.shell.parser import parse
+
+BLOCKED = ("rm", "sudo", "shutdown", "format", "del")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm x", "rm", " rm -rf /", "/bin/rm x", "../../bin/rm x", "\\rm x", "'rm' x", 'r"m" x',
+        "r\\m x", "r\\\nm x", "RM x", "ls; rm x", "ls;rm x", "ls && rm x", "ls||rm x",
+        "ls | rm x", "ls & rm x", "ls\nrm x", "(rm x)", "{ rm x; }", "! rm x", "$(rm x)",
+        "`rm x`", "echo $(rm x)", 'echo "$(rm x)"', 'echo "`rm x`"', "echo `rm x`",
+        "echo $(ls $(rm x))", "cat <(rm x)", "A=1 rm x", "A=1 B=2 rm x", "A=$(rm x)",
+        "A=$(rm x) ls", "sudo ls", "env rm x", "env A=1 rm x", "env -u X rm x", "env -S 'rm x'",
+        "xargs rm", "ls | xargs -n 1 rm", "xargs -I {} rm {}", "nohup rm x &", "time rm x",
+        "timeout 5 rm x", "timeout -k 1 5s rm x", "nice -n 5 rm x", "exec rm x",
+        "command rm x", "busybox rm x", "find . -exec rm {} \\;", "find . -name x -execdir rm {} +",
+        "sh -c 'rm x'", 'bash -lc "ls; rm x"', "eval 'rm x'", "eval rm x", "ssh host rm x",
+        "if true; then rm x; fi", "for f in *; do rm $f; done", "while true; do rm x; done",
+        "case a in a) rm x;; esac", "f() { rm x; }", ">f rm x", "2>f rm x", "ls >f; rm x",
+        "ls &>f; rm x", "ls &>f rm x", "cat <<EOF\nEOF\nrm x", "X=rm; $X x", "rm$IFS-rf", "{rm,x}",
+        "echo 'unclosed; rm x", "trap 'rm x' EXIT", "alias l='rm x'", "echo > $(rm x)",
+        "echo hi |& rm x", "shutdown now", "cd / && del x", "sh -c \"sh -c 'rm x'\"",
+    ],
+)  # fmt: skip
+def test_blocked_word_in_command_position_is_found(command: str) -> None:
+    assert blocked_word(command, BLOCKED)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "", "ls", "ls -la", "echo rm", "echo 'rm x'", "git rm x", "cat rm", "cat rm.txt",
+        "farm x", "rmdir x", "./rm.sh", "grep -r rm .", "npm run format", "ls > rm", "ls 2>&1",
+        "git commit -m 'rm the old; del the new'", "echo a; echo rm", "format-all x",
+        "docker run x rm", "A=rm ls", "time echo rm", "python -c 'print(1)'", "$X y",
+        "for f in rm del; do echo $f; done", "ls # rm", "[ -f x ] && echo yes", "echo {a,b}",
+        "env A=1 ls", "timeout 5 ls", "find . -name rm", "cat <<EOF\nhello\nEOF",
+    ],
+)  # fmt: skip
+def test_other_commands_are_left_alone(command: str) -> None:
+    assert blocked_word(command, BLOCKED) is None
+
+
+def test_nothing_is_blocked_by_an_empty_list() -> None:
+    assert blocked_word("rm x", ()) is None
+
+
+def test_deep_nesting_ends() -> None:
+    assert blocked_word("$(" * 500 + "rm x" + ")" * 500, BLOCKED) == "rm"
+    assert blocked_word("eval " * 300 + "rm x", BLOCKED) == "rm"
+
+
+@pytest.mark.parametrize("part", ["env ", "env x ", "$x;", "$(a) ", "x `a`; ", 'sh "$(a)" '])
+def test_the_work_grows_with_the_length_of_the_line_and_not_faster(part: str) -> None:
+    # Quadratic work would take minutes here; the suite's time limit would end it.
+    assert blocked_word(part * (9_000 // len(part)), BLOCKED) is None
+    assert blocked_word(part * (9_000 // len(part)) + "; rm x", BLOCKED) == "rm"
+    assert blocked_word(part * (200_000 // len(part)) + "; rm x", BLOCKED) == "rm"
+
+
+@given(st.text(alphabet=" ;|&$()`'\"\\\nrm<>{}=-ax1", max_size=40))
+def test_any_text_gets_an_answer(command: str) -> None:
+    assert blocked_word(command, BLOCKED) in (None, *BLOCKED)
+
+
+@given(st.text(alphabet=" ax;|&1-\n", max_size=20))
+def test_a_blocked_last_command_is_always_found(before: str) -> None:
+    assert blocked_word(before + "\nrm x", BLOCKED) == "rm"
+
+
+HARMLESS = Path(__file__).with_name("harmless_commands.txt")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    root = tmp_path / "workspace"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.py").write_text("x = 1\n")
+    (tmp_path / "outside").mkdir()
+    (root / "link").symlink_to(tmp_path / "outside")
+    return root
+
+
+def kind_of(command: str, workspace: Path, folder: str = ".") -> str:
+    return classify(parse(command), (workspace / folder).resolve(), workspace)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -la src", "cat src/a.py | head -n 5", "git status", "git log --oneline | cat",
+        "rg x src", "find . -name '*.py' -not -path './x/*'", "sed -n '1,3p;/x/p' src/a.py",
+        "grep -rn '/' src", "awk -F, '$1 > 3 {print $2}' src/a.py", "sort -t, -k2,2n src/a.py",
+        "cat < src/a.py 2>/dev/null", "ls > /dev/null 2>&1", "echo $HOME $(date)",
+        "x=1; echo $((x+1))", "timeout 5 ls", "cd src && ls", "[ -z \"$(ls)\" ] && echo empty",
+        "diff <(ls) <(ls src)", "/usr/bin/wc -l src/a.py", "env A=1 ls",
+        "for f in src/a.py README; do wc -l \"$f\"; done", "if test -f a; then cat a; fi",
+        "env -S 'A=1 ls' src", "git stash list", "git stash show -p", "head -20 src/a.py",
+        "git log -5 --format='%h %s' --since=yesterday", "tail -n +5 src/a.py", "date +%s",
+        "cat <<E\nhello\nE", "git branch -a", "git remote -v", "command -v python3",
+    ],
+)  # fmt: skip
+def test_commands_that_only_look_are_reads(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == "reads"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest -q", "make test", "python3 -c 'print(1)'", "npm run build", "go test ./...",
+        "touch a", "echo x > a", "cat a >> src/b", "tee a < b", "sed -i s/a/b/ a", "sort -o a a",
+        "mkdir -p a/b", "cp a b && mv b c", "./run.sh", "sh run.sh",
+        "git add . && git commit -m 'x; y'", "tar czf a.tgz src", "find . -name x -exec cat {} +",
+        "cat src/*", "git branch new", "sqlite3 a.db 'select 1'", "ls & make",
+        "cd src && git log", "git -C src status", "chmod +x run.sh", "cat a 2> log", "uniq a b",
+    ],
+)  # fmt: skip
+def test_commands_that_build_test_or_edit_are_works(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == "works"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo a | xargs --max-lines rm true -f", "echo a | xargs --replace rm true",
+        "echo a | xargs --max-lines sed true -e '1e touch b' src/a.py",
+        "git log --output=F", "git show --output=F", "git blame --output=F src/a.py",
+        "git reflog --output=F", "git rev-list --output=F HEAD", "git log --pretty --output=F",
+        "git log --outp=F", "git shortlog --out=F", "git describe --dirt", "git log --help",
+        "git stash", "git stash -u", "git stash --include-untracked", "git stash drop",
+        "env -S 'uniq a b' echo", "env -S 'uniq a' b", "env -vS'uniq a' b",
+        "env --split-string='uniq a' b", "env --split-string 'tee a' b",
+        "xxd src/a.py -vnew", "xxd src/a.py -s", "date 010203042005", "ls --never-heard-of",
+        "cat -Z src/a.py", "sort --outp=b a",
+        "sort -ubob a", "tree --output a", "grep -Q x src", "find . -fprin x", "ls --al",
+    ],
+)  # fmt: skip
+def test_an_option_that_nobody_has_looked_at_is_no_reading(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) != "reads"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "", "x", "rm a", "curl x", "cat /etc/passwd", "cat ../x", "cat ~/x", "cat link/x",
+        "cat $X", "ls $(cat a)", "cat src/../../x", "cd .. && ls", "cd && ls", "cd link && ls",
+        "cd src; cat ../a", "echo x > /x", "echo x > $X", "cat < ../x", "LD_PRELOAD=a ls",
+        "PATH=. ls", "GIT_DIR=x git log", "export PATH=.", 'export "PATH=."', "git -c a=b log",
+        "git push", "pip install x", "ls | sh", "ls; x", "make && curl x", "xargs cat < a",
+        "f() { ls; }; f", "alias ls=x", "cat .env", "cat .git/x", "python3 -m pip install x",
+        "make -f /x", "dd if=/x", "tee /x", "grep -ne x ../y", "sed 's/a/b/e' a",
+        "awk -v a=b 'BEGIN{system(\"x\")}'", "find . -delete", "rg --pre x y", "npx x ../y",
+        "cat 'a\0b'", "cat .*", "ls .?/x", "env", "time -o a ls", "git diff --output=a",
+        "echo x > .git/hooks/y",
+    ],
+)  # fmt: skip
+def test_everything_else_is_unknown(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == ("reads" if command == "" else "unknown")
+
+
+def test_paths_are_seen_from_the_folder_of_the_command(workspace: Path) -> None:
+    assert kind_of("cat ../README.md", workspace, "src") == "reads"
+    assert kind_of("cat ../../x", workspace, "src") == "unknown"
+    assert kind_of(f"cat {workspace}/src/a.py", workspace, "src") == "reads"
+    assert kind_of("ls", workspace, "..") == "unknown"
+
+
+def test_looking_at_a_repository_that_runs_programs_is_work(workspace: Path) -> None:
+    config = workspace / ".git" / "config"
+    config.parent.mkdir()
+    config.write_text("[core]\n\tbare = false\n")
+    assert kind_of("git status", workspace) == "reads"
+    config.write_text("[core]\n\tfsmonitor = touch x\n")
+    assert kind_of("git status", workspace) == "works"
+    assert kind_of("git diff", workspace, "src") == "works"
+
+
+def test_a_folder_laid_out_as_a_bare_repository_is_not_trusted(workspace: Path) -> None:
+    (workspace / "src" / "objects").mkdir()
+    (workspace / "src" / "HEAD").write_text("ref: refs/heads/main\n")
+    assert kind_of("git log", workspace, "src") == "works"
+
+
+def test_nine_in_ten_harmless_commands_need_no_question(workspace: Path) -> None:
+    lines = HARMLESS.read_text("utf-8").splitlines()
+    asked = [line for line in lines if line and kind_of(line, workspace) == "unknown"]
+    assert len(asked) < len(lines) / 10, "\n".join(asked)

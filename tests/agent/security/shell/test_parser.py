@@ -1,0 +1,159 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.security.shell.parser import Redirect, parse
+
+# What shells make something of, so that random lines are often nearly valid.
+PIECES = [
+    "rm", "x", " ", " ", "\n", ";", "|", "&", "&&", "(", ")", "$(", "`", "'", '"', "\\", "\\\n",
+    "{", "}", "<", ">", "<<E\n", "\nE\n", "<<'E'\n", "<<<", "#", "$", "${x:-", "$((", "))", "[[ ",
+    " ]]", "[", "=", "if ", "then ", "fi", "for x in ", "do ", "done", "case x in ", "esac",
+    "eval ", "env ", "sh -c ", "find . -exec ", "xargs ", "-n ", "f() ", "~", "*", "\0", "\r",
+    "é", "\ud800", "\u200b",
+]  # fmt: skip
+
+
+def argvs(command: str) -> list[tuple[str | None, ...]]:
+    return [each.argv for each in parse(command).commands]
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("abc", "abc"), ("'a b'", "a b"), ('"a b"', "a b"), (r"a\ b", "a b"),
+        ("a'b'\"c\"", "abc"), (r'"\$x \" \a"', r'$x " \a'), (r"$'\x41\102\u0043\n'", "ABC\n"),
+        (r"$'a\0b'c", "ac"), ("'$x'", "$x"), (r"\$x", "$x"), ("$", "$"), ("a$", "a$"),
+        ("{}", "{}"), ("*.md", "*.md"), ("~/x", "~/x"), ("$x", None), ('"$x"', None),
+        ("a${x}b", None), ("$(ls)", None), ("`ls`", None), ("{a,b}", None), ("{1..3}", None),
+        ("$((1+1))", None), ("''", ""),
+    ],
+)  # fmt: skip
+def test_a_word_has_the_value_that_the_program_would_receive(word: str, value: str | None) -> None:
+    script = parse(f"echo {word}")
+    assert script.commands[0].argv == ("echo", value)
+    assert script.opaque is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "a; b", "a && b", "a || b", "a | b", "a & b", "a\nb", "(a; b)", "{ a; b; }", "! a; b",
+        "if a; then b; fi", "while a; do b; done", "for x in 1; do a; b; done", "a $(b)",
+        'a "$(b)"', "a `b`", "a <(b)", "a > >(b)", "case $(a) in x) b;; esac", "a <<E\n$(b)\nE",
+        'a <<< "$(b)"', "x=$(a; b)", "a ${x:-$(b)}", "a > $(b)", "a <<E | b\nE", "a <<E && b\nE",
+    ],
+)  # fmt: skip
+def test_every_simple_command_is_found(command: str) -> None:
+    script = parse(command)
+    assert {"a", "b"} == {each.argv[0] for each in script.commands if each.argv}
+    assert script.opaque is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "env -i A=1 a b", "env -u X a b", "nohup a b", "nice -n 5 a b", "nice -5 a b",
+        "time -p a b", "timeout -k 1s 5 a b", "timeout --signal=KILL 5 a b", "command -p a b",
+        "exec -a x a b", "sudo -u root -- a b", "xargs -0 -n 1 a b", "stdbuf -oL a b",
+        "busybox a b", "setsid a b", "find . -exec a b \\;",
+        "find . -name x -execdir a b + -print", "sh -c 'a b'", "eval a b",
+        "bash -euo pipefail -c 'a b'", "env -S 'a b'", "env --split-string='a b'",
+        "trap 'a b' EXIT", "ssh -p 22 host a b", "watch -n 1 a b", "flock x a b",
+        "flock x -c 'a b'", "su -c 'a b' me", "sh <<< 'a b'", "sh <<E\na b\nE",
+        "sh <<-'E'\n\ta b\n\tE", "script -qc 'a b' /dev/null",
+        "env nohup nice timeout 5 sh -c 'eval a b'", "alias x='a b'", "env -- a b",
+        "unshare -r a b",
+    ],
+)  # fmt: skip
+def test_programs_that_run_programs_are_seen_through(command: str) -> None:
+    script = parse(command)
+    assert ("a", "b") in [each.argv[:2] for each in script.commands]
+    assert script.opaque is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 'x", "if x; then", "a | | b", "$X y", "$(x) y", "r? y", "{a,b}", "x | sh", "sh < y",
+        'sh -c "$X"', "eval $X", "env $X y", "env --unknown x", "bash <(x)", "x\0", "x\x1b[2K",
+        "x\r", "x\u200b", "x \u202e y", "\ud800", "x" * 10_001, "$(" * 60 + "x" + ")" * 60,
+        "eval " * 40 + "x", "env " * 40 + "x", "IFS=,", "BASH_ENV=x sh -c x", "echo ${!x}",
+        "echo ${x@P}", "x=a; echo $((x))", "echo $(($(x)))", "test -v 'a[$(x)]'",
+        "a\\\nb c\\\nd#", "echo $'\\''", "x;" * 2500, "coproc x", "sh - | x", ". /dev/stdin",
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_opaque(command: str) -> None:
+    assert parse(command).opaque
+
+
+def test_redirections_belong_to_their_command() -> None:
+    script = parse("a > f 2>&1 x < 'g h'; (b) >> $X")
+    assert script.commands[0].argv == ("a", "x")
+    assert script.commands[0].redirects == (
+        Redirect(">", "f"), Redirect(">&", "1"), Redirect("<", "g h"),
+    )  # fmt: skip
+    group, inner = script.commands[1:]
+    assert (group.argv, group.redirects, inner.argv) == ((), (Redirect(">>", None),), ("b",))
+
+
+def test_a_file_that_a_substitution_reads_is_seen() -> None:
+    redirects = [r for each in parse("echo $(< f)").commands for r in each.redirects]
+    assert redirects == [Redirect("<", "f")]
+
+
+def test_assignments_are_kept_with_their_values() -> None:
+    script = parse("A=1 B='x y' a; C=$(b); export D=2")
+    assert [each.assignments for each in script.commands if each.assignments] == [
+        (("A", "1"), ("B", "x y")), (("C", None),), (("D", "2"),),
+    ]  # fmt: skip
+
+
+def test_the_values_of_a_loop_are_known_until_something_else_sets_them() -> None:
+    assert parse("for f in a 'b c'; do x; done").loops == {"f": ("a", "b c")}
+    assert parse("for f in a; do f=b; done").loops == {}
+    assert parse("for f in $(x); do y; done").loops == {}
+
+
+def test_a_shell_without_double_brackets_would_run_what_they_hold() -> None:
+    assert ("rm", "x") in [argv[:2] for argv in argvs("[[ a || rm x ]]") if argv]
+    assert ("rm", "x") in argvs("((rm x))")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+def test_nearly_valid_lines_get_an_answer(command: str) -> None:
+    script = parse(command)
+    assert all(len(each.argv) == len(each.words) for each in script.commands)
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=80) | st.binary().map(bytes.hex))
+def test_any_text_gets_an_answer(command: str) -> None:
+    assert parse(command).text == command
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_get_an_answer(data: bytes) -> None:
+    assert parse(data.decode("utf-8", "surrogateescape")).text is not None
+
+
+@given(st.text(st.sampled_from("aé×中🙂\U0002fa1d\u3000"), min_size=1), st.booleans())
+def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None:
+    behind = " x" * 200 if long else ""
+    script = parse(f"echo '{word}' {word}{behind}")
+    assert script.commands[0].argv[:3] == ("echo", word, word)
+    assert script.commands[0].text.startswith(f"echo '{word}' {word}")
+    assert script.opaque is None
+
+
+def test_only_ascii_names_are_assigned_to() -> None:
+    assert argvs("中=1 ls") == [("中=1", "ls")]
+    assert argvs("x=1 ls") == [("ls",)]
+
+
+def test_a_character_beyond_every_table_ends_no_process() -> None:
+    line = "a{" * 36 + "\U0010ffff"
+    program = f"from agent.security.shell.parser import parse; parse({line!a})"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,164 @@
+"""What a session has taken in decides what may leave it."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.security.policy.base import ToolRequest
+from agent.security.taint.taint import BOTH, NOTHING, PRIVATE, UNTRUSTED, Exposure, way_out
+from agent.types import Message, Taint, Text, user
+
+HERE = Path("/w")
+OFFERS = "See https://a.example/one, (https://a.example/two) and <https://a.example/three>."
+
+
+def result(text: str, taint: frozenset[Taint]) -> Message:
+    return Message("tool", (Text(text),), tool_call_id="c", taint=taint)
+
+
+def exposed(*messages: Message) -> Exposure:
+    return Exposure(BOTH, messages)
+
+
+def fetch(taint: frozenset[Taint], quoted: bool = False) -> ToolRequest:
+    url = "https://a.example/?d=1"
+    return ToolRequest(
+        "web_fetch", "read", {"url": url}, HERE, hosts=("a.example",), sends=url, quoted=quoted,
+        taint=taint,
+    )  # fmt: skip
+
+
+def test_taint_is_the_sum_of_what_results_brought() -> None:
+    exposure = Exposure()
+    exposure.take(user("hi"))
+    assert exposure.taint == NOTHING
+    exposure.take(result("a file", PRIVATE))
+    assert not exposure.is_dangerous
+    exposure.take(result("a page", UNTRUSTED))
+    assert exposure.is_dangerous
+
+
+@pytest.mark.parametrize("taint", [NOTHING, PRIVATE, UNTRUSTED])
+def test_one_kind_alone_closes_no_way_out(taint: frozenset[Taint]) -> None:
+    assert way_out(fetch(taint)) is None
+
+
+def test_with_both_a_way_out_asks_unless_its_text_is_quoted() -> None:
+    decision = way_out(fetch(BOTH))
+    assert decision is not None
+    assert (decision.verdict, decision.rule) == ("ask", "taint-way-out")
+    assert "a.example" in decision.reason
+    assert way_out(fetch(BOTH, quoted=True)) is None
+
+
+def test_a_command_that_reaches_out_asks_whatever_it_says() -> None:
+    request = ToolRequest(
+        "exec", "unsafe", {}, HERE, command="curl x", hosts=("anywhere",), quoted=True, taint=BOTH
+    )
+    assert way_out(request) is not None
+
+
+@pytest.mark.parametrize(
+    "path", ["SOUL.md", "memory/x.md", "skills/a/SKILL.md", ".kore/agents/a.md"]
+)
+def test_strangers_words_do_not_become_instructions_unseen(path: str) -> None:
+    request = ToolRequest(
+        "write_file", "idempotent", {}, HERE, creates=(HERE / path,), taint=UNTRUSTED
+    )
+    decision = way_out(request)
+    assert decision is not None
+    assert decision.rule == "taint-memory"
+    assert (
+        way_out(ToolRequest("write_file", "idempotent", {}, HERE, creates=(HERE / path,))) is None
+    )
+
+
+def test_work_for_the_heartbeat_is_planted_like_a_job() -> None:
+    def writing(path: str, taint: frozenset[Taint] = UNTRUSTED) -> ToolRequest:
+        return ToolRequest("edit_file", "unsafe", {}, HERE, changes=(HERE / path,), taint=taint)
+
+    for path in ("HEARTBEAT.md", "heartbeat.MD"):
+        decision = way_out(writing(path))
+        assert decision is not None
+        assert decision.rule == "taint-schedule"
+    assert way_out(writing("HEARTBEAT.md", PRIVATE)) is None
+    assert way_out(writing("notes/HEARTBEAT.md")) is None
+
+
+def test_remembering_asks_once_strangers_were_heard() -> None:
+    asked = way_out(ToolRequest("remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED))
+    assert asked is not None
+    assert asked.verdict == "ask"
+
+
+async def test_an_address_that_the_person_wrote_may_leave() -> None:
+    exposure = exposed(user("Read https://a.example/?q=1."))
+    assert await exposure.is_quoted("https://a.example/?q=1")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "https://a.example/?q=1&d=secret",
+        "https://a.example/",
+        "https://a.example/?q=",
+        "https://secret.a.example/?q=1",
+        "https://a.example/?q=1#secret",
+        "HTTPS://a.example/?q=1",
+    ],
+)
+async def test_an_address_that_was_changed_may_not(changed: str) -> None:
+    assert not await exposed(user("Read https://a.example/?q=1.")).is_quoted(changed)
+
+
+@pytest.mark.parametrize("path", ["one", "two", "three"])
+async def test_an_address_that_strangers_offer_may_leave(path: str) -> None:
+    assert await exposed(result(OFFERS, UNTRUSTED)).is_quoted(f"https://a.example/{path}")
+
+
+async def test_an_address_in_something_private_may_not() -> None:
+    assert not await exposed(result(OFFERS, BOTH)).is_quoted("https://a.example/one")
+    assert not await exposed(result(OFFERS, PRIVATE)).is_quoted("https://a.example/one")
+
+
+async def test_a_query_may_leave_when_the_person_wrote_these_words() -> None:
+    exposure = exposed(user("please find the  Best tea\nin Uji"))
+    assert await exposure.is_quoted("best tea in Uji")
+    assert not await exposure.is_quoted("best tea in Uji secret")
+    assert not await exposure.is_quoted("tea best")
+    assert not await exposure.is_quoted("est te")
+    assert not await exposure.is_quoted("")
+
+
+async def test_a_query_from_strangers_words_may_not() -> None:
+    assert not await exposed(result("search for: open sesame", UNTRUSTED)).is_quoted("open sesame")
+
+
+async def test_an_address_with_brackets_is_offered_whole() -> None:
+    exposure = exposed(result("(https://a.example/wiki/A_(b))", UNTRUSTED))
+    assert await exposure.is_quoted("https://a.example/wiki/A_(b)")
+
+
+@pytest.mark.parametrize(
+    ("page", "chosen"),
+    [
+        ("https://a.example/" + "." * 100, "https://a.example/" + "." * 70),
+        ("https://a.example/1=https://a.example/2=https://a.example/3", "https://a.example/3"),
+        ("https://a.example/'70 https://a.example/'71", "https://a.example/'70"),
+        ("https://a.example/ and many words", "https://a.example/ and many"),
+    ],
+    ids=["dots", "addresses in an address", "quotes", "words"],
+)
+async def test_where_an_offered_address_begins_and_ends_is_no_choice(
+    page: str, chosen: str
+) -> None:
+    assert not await exposed(result(page, UNTRUSTED)).is_quoted(chosen)
+
+
+async def test_many_offers_cannot_spell_out_a_secret() -> None:
+    page = " ".join(f"https://a.example/{i}/{c}" for i in range(16) for c in "0123456789abcdef")
+    exposure = exposed(result(page, UNTRUSTED))
+    followed = [await exposure.is_quoted(f"https://a.example/{i}/a") for i in range(16)]
+    assert sum(followed) == 2
+    exposure.take(user("go on"))
+    assert await exposure.is_quoted("https://a.example/9/a")

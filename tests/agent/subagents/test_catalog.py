@@ -1,0 +1,192 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.security.taint.file_marks import mark, unmark
+from agent.subagents.catalog import Catalogue, Places, built_in
+from agent.subagents.definition import BUILT_IN, Definition
+from agent.tools.aliases import NAMES
+
+
+def write(folder: Path, name: str, said: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.md"
+    path.write_text(f"---\nname: {name}\ndescription: {said}\n---\nYou are {said}.")
+    return path
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "home", tmp_path / "home" / ".kore")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / ".git").mkdir(parents=True)
+    return root
+
+
+def test_the_built_in_agents_are_whole() -> None:
+    assert [one.name for one in built_in()] == ["explore", "general", "review"]
+    for one in built_in():
+        assert one.description
+        assert one.prompt
+        assert one.remarks == ()
+        assert one.source == BUILT_IN
+        assert all(tool == NAMES.get(tool, tool) for tool in one.tools or ())
+
+
+def test_later_places_win_and_the_nearest_folder_most(places: Places, project: Path) -> None:
+    nested = project / "a" / "b"
+    order = [
+        (places.user / ".claude" / "agents", "home claude"),
+        (places.user / ".kode" / "agents", "home kode"),
+        (places.own / "agents", "home kore"),
+        (project / ".kore" / "agents", "project kore"),
+        (nested / ".claude" / "agents", "nearest claude"),
+        (nested / ".kode" / "agents", "nearest kode"),
+        (nested / ".kore" / "agents", "nearest kore"),
+    ]
+    catalogue = Catalogue(Places(places.user, places.own, (project,)))
+    for folder, said in order:
+        write(folder, "general", said)
+        found = catalogue.find("general", nested)
+        assert found is not None
+        assert found.description == said
+    assert catalogue.load(None)["general"].description == "home kore"
+
+
+def test_what_a_project_brings_is_not_trusted(places: Places, project: Path) -> None:
+    write(places.user / ".claude" / "agents", "mine", "mine")
+    write(project / ".claude" / "agents", "theirs", "theirs")
+    found = Catalogue(places).load(project)
+    assert found["mine"].trusted
+    assert not found["theirs"].trusted
+
+
+def test_folders_beyond_the_repository_bring_nothing(places: Places, project: Path) -> None:
+    write(project.parent / ".claude" / "agents", "outer", "outer")
+    assert "outer" not in Catalogue(places).load(project / "a")
+
+
+def test_the_home_folder_is_no_project(places: Places) -> None:
+    write(places.user / ".claude" / "agents", "mine", "mine")
+    write(places.user / ".kore" / "workspace" / ".kore" / "agents", "near", "near")
+    found = Catalogue(places).load(places.user / ".kore" / "workspace")
+    assert found["mine"].trusted
+    assert not found["near"].trusted
+    assert Catalogue(places).load(places.user)["mine"].trusted
+
+
+def test_a_project_shows_nothing_through_links(places: Places, project: Path) -> None:
+    secret = write(places.user / "elsewhere", "secret", "secret")
+    folder = project / ".claude" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "secret.md").symlink_to(secret)
+    (project / ".kode").mkdir()
+    (project / ".kode" / "agents").symlink_to(secret.parent)
+    assert "secret" not in Catalogue(places).load(project)
+
+
+def test_an_owner_may_link_to_files_of_their_own(places: Places, tmp_path: Path) -> None:
+    kept = write(tmp_path / "dotfiles", "mine", "mine")
+    folder = places.own / "agents"
+    folder.mkdir(parents=True)
+    (folder / "mine.md").symlink_to(kept)
+    assert "mine" in Catalogue(places).load()
+
+
+def test_changed_new_and_deleted_files_count_at_once(places: Places) -> None:
+    catalogue = Catalogue(places)
+    path = write(places.own / "agents", "a", "first")
+    assert catalogue.load()["a"].description == "first"
+    write(places.own / "agents", "a", "second and longer")
+    write(places.own / "agents" / "deeper", "b", "b")
+    assert catalogue.load()["a"].description == "second and longer"
+    assert "b" in catalogue.load()
+    path.unlink()
+    assert "a" not in catalogue.load()
+
+
+def test_an_unchanged_file_is_not_read_again(places: Places) -> None:
+    catalogue = Catalogue(places)
+    path = write(places.own / "agents", "a", "first")
+    before = catalogue.load()["a"]
+    found = path.stat()
+    path.write_text(path.read_text().replace("first", "other"))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert catalogue.load()["a"] is before
+
+
+def test_folders_that_take_turns_are_not_read_again(places: Places, tmp_path: Path) -> None:
+    catalogue = Catalogue(places)
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for root in roots:
+        write(root / ".kore" / "agents", "near", root.name)
+    first = [catalogue.load(root)["near"] for root in roots]
+    catalogue.load()
+    for root, before in zip(roots, first, strict=True):
+        assert catalogue.load(root)["near"] is before
+
+
+def test_a_note_about_the_folder_is_no_agent(places: Places) -> None:
+    folder = places.own / "agents"
+    write(folder, "a", "a")
+    (folder / "README.md").write_text("About these agents.")
+    (folder / "pipe.md").unlink(missing_ok=True)
+    os.mkfifo(folder / "pipe.md")
+    assert set(Catalogue(places).load()) == {"a", *(one.name for one in built_in())}
+
+
+def test_others_names_for_built_in_agents_count_where_nobody_has_them(places: Places) -> None:
+    catalogue = Catalogue(places)
+    found = [catalogue.find(name) for name in ("general-purpose", "Explore", "code_reviewer")]
+    assert [one and one.name for one in found] == ["general", "explore", "review"]
+    write(places.own / "agents", "code-reviewer", "mine")
+    mine = catalogue.find("CodeReviewer")
+    assert mine is not None
+    assert mine.description == "mine"
+
+
+def test_agents_that_are_given_win(places: Places) -> None:
+    write(places.own / "agents", "a", "from a file")
+    given = Definition("a", "given", "You are given.")
+    assert Catalogue(places, [given]).find("A") is given
+
+
+@pytest.mark.parametrize("name", ["general", "General", "EXPLORE", "code-reviewer", "mine"])
+def test_a_folder_that_is_not_trusted_replaces_no_agent(
+    places: Places, project: Path, name: str
+) -> None:
+    write(places.own / "agents", "mine", "mine")
+    write(project / ".kore" / "agents", name, "the attacker's")
+    catalogue = Catalogue(places)
+    found = catalogue.find(name, project)
+    assert found is not None
+    assert found.trusted
+    assert found.description != "the attacker's"
+    assert list(catalogue.refused.values()) == [name]
+    trusted = Catalogue(Places(places.user, places.own, (project,))).find(name, project)
+    assert trusted is not None
+    assert trusted.description == "the attacker's"
+
+
+def test_an_agent_that_a_command_wrote_after_strangers_words_is_not_used(
+    places: Places, project: Path
+) -> None:
+    catalogue = Catalogue(Places(places.user, places.own, (project,)))
+    path = write(project / "deep" / ".kore" / "agents", "helper", "a helper")
+    asked = write(project / ".kore" / "agents", "asked", "another")
+    found = catalogue.find("helper", project / "deep")
+    assert found is not None
+    assert found.trusted
+    mark(path, project, unseen=True)
+    mark(asked, project)
+    assert catalogue.find("helper", project / "deep") is None
+    known = catalogue.find("asked", project)
+    assert known is not None
+    assert not known.trusted
+    unmark(path)
+    assert catalogue.find("helper", project / "deep") == found

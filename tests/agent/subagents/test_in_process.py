@@ -1,0 +1,199 @@
+"""Sub-agents of the library: no gateway, no database."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.agent import Agent
+from agent.errors import ConfigError
+from agent.events import Done, FromAgent, ModelEvent, Reply
+from agent.providers.base import ModelRequest
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
+from agent.providers.scripted import Echo, Scripted
+from agent.security.policy.engine import DefaultPolicy
+from agent.security.policy.modes import Mode
+from agent.settings import AgentSettings, SubagentLimits
+from agent.subagents.definition import Definition
+from agent.tools.runner import Permissions
+from agent.types import ToolCall, Usage, assistant
+
+POET = Definition("poet", "Writes a line.", "You are a poet.", tools=("list_dir",))
+
+
+def task(prompt: str, agent: str = "poet", **more: Any) -> str:
+    args = {"description": "work", "prompt": prompt, "subagent_type": agent, **more}
+    return f"!tool task {json.dumps(args)}"
+
+
+def allowed(mode: Mode = "auto") -> Permissions:
+    return Permissions(DefaultPolicy(mode))
+
+
+async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -> None:
+    args = {"description": "a line", "prompt": "about rain", "subagent_type": "poet"}
+    call = ToolCall("1", "task", args, json.dumps(args))
+    model = Scripted([assistant("", (call,)), "It rains.", "The poet says: it rains."])
+    async with asyncio.timeout(30):
+        result = await Agent(model, workspace=tmp_path, subagents=[POET]).run("a line")
+    assert result.text == "The poet says: it rains."
+    asked = model.requests[1]
+    assert asked.system.startswith("You are a poet.")
+    assert [tool.name for tool in asked.tools] == ["list_dir"]
+    assert [message.text for message in asked.messages] == ["about rain"]
+    assert "It rains." in model.requests[2].messages[-1].text
+    # What it spent is a part of the whole.
+    assert result.usage.output > sum(len(text) for text in ("It rains.",)) // 4
+
+
+async def test_its_steps_are_told(tmp_path: Path) -> None:
+    agent = Agent(Echo(), workspace=tmp_path, subagents=[POET])
+    told = [e async for e in agent.stream(task("!tool list_dir {}")) if isinstance(e, FromAgent)]
+    assert [event.event["type"] for event in told] == [
+        "session_start",
+        "tool_start",
+        "tool_result",
+        "done",
+    ]
+
+
+async def test_it_goes_on_by_its_number_in_the_same_session(tmp_path: Path) -> None:
+    agent = Agent(Echo(), workspace=tmp_path, subagents=[POET])
+    await agent.run(task("one"), session="s")
+    again = await agent.run(task("two", resume="1"), session="s")
+    assert "number 2" in again.text
+    other = await agent.run(task("three", resume="1"), session="other")
+    assert "no sub-agent of number" in other.text
+    none = await agent.run(task("four", resume="9" * 5_000), session="s")
+    assert "no sub-agent of number" in none.text
+
+
+@pytest.mark.parametrize(("mode", "made"), [("plan", False), ("auto", True)])
+async def test_it_may_do_no_more_than_its_caller(tmp_path: Path, mode: Mode, made: bool) -> None:
+    write = '!tool write_file {"path": "a.txt", "content": "x"}'
+    agent = Agent(Echo(), workspace=tmp_path, approve=allowed(mode))
+    await agent.run(task(write, "general"))
+    assert (tmp_path / "a.txt").exists() == made
+
+
+async def test_it_may_do_no_more_than_its_definition(tmp_path: Path) -> None:
+    write = '!tool write_file {"path": "a.txt", "content": "x"}'
+    tight = Definition("tight", "", "You look.", mode="plan")
+    agent = Agent(Echo(), workspace=tmp_path, approve=allowed(), subagents=[tight])
+    assert "Not allowed" in (await agent.run(task(write, "tight"))).text
+    assert not (tmp_path / "a.txt").exists()
+
+
+async def test_depth_has_a_limit(tmp_path: Path) -> None:
+    nested = task(task("deepest", "general"), "general")
+    flat = await Agent(Echo(), workspace=tmp_path).run(nested)
+    assert "There is no tool 'task'" in flat.text
+    deep = AgentSettings(subagents=SubagentLimits(max_depth=2))
+    result = await Agent(Echo(), workspace=tmp_path, settings=deep).run(nested)
+    assert "deepest" in result.text
+    none = AgentSettings(subagents=SubagentLimits(max_depth=0))
+    assert (
+        "cannot be sent out"
+        in (await Agent(Echo(), workspace=tmp_path, settings=none).run(task("x", "general"))).text
+    )
+
+
+class Slow:
+    """A model whose sub-agents never answer."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.left = False
+        self._echo = Echo()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if request.messages[-1].text == "wait":
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.left = True
+            yield Reply(assistant(""), Usage(), "stop")
+        async for event in self._echo.stream(request):
+            yield event
+
+    async def aclose(self) -> None: ...
+
+
+async def test_it_ends_with_its_caller(tmp_path: Path) -> None:
+    model = Slow()
+    running = asyncio.create_task(Agent(model, workspace=tmp_path).run(task("wait", "general")))
+    async with asyncio.timeout(30):
+        await model.begun.wait()
+        running.cancel()
+        await asyncio.wait({running})
+    assert model.left
+
+
+async def test_a_conversation_ends_with_one_result(tmp_path: Path) -> None:
+    agent = Agent(Echo(), workspace=tmp_path, subagents=[POET])
+    done = [e async for e in agent.stream(task("x", background=True)) if isinstance(e, Done)]
+    assert len(done) == 1
+    assert "number 1" in done[0].result.text
+
+
+async def test_a_conversation_may_be_an_agents_own(tmp_path: Path) -> None:
+    (tmp_path / "AGENT.md").write_text("Of the workspace.")
+    model = Scripted(["A line."])
+    agent = Agent(model, workspace=tmp_path, subagents=[POET], agent="poet")
+    assert (await agent.run("about rain")).text == "A line."
+    (asked,) = model.requests
+    assert asked.system.index("Of the workspace.") < asked.system.index("You are a poet.")
+    assert [tool.name for tool in asked.tools] == ["list_dir"]
+
+
+async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sends_out(
+    tmp_path: Path,
+) -> None:
+    write = '!tool write_file {"path": "a.txt", "content": "x"}'
+    careful = Definition("careful", "", "You look.", mode="plan")
+    agent = Agent(Echo(), workspace=tmp_path, approve=allowed(), agent=careful)
+    refused = (await agent.run(write)).text
+    assert "Not allowed: the agent that you are only looks" in refused
+    # No command of a person would help.
+    assert "/mode" not in refused
+    assert "Not allowed" in (await agent.run(task(write, "general"))).text
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no agent 'nobody'; there are explore, general, review"):
+        Agent(Echo(), workspace=tmp_path, agent="nobody")
+
+
+class Late(Echo):
+    """The stand-in, which takes its time for a sub-agent's work."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if request.messages[-1].text == "take your time":
+            await asyncio.sleep(0.2)
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_its_work_may_last_longer_than_a_call(tmp_path: Path) -> None:
+    settings = AgentSettings(call_timeout_s=0.05)
+    result = await Agent(Late(), workspace=tmp_path, settings=settings).run(
+        task("take your time", "general")
+    )
+    assert "> take your time" in result.text
+
+
+async def test_who_goes_on_keeps_the_model_that_was_asked_for(tmp_path: Path) -> None:
+    paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
+    models = Models("first", [ModelConfig("first", "offline/echo"), paid])
+    agent = Agent(models, workspace=tmp_path, subagents=[POET])
+    for prompt in (task("one", model="second"), task("two", resume="1")):
+        result = await agent.run(prompt, session="s")
+        assert result.cost_usd

@@ -1,0 +1,182 @@
+"""`import kore`: the two calls of the library, and what the README shows of them."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+import kore
+from agent.providers.scripted import Scripted
+from agent.security.policy.modes import Mode
+from agent.types import user
+from tests.agent.props import call, calls
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_what_the_readme_shows_runs(example: str, tmp_path: Path) -> None:
+    """Without a key, so that the offline stand-in answers."""
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "KORE_HOME": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "stand-in" in ran.stdout
+
+
+def test_the_readme_shows_both_calls() -> None:
+    shown = "\n".join(EXAMPLES)
+    assert "kore.run(" in shown
+    assert "kore.stream(" in shown
+
+
+async def test_run_answers_in_one_call(tmp_path: Path) -> None:
+    result = await kore.run("hello", model="offline/echo", workspace=tmp_path)
+    assert result.success
+    assert result.text.endswith("hello")
+
+
+async def test_stream_shows_the_turn_as_it_happens(tmp_path: Path) -> None:
+    model = Scripted(["hello you"])
+    said = ""
+    async for event in kore.stream("hi", model=model, workspace=tmp_path):
+        if isinstance(event, kore.events.TextDelta):
+            said += event.text
+    assert said == "hello you"
+    assert isinstance(event, kore.events.Done)
+    assert model.closed
+
+
+async def test_leaving_a_stream_early_closes_its_model(tmp_path: Path) -> None:
+    model = Scripted(["hello you"])
+    async with aclosing(kore.stream("hi", model=model, workspace=tmp_path)) as stream:
+        await anext(stream)
+    assert model.closed
+
+
+async def test_a_session_goes_on_with_a_history_of_ones_own(tmp_path: Path) -> None:
+    history = kore.JsonlHistory(tmp_path / "chats")
+    for n in range(2):
+        model = Scripted([f"answer {n}"])
+        await kore.run(
+            f"question {n}", model=model, session="talk", history=history, workspace=tmp_path
+        )
+    texts = [message.text for message in model.requests[0].messages]
+    assert texts == ["question 0", "answer 0", "question 1"]
+
+
+async def test_a_named_session_is_kept_without_being_told_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KORE_HOME", str(tmp_path / "home"))
+    for text in ("one", "two"):
+        model = Scripted(["fine"])
+        async for _ in kore.stream(text, model=model, session="talk", workspace=tmp_path):
+            pass
+    assert [message.text for message in model.requests[0].messages] == ["one", "fine", "two"]
+    assert (tmp_path / "home" / "chats" / "talk.jsonl").exists()
+
+
+async def test_a_turn_without_a_session_leaves_nothing_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KORE_HOME", str(tmp_path / "home"))
+    await kore.run("hi", model="offline/echo", workspace=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_error_that_ended_the_turn_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(kore.ProviderError, match="the script is over"):
+        await kore.run("hi", model=Scripted([]), workspace=tmp_path)
+    with pytest.raises(kore.ConfigError, match="no such vendor"):
+        await kore.run("hi", model="nobody/nothing", workspace=tmp_path)
+
+
+async def test_a_provider_of_ones_own_is_reached_by_its_name(tmp_path: Path) -> None:
+    kore.register_provider("my-vendor", lambda config: Scripted([f"I am {config.model_id}"]))
+    result = await kore.run("hi", model="my-vendor/seven", workspace=tmp_path)
+    assert result.text == "I am seven"
+
+
+async def test_permissions_bring_a_policy_of_ones_own(tmp_path: Path) -> None:
+    class ReadOnly:
+        def decide(self, request: kore.ToolRequest) -> kore.Decision:
+            allowed = request.effect == "read"
+            return kore.Decision("allow" if allowed else "deny", "only reading", "read-only")
+
+    result = await kore.run(
+        '!tool write_file {"path": "a.txt", "content": "x"}',
+        model="offline/echo",
+        approve=kore.Permissions(ReadOnly()),
+        workspace=tmp_path,
+    )
+    assert "only reading" in result.text
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_messages_are_made_of_the_exported_words() -> None:
+    assert user("hi") == kore.Message("user", (kore.Text("hi"),))
+
+
+WRITE = '!tool write_file {"path": "a.txt", "content": "new"}'
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_function_answers_for_the_person(
+    tmp_path: Path, answer: kore.Answer, plain: bool
+) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    asked: list[tuple[kore.ApprovalRequest, bool]] = []
+
+    def ask(request: kore.ApprovalRequest) -> kore.Answer:
+        asked.append((request, threading.current_thread() is threading.main_thread()))
+        return answer
+
+    async def ask_later(request: kore.ApprovalRequest) -> kore.Answer:
+        return ask(request)
+
+    approve = ask if plain else ask_later
+    await kore.run(WRITE, model="offline/echo", workspace=tmp_path, approve=approve)
+    assert (tmp_path / "a.txt").read_text() == ("new" if answer == "once" else "old")
+    ((request, in_main),) = asked
+    assert request.diff is not None
+    assert "+new" in request.diff
+    # A plain function may wait for a person; the loop goes on meanwhile.
+    assert in_main is not plain
+
+
+@pytest.mark.parametrize(("mode", "text"), [("plan", "old"), ("ask", "old"), ("auto", "new")])
+async def test_the_mode_says_what_runs_without_a_question(
+    tmp_path: Path, mode: Mode, text: str
+) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    await kore.run(WRITE, model="offline/echo", workspace=tmp_path, mode=mode)
+    assert (tmp_path / "a.txt").read_text() == text
+
+
+async def test_a_call_bounds_itself_and_keeps_the_other_settings(tmp_path: Path) -> None:
+    model = Scripted([calls(call("list_dir")), "done"])
+    settings = kore.AgentSettings(temperature=0.5, max_iterations=9, thinking=False)
+    result = await kore.run(
+        "go", model=model, workspace=tmp_path, settings=settings, max_iterations=1, thinking=True
+    )
+    assert result.stopped == "max_iterations"
+    (request,) = model.requests
+    assert (request.temperature, request.options["thinking"]) == (0.5, True)
+
+
+async def test_a_turn_names_its_model_or_a_profile(tmp_path: Path) -> None:
+    kore.register_provider("mine", lambda config: Scripted([f"I am {config.model_id}."] * 2))
+    models = kore.Models("mine/large", profiles={"quick": "mine/small"})
+    agent = kore.Agent(models, workspace=tmp_path)
+    said = [(await agent.run("who?", model=name)).text for name in (None, "quick", "mine/other")]
+    assert said == ["I am large.", "I am small.", "I am other."]
+    await agent.aclose()

@@ -1,0 +1,83 @@
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from agent.i18n import language_of, language_of_terminal, later, plural, speak, speaking, spoken, t
+
+
+def test_english_is_said_as_it_is_written() -> None:
+    assert t("{n} of {m}", n=1, m=2) == "1 of 2"
+    assert t("as {it} stands") == "as {it} stands"
+    assert later("Stopped.") == "Stopped."
+
+
+def test_a_text_without_a_translation_is_said_in_english() -> None:
+    with speaking("zh-Hant"):
+        assert t("nothing in Kore says {this}", this="so") == "nothing in Kore says so"
+
+
+def test_a_number_picks_the_form() -> None:
+    assert plural(1, "{n} file in {place}", "{n} files in {place}", place="a") == "1 file in a"
+    assert plural(0, "{n} file", "{n} files") == "0 files"
+
+
+async def test_each_task_speaks_its_own_language() -> None:
+    async def say(language: str) -> str:
+        speak(language)
+        await asyncio.sleep(0)
+        return spoken()
+
+    said = await asyncio.gather(say("zh-Hans"), say("zh-Hant"), say("en"))
+    assert said == ["zh-Hans", "zh-Hant", "en"]
+    assert spoken() == "en"
+
+
+def test_the_language_before_a_block_comes_back_behind_it() -> None:
+    with speaking("zh-Hans"):
+        with speaking("en"):
+            assert spoken() == "en"
+        assert spoken() == "zh-Hans"
+    assert spoken() == "en"
+
+
+@pytest.mark.parametrize(
+    ("tag", "language"),
+    [
+        ("zh", "zh-Hans"),
+        ("zh-hans", "zh-Hans"),
+        ("zh_CN.UTF-8", "zh-Hans"),
+        ("zh-SG", "zh-Hans"),
+        ("zh_TW.UTF-8@radical", "zh-Hant"),
+        ("zh-hant-hk", "zh-Hant"),
+        ("zh-Hans-HK", "zh-Hans"),
+        ("ZH-MO", "zh-Hant"),
+        ("yue", "zh-Hant"),
+        ("en_GB", "en"),
+        ("de", "en"),
+        ("zha", "en"),
+        ("C.UTF-8", None),
+        ("POSIX", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_tag_names_a_language(tag: str | None, language: str | None) -> None:
+    assert language_of(tag) == language
+
+
+def test_the_first_variable_that_is_set_decides_in_a_terminal() -> None:
+    assert language_of_terminal({}) == "en"
+    assert language_of_terminal({"LANG": "zh_CN.UTF-8"}) == "zh-Hans"
+    assert language_of_terminal({"LC_ALL": "", "LANG": "zh_TW.UTF-8"}) == "zh-Hant"
+    assert language_of_terminal({"LC_ALL": "C", "LANG": "zh_TW.UTF-8"}) == "en"
+    chosen = {"KORE_AGENT_LANGUAGE": "zh-Hans", "LANG": "en_US.UTF-8"}
+    assert language_of_terminal(chosen) == "zh-Hans"
+    assert language_of_terminal({"KORE_AGENT_LANGUAGE": "auto", "LANG": "zh_TW"}) == "zh-Hant"
+
+
+def test_english_reads_no_catalogue() -> None:
+    probe = "import agent.language as l, sys; l.t('Stopped.'); print('json' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,156 @@
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
+from typing import Any
+
+import pytest
+
+from agent.records import frozen
+
+
+@frozen
+class Point:
+    """A place."""
+
+    x: int
+    y: int = 2
+    tags: list[str] = field(default_factory=list, compare=False, repr=False)
+    seen: dict[str, int] = field(default_factory=dict, init=False)
+
+    @property
+    def sum(self) -> int:
+        return self.x + self.y
+
+
+@frozen
+class Named(Point):
+    name: str = ""
+
+
+@frozen
+class Nothing:
+    pass
+
+
+@frozen
+class Positive:
+    value: float
+
+    def __post_init__(self) -> None:
+        if self.value <= 0:
+            raise ValueError("not positive")
+        object.__setattr__(self, "value", float(self.value))
+
+
+@frozen
+class Loud:
+    word: str
+
+    def __repr__(self) -> str:
+        return self.word.upper()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Loud) and other.word.upper() == self.word.upper()
+
+    def __hash__(self) -> int:
+        return hash(self.word.upper())
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """What the standard library makes of the fields of `Point`."""
+
+    x: int
+    y: int = 2
+    tags: list[str] = field(default_factory=list, compare=False, repr=False)
+    seen: dict[str, int] = field(default_factory=dict, init=False)
+
+
+def test_it_is_called_as_a_dataclass_is() -> None:
+    assert (Point(1).x, Point(1).y, Point(1).sum) == (1, 2, 3)
+    assert Point(y=5, x=4) == Point(4, 5)
+    assert Named(1, 2, ["a"], "n").name == "n"
+    assert Nothing() == Nothing()
+
+
+@pytest.mark.parametrize("wrong", [{}, {"x": 1, "z": 2}, {"x": 1, "seen": {}}])
+def test_arguments_that_are_missing_or_unknown_are_a_type_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        Point(**wrong)
+
+
+def test_a_default_is_made_for_each() -> None:
+    assert Point(1).tags is not Point(1).tags
+    assert Point(1, tags=[]).seen == {}
+
+
+def test_it_is_described_compared_and_hashed_like_its_twin() -> None:
+    assert repr(Point(1)) == repr(Twin(1)).replace("Twin", "Point")
+    assert Point(1, tags=["a"]) == Point(1, tags=["b"])
+    assert Point(1) != Point(2)
+    assert Point(1) != Named(1)
+    assert Point(1) != (1, 2)
+    assert hash(Positive(1)) == hash(Positive(1.0))
+
+
+def hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def test_what_holds_something_changeable_has_no_hash_like_its_twin() -> None:
+    assert not hashable(Point(1))
+    assert not hashable(Twin(1))
+
+
+def test_nothing_is_set_deleted_or_added() -> None:
+    point: Any = Point(1)
+    with pytest.raises(FrozenInstanceError, match="'x'"):
+        point.x = 2
+    with pytest.raises(FrozenInstanceError, match="'x'"):
+        del point.x
+    with pytest.raises(FrozenInstanceError):
+        point.other = 2
+    assert point.x == 1
+    assert not hasattr(point, "__dict__")
+
+
+def test_the_tools_for_dataclasses_take_it() -> None:
+    assert [one.name for one in fields(Named)] == ["x", "y", "tags", "seen", "name"]
+    assert asdict(Named(1)) == {"x": 1, "y": 2, "tags": [], "seen": {}, "name": ""}
+    assert replace(Named(1, name="a"), y=7) == Named(1, 7, name="a")
+    match Point(3, 4):
+        case Point(x, y=4):
+            assert x == 3
+        case _:
+            pytest.fail("no match")
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_it_is_copied_and_pickled(way: Any) -> None:
+    point = Named(1, tags=["a"], name="n")
+    again = way(point)
+    assert again == point
+    assert again.tags == ["a"]
+
+
+def test_what_comes_after_the_fields_may_check_and_complete_them() -> None:
+    with pytest.raises(ValueError, match="not positive"):
+        Positive(0)
+    assert isinstance(Positive(1).value, float)
+
+
+def test_methods_of_its_own_are_kept() -> None:
+    assert repr(Loud("a")) == "A"
+    assert Loud("a") == Loud("A")
+
+
+def test_what_is_made_of_it_is_frozen_too() -> None:
+    with pytest.raises(TypeError, match="frozen"):
+
+        @dataclass(frozen=True, slots=True)
+        class More(Positive):
+            unit: str = "m"

@@ -1,0 +1,87 @@
+import subprocess
+import sys
+
+import pytest
+
+from agent.text.display_width import fitted, padded, shortened, width, wrapped
+
+FAMILY = "👨‍👩‍👧"
+ACCENT = "e\u0301"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("abc", 3),
+        ("你好", 4),
+        (FAMILY, 2),
+        (ACCENT, 1),
+        ("❤️", 2),
+        ("🇨🇳", 2),
+        ("ｈａｌｆ", 8),
+        ("", 0),
+    ],
+)
+def test_a_text_is_as_wide_as_it_looks(text: str, columns: int) -> None:
+    assert width(text) == columns
+    assert width(padded(text, 10)) == 10
+
+
+def test_a_text_that_is_too_long_ends_with_an_ellipsis_and_whole_characters() -> None:
+    assert shortened("文件已恢复", 10) == "文件已恢复"
+    assert shortened("文件已恢复", 9) == "文件已恢…"
+    assert shortened("文件已恢复", 8) == "文件已…"
+    assert shortened(f"ab{FAMILY}cd", 4) == "ab…"
+    assert shortened(f"ab{FAMILY}cd", 5) == f"ab{FAMILY}…"
+    assert shortened(ACCENT * 5, 3) == ACCENT * 2 + "…"
+    assert shortened("abc", 0) == ""
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the quick brown fox jumps over the lazy dog",
+        "什么都没有丢失，也没有重复：已恢复的消息会再次发送。",
+        "打开 https://example.org/很长的路径 然后等待",
+        f"{FAMILY}{FAMILY} {ACCENT * 9} ok",
+        "x" * 50,
+        "",
+        FAMILY,
+    ],
+)
+def test_lines_fit_and_lose_nothing_but_blanks(text: str, columns: int) -> None:
+    lines = wrapped(text, columns)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(width(line) <= max(columns, 2) for line in lines)
+
+
+def test_words_stay_whole_and_no_line_begins_with_a_closing_mark() -> None:
+    assert wrapped("one two three", 8) == ["one two", "three"]
+    assert wrapped("one two", 7) == ["one two"]
+    lines = wrapped("回答是空的。请再问一次，或者换个说法。", 10)
+    assert not any(line.startswith(("，", "。")) for line in lines)
+
+
+def test_a_latin_mark_begins_no_line_of_chinese_either() -> None:
+    lines = wrapped("打开设置(高级),然后保存.完成!", 6)
+    assert not any(line.startswith((")", ",", ".", "!")) for line in lines)
+    assert not any(line.endswith("(") for line in lines)
+
+
+def test_what_a_terminal_would_cut_within_a_word_is_cut_between_two() -> None:
+    told = "kore: this is too long for it\n      and a hint that is\n\nshort"
+    assert fitted(told, 26) == ("kore: this is too long for\nit\n      and a hint that is\n\nshort")
+    assert fitted("  open this one and that one", 24) == "  open this one and that\n  one"
+    address = "  open https://example.org/a/very/long/address now"
+    alone = "  open\n  https://example.org/a/very/long/address\n  now"
+    assert fitted(address, 24) == alone
+    assert fitted("narrow as it is", 10) == "narrow as it is"
+
+
+def test_plain_text_loads_no_table_of_widths() -> None:
+    probe = (
+        "import agent.width as w, sys; w.wrapped('plain text', 4); print('wcwidth' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

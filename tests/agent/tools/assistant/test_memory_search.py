@@ -1,0 +1,99 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.errors import KoreError, ToolError
+from agent.security.taint.file_marks import is_marked, mark
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.assistant.memory_search import MemorySearch
+from agent.tools.base import CallContext, Recalled
+
+
+@pytest.fixture
+def memory(workspace: Path) -> Path:
+    for name, text in {
+        "MEMORY.md": "# Memory\n- 2026-01-02: likes green tea\n- 2026-02-03: tea at five\n",
+        "plans.md": "Green house in May\n",
+        "telegram/7/MEMORY.md": "- 2026-03-04: green bike\n",
+        "telegram/8/MEMORY.md": "- 2026-03-05: green secret\n",
+    }.items():
+        path = workspace / "memory" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (workspace / "memory" / "link.md").symlink_to("telegram/8/MEMORY.md")
+    return workspace / "memory"
+
+
+async def found(call: CallContext, query: str) -> str:
+    return (await MemorySearch(ToolSettings()).run({"query": query}, call)).for_model
+
+
+async def test_the_owner_finds_their_own_memory_and_nobody_elses(
+    call: CallContext, memory: Path
+) -> None:
+    assert (await found(call, "GREEN")).split("\n") == [
+        "- MEMORY.md:2: - 2026-01-02: likes green tea",
+        "- plans.md:1: Green house in May",
+    ]
+
+
+async def test_somebody_else_finds_theirs(guest: CallContext, memory: Path) -> None:
+    assert await found(guest, "green") == "- MEMORY.md:1: - 2026-03-04: green bike"
+    assert (await found(guest, "secret")).startswith("Nothing was found")
+
+
+async def test_lines_with_more_of_the_words_come_first_and_noise_is_left_out(
+    call: CallContext, memory: Path
+) -> None:
+    assert (await found(call, "green tea please")).split("\n")[0].endswith("likes green tea")
+    assert "house" in await found(call, "green tea")
+    assert "five" not in await found(call, "likes green tea")
+
+
+@pytest.mark.parametrize("query", ["zurich", "ZÜRICH?", '"Zürich trip"', "東京", "zu\u0308rich"])
+async def test_case_accents_and_signs_do_not_matter(
+    call: CallContext, memory: Path, query: str
+) -> None:
+    (memory / "MEMORY.md").write_text("- the Zürich trip goes on to 東京タワー\n")
+    assert "東京タワー" in await found(call, query)
+
+
+async def test_conversations_come_behind_with_their_taint(call: CallContext, memory: Path) -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def recall(words: str, most: int) -> Sequence[Recalled]:
+        asked.append((words, most))
+        return [Recalled("2026-01-01, the person in session s9", "tea?", UNTRUSTED)]
+
+    with_past = replace(call, recall=recall)
+    result = await MemorySearch(ToolSettings()).run({"query": "five", "count": 3}, with_past)
+    assert result.for_model.split("\n")[1] == "- 2026-01-01, the person in session s9: tea?"
+    assert (asked, result.taint) == ([("five", 3)], UNTRUSTED)
+
+
+async def test_what_cannot_be_searched_is_said_beside_the_rest(
+    call: CallContext, memory: Path
+) -> None:
+    async def recall(words: str, most: int) -> Sequence[Recalled]:
+        raise KoreError("messages cannot be searched here")
+
+    told = await found(replace(call, recall=recall), "five")
+    assert "tea at five" in told
+    assert told.endswith("(messages cannot be searched here)")
+
+
+async def test_a_marked_memory_brings_strangers_words(call: CallContext, memory: Path) -> None:
+    tool = MemorySearch(ToolSettings())
+    assert (await tool.run({"query": "house"}, call)).taint == NOTHING
+    mark(memory / "plans.md", memory)
+    if is_marked(memory / "plans.md"):
+        assert (await tool.run({"query": "house"}, call)).taint == UNTRUSTED
+
+
+@pytest.mark.parametrize("query", ["", " ", "?!"])
+async def test_a_query_without_words_is_refused(call: CallContext, query: str) -> None:
+    with pytest.raises(ToolError, match="no word"):
+        await MemorySearch(ToolSettings()).run({"query": query}, call)

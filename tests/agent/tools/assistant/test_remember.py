@@ -1,0 +1,143 @@
+import asyncio
+import codecs
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.context.beginning import LIMIT_CHARS
+from agent.errors import ToolError
+from agent.security.taint.file_marks import is_unseen, mark
+from agent.settings import ToolSettings
+from agent.tools.assistant.remember import FILE_LIMIT_CHARS, Remember
+from agent.tools.base import CallContext
+from agent.tools.files.read_write import ReadFile
+
+
+async def remember(call: CallContext, text: str) -> str:
+    return (await Remember(ToolSettings()).run({"text": text}, call)).for_model
+
+
+async def test_fact_is_one_dated_line_in_the_speakers_file(
+    call: CallContext, guest: CallContext
+) -> None:
+    await remember(call, "likes\n  tea ")
+    await remember(guest, "likes coffee")
+    assert re.fullmatch(r"- \d{4}-\d\d-\d\d: likes tea\n", call.memory.read_text())
+    assert guest.memory.read_text().endswith(": likes coffee\n")
+
+
+async def test_same_text_is_stored_once(call: CallContext) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_text("# Memory\n- 2024-01-01: likes tea")
+    assert "already" in await remember(call, "likes  tea")
+    await remember(call, "likes te")
+    assert len(call.memory.read_text().splitlines()) == 3
+
+
+async def test_a_line_more_takes_no_mark_off_the_file(call: CallContext) -> None:
+    call.memory.parent.mkdir(parents=True, exist_ok=True)
+    call.memory.write_text("- 2026-01-01: pwned\n")
+    mark(call.memory, call.workspace, unseen=True)
+    if not is_unseen(call.memory):
+        pytest.skip("this file system keeps no extended attributes")
+    await remember(call, "The cat is called Mia.")
+    assert "Mia" in call.memory.read_text()
+    assert is_unseen(call.memory)
+
+
+async def test_control_characters_do_not_spoil_the_file(call: CallContext) -> None:
+    await remember(call, "likes\0tea\x1b[1m")
+    await remember(call, "likes 👩‍🍳")
+    assert call.memory.read_text().endswith(": likes 👩‍🍳\n")
+    assert ": likes tea [1m\n" in call.memory.read_text()
+
+
+@pytest.mark.parametrize("text", ["\0", "\x1b"])
+async def test_control_characters_alone_are_nothing_to_remember(
+    call: CallContext, text: str
+) -> None:
+    with pytest.raises(ToolError):
+        await remember(call, text)
+
+
+async def test_facts_told_at_once_are_all_kept(call: CallContext) -> None:
+    other = replace(call, session="s2")
+    await asyncio.gather(*(remember(c, f"fact {i}") for i in range(10) for c in (call, other)))
+    assert len(call.memory.read_text().splitlines()) == 10
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "x" * 2001, "half \ud800"])
+async def test_impossible_facts_are_refused(call: CallContext, text: str) -> None:
+    with pytest.raises(ToolError):
+        await remember(call, text)
+    assert not call.memory.exists()
+
+
+async def test_full_memory_says_so_and_stays(call: CallContext) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_text("日" * FILE_LIMIT_CHARS)
+    with pytest.raises(ToolError, match="full"):
+        await remember(call, "one more")
+    assert call.memory.read_text() == "日" * FILE_LIMIT_CHARS
+
+
+def test_whatever_is_remembered_has_room_in_the_prompt() -> None:
+    assert FILE_LIMIT_CHARS <= LIMIT_CHARS
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"caf\xe9\n", "日本\n".encode("shift_jis"), "café\n".encode("utf-16"), b"a\0b\n"],
+    ids=["latin-1", "unknown", "utf-16", "binary"],
+)
+async def test_a_memory_that_the_prompt_cannot_read_is_refused_and_stays_byte_for_byte(
+    call: CallContext, stored: bytes
+) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_bytes(stored)
+    with pytest.raises(ToolError):
+        await remember(call, "likes café")
+    assert call.memory.read_bytes() == stored
+
+
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8], ids=["no mark", "mark"])
+async def test_a_memory_keeps_every_byte_that_it_had(call: CallContext, mark: bytes) -> None:
+    stored = mark + "# Memory\r\n- naïve, 日本\r\n".encode()
+    call.memory.parent.mkdir()
+    call.memory.write_bytes(stored)
+    await remember(call, "likes café")
+    whole = call.memory.read_bytes()
+    assert whole.startswith(stored)
+    assert whole[len(stored) :].decode().endswith(": likes café\n")
+
+
+async def test_a_memory_that_became_a_link_is_neither_written_nor_read_through(
+    call: CallContext, guest: CallContext, workspace: Path
+) -> None:
+    outside = workspace.parent / "outside.md"
+    outside.write_text("kept\n")
+    owners = workspace / "memory" / "MEMORY.md"
+    for speaker, target in ((call, outside), (guest, outside), (guest, owners)):
+        owners.unlink(missing_ok=True)
+        speaker.memory.parent.mkdir(parents=True, exist_ok=True)
+        speaker.memory.unlink(missing_ok=True)
+        if target == owners:
+            owners.write_text("kept\n")
+        speaker.memory.symlink_to(target)
+        with pytest.raises(ToolError):
+            await remember(speaker, "a fact")
+        assert target.read_text() == "kept\n"
+
+
+async def test_a_linked_memory_makes_nobody_the_owner(
+    call: CallContext, guest: CallContext, workspace: Path
+) -> None:
+    call.memory.parent.mkdir(parents=True)
+    call.memory.write_text("the owner's")
+    guest.memory.parent.mkdir(parents=True)
+    guest.memory.symlink_to(call.memory)
+    for path in ("memory/MEMORY.md", "memory/telegram/7/MEMORY.md"):
+        with pytest.raises(ToolError):
+            await ReadFile(ToolSettings()).run({"path": path}, guest)

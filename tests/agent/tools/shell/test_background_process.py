@@ -1,0 +1,380 @@
+"""Commands in the background: what `exec` starts and `process` looks after."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.agent import Agent
+from agent.errors import ToolError
+from agent.history import MemoryHistory
+from agent.providers.scripted import Scripted
+from agent.security.policy.base import ToolRequest, Verdict
+from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.roles import built_in_roles
+from agent.security.sandbox.base import Sandbox
+from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.unconfined import Unconfined
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell.background_process import Background, Origin
+from agent.tools.shell.exec import Exec
+from agent.tools.shell.process_group import Exit
+from agent.tools.shell.process_registry import PER_SESSION, Processes
+from agent.tools.shell.process_tool import Process
+from agent.types import ToolCall, ToolResult
+from tests.processes import gone, lasting, runs
+
+ROOT = Path(__file__).parents[4]
+
+
+class Shell:
+    """Both tools, as a model calls them."""
+
+    def __init__(self, call: CallContext, sandbox: Sandbox | None = None) -> None:
+        settings = replace(ToolSettings(), sandbox=sandbox)
+        self.processes = Processes()
+        self.exec = Exec(settings, processes=self.processes)
+        self.process = Process(settings, self.processes)
+        self.call = call
+
+    async def start(self, command: str, **args: Any) -> ToolResult:
+        given = {"command": command, "background": True, **args}
+        plan = await self.exec.plan(given, self.call)
+        return await self.exec.run(given, replace(self.call, read_only=plan.read_only))
+
+    async def __call__(self, action: str, **args: Any) -> ToolResult:
+        return await self.process.run({"action": action, **args}, self.call)
+
+    async def hear(self, wanted: str, **args: Any) -> str:
+        """What it says until this is among it."""
+        said = ""
+        async with asyncio.timeout(30):
+            while wanted not in said:
+                said += (await self("output", wait_s=5, **args)).for_model
+        return said
+
+
+@pytest.fixture
+async def shell(call: CallContext) -> AsyncIterator[Shell]:
+    found = Shell(call)
+    yield found
+    await found.exec.aclose()
+
+
+def bubblewrap() -> Sandbox:
+    program = shutil.which("bwrap")
+    if program is None:
+        pytest.skip("bubblewrap is not installed")
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    return Bubblewrap(program, version_words(told))
+
+
+@pytest.fixture(params=[Unconfined, bubblewrap], ids=["none", "bwrap"])
+async def held(
+    request: pytest.FixtureRequest, call: CallContext
+) -> AsyncIterator[tuple[Shell, Callable[[], Sandbox]]]:
+    """In each sandbox."""
+    found = Shell(call, request.param())
+    yield found, request.param
+    await found.exec.aclose()
+
+
+async def test_it_runs_on_and_what_is_new_is_told_once(
+    held: tuple[Shell, Callable[[], Sandbox]], workspace: Path
+) -> None:
+    shell, _ = held
+    begun = await shell.start("echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 3")
+    assert begun.for_model.startswith("one\n[process 1: running for ")
+    assert not begun.is_error
+    (workspace / "go").touch()
+    said = await shell.hear("exit code")
+    assert said.startswith("two\n")
+    assert said.endswith("[process 1: exit code 3]")
+    assert (await shell("output", id=1)).for_model == "[process 1: exit code 3]"
+
+
+async def test_what_is_asked_to_end_does_not_count_as_running_until_it_is_gone(
+    shell: Shell,
+) -> None:
+    await shell.start("sleep 600")
+    assert shell.processes.request_kill("s1", "1")
+    (told,) = shell.processes.facts("s1")
+    assert told == "background process 1 (sleep 600): being ended"
+    await shell.processes.kill(shell.processes.get("s1", 1))
+    (told,) = shell.processes.facts("s1")
+    assert told == "background process 1 (sleep 600): killed"
+
+
+async def test_what_ends_at_once_is_told_at_once(shell: Shell) -> None:
+    result = await shell.start("echo no such thing; exit 7")
+    assert result.for_model == "no such thing\n[process 1: exit code 7]"
+    assert result.is_error
+
+
+async def test_it_reads_what_it_is_given(held: tuple[Shell, Callable[[], Sandbox]]) -> None:
+    shell, _ = held
+    await shell.start("while read -r line; do echo got $line; done; echo end")
+    assert (await shell("input", text="Zürich\n")).for_model.startswith("got Zürich\n")
+    said = (await shell("input", id=1, text="last\n\x04")).for_model
+    if "exit code" not in said:
+        said += await shell.hear("exit code")
+    assert said.startswith("got last\n")
+    assert said.endswith("[process 1: exit code 0]")
+    with pytest.raises(ToolError, match="takes no more input"):
+        await shell("input", id=1, text="more")
+
+
+async def test_a_kill_ends_all_that_it_started(held: tuple[Shell, Callable[[], Sandbox]]) -> None:
+    shell, _ = held
+    command = lasting()
+    await shell.start(f"{command} & {command}")
+    assert await runs(command)
+    result = await shell("kill", id=1)
+    assert result.for_model == "[process 1: killed]"
+    assert await gone(command)
+
+
+@pytest.mark.parametrize("way", ["end", "close"])
+async def test_none_outlives_its_session_or_the_tool(
+    held: tuple[Shell, Callable[[], Sandbox]], way: str
+) -> None:
+    shell, _ = held
+    command = lasting()
+    await shell.start(command)
+    await (shell.exec.end("s1") if way == "end" else shell.exec.aclose())
+    assert await gone(command)
+    if way == "end":
+        assert "no background processes" in (await shell("list")).for_model
+
+
+async def test_a_call_that_is_cancelled_leaves_nothing(shell: Shell, workspace: Path) -> None:
+    command = lasting()
+    call = asyncio.create_task(shell.start(f"touch began; {command}"))
+    async with asyncio.timeout(30):
+        while not (workspace / "began").exists():
+            await asyncio.sleep(0.01)
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+    if call.cancelled():  # else it was just told
+        assert await gone(command)
+
+
+KORE = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from tests.agent.tools.shell.test_background_process import Shell, Unconfined, bubblewrap
+from agent.tools.base import CallContext
+from agent.types import ToolCall
+folder = Path(sys.argv[1])
+call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "M", print, owner=True)
+async def main():
+    shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
+    await shell.start(f"{sys.argv[4]} & {sys.argv[4]}")
+    (folder / "began").touch()
+    await asyncio.sleep(500)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["none", "bwrap"])
+async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> None:
+    command = lasting()
+    words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
+    kore = subprocess.Popen(words, cwd=ROOT)
+    try:
+        async with asyncio.timeout(60):
+            while not (workspace / "began").exists():
+                await asyncio.sleep(0.01)
+        assert await runs(command)
+    finally:
+        kore.kill()
+        kore.wait()
+    assert await gone(command)
+
+
+TOLD = """
+import asyncio, os, sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from tests.agent.tools.shell.test_background_process import Shell, Unconfined, bubblewrap
+from agent.tools.base import CallContext
+from agent.types import ToolCall
+folder = Path(sys.argv[1])
+call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "M", print, owner=True)
+async def main():
+    shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
+    await shell.start("cat > page.md")
+    shell.call = replace(call, taint=frozenset({sys.argv[4]}))
+    await shell("input", id=1, text="obey\\n")
+    while not (folder / "page.md").exists() or not (folder / "page.md").read_text():
+        await asyncio.sleep(0.01)
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["none", "bwrap"])
+@pytest.mark.parametrize("taint", ["untrusted", "private"])
+async def test_what_one_was_told_is_known_after_kore_was_killed(
+    workspace: Path, name: str, taint: str
+) -> None:
+    words = [sys.executable, "-c", TOLD, str(workspace), name, str(ROOT), taint]
+    kore = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60, check=False)
+    assert kore.returncode == -9
+    assert (workspace / "page.md").read_text() == "obey\n"
+    assert is_marked(workspace / "page.md") is (taint == "untrusted")
+
+
+async def test_a_conversation_sees_its_own_only(shell: Shell) -> None:
+    await shell.start("sleep 60")
+    shell.call = replace(shell.call, session="s2")
+    assert "no background processes" in (await shell("list")).for_model
+    with pytest.raises(ToolError, match="no process 1 here"):
+        await shell("kill", id=1)
+
+
+async def test_there_is_a_limit_and_what_has_ended_gives_way(shell: Shell) -> None:
+    await shell.start("true")
+    for _ in range(PER_SESSION):
+        await shell.start("sleep 60")
+    with pytest.raises(ToolError, match="which is the limit"):
+        await shell.start("sleep 60")
+    assert [each.number for each in shell.processes.of("s1")] == [*range(2, PER_SESSION + 2)]
+
+
+async def test_only_the_newest_output_is_kept(shell: Shell, workspace: Path) -> None:
+    await shell.start("until [ -e go ]; do sleep 0.02; done; seq 1 100000; sleep 60")
+    (workspace / "go").touch()
+    async with asyncio.timeout(30):
+        while shell.processes.of("s1")[0].unread_bytes < 580_000:
+            await asyncio.sleep(0.01)
+    said = (await shell("output")).for_model
+    assert "bytes were not looked at in time]" in said
+    assert len(said.encode()) < 11_000
+
+
+async def test_a_time_out_ends_it(shell: Shell) -> None:
+    await shell.start("sleep 60", timeout_s=0.6)
+    assert "stopped at its time-out" in await shell.hear("time-out")
+
+
+async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
+    origin = Origin("wait", workspace, workspace, (), UNTRUSTED, heard=False)
+
+    async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
+        await asyncio.Event().wait()
+        raise AssertionError("it waits for ever")
+
+    process = Background(1, origin)
+    await process.run(work, idle_s=0.01)
+    assert process.ended == "ended: nobody has written here for hours"
+
+
+async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
+    shell: Shell, workspace: Path
+) -> None:
+    await shell.start("until [ -e go ]; do sleep 0.02; done; echo bye")
+    [fact] = shell.exec.facts("s1")
+    assert fact.startswith("background process 1 (until [ -e go ]; do")
+    shell.exec.told("s1")
+    assert "running" in shell.exec.facts("s1")[0]
+    (workspace / "go").touch()
+    async with asyncio.timeout(30):
+        while shell.processes.running:
+            await asyncio.sleep(0.01)
+    # A turn that could not begin has told nothing.
+    for _ in range(2):
+        assert shell.exec.facts("s1")[0].endswith("exit code 0, 4 new bytes")
+    shell.exec.told("s1")
+    assert shell.exec.facts("s1") == []
+
+
+async def test_a_model_is_told_of_its_background_at_the_next_turn(workspace: Path) -> None:
+    history = MemoryHistory()
+    agent = Agent(Scripted(["hi"]), workspace=workspace, history=history)
+    call = {"command": "sleep 60", "background": True}
+    await agent.toolbox.get("exec").run(call, context(workspace, "s"))
+    await agent.run("hello", session="s")
+    await agent.aclose()
+    [asked, _] = await history.load("s")
+    assert "background process 1 (sleep 60): running" in str(asked.content)
+
+
+def context(workspace: Path, session: str) -> CallContext:
+    call = ToolCall("c", "exec", {}, "{}")
+    return CallContext(call, session, workspace, workspace / "M", lambda *_: None, owner=True)
+
+
+async def test_strangers_words_taint_what_is_read_while_it_lives_and_what_it_wrote(
+    shell: Shell, workspace: Path
+) -> None:
+    if not _knows_marks(workspace):
+        pytest.skip("this file system keeps no marks")
+    await shell.start("read -r x; echo written >file; echo done")
+    assert not shell.exec.lingering(workspace)
+    shell.call = replace(shell.call, taint=UNTRUSTED)
+    await shell("input", text="evil\n")
+    async with asyncio.timeout(30):
+        while shell.processes.running:
+            await asyncio.sleep(0.01)
+    assert is_marked(workspace / "file")
+    await shell.start("sleep 60")
+    assert shell.exec.lingering(workspace) == UNTRUSTED
+    assert shell.exec.lingering(workspace / "sub") == UNTRUSTED
+    assert not shell.exec.lingering(workspace.parent.parent / "elsewhere")
+
+
+def _knows_marks(folder: Path) -> bool:
+    try:
+        os.setxattr(folder, "user.kore.probe", b"1")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "verdict"),
+    [("sh", "rm -rf .\n", "deny"), ("cat", "hello\n", "allow"), ("sh", "curl x.org", "ask"),
+     ("cat", "it's INPUT\nINPUT\n", "allow")],
+)  # fmt: skip
+async def test_input_is_judged_like_the_command_that_reads_it(
+    call: CallContext, workspace: Path, command: str, text: str, verdict: Verdict
+) -> None:
+    shell = Shell(call, bubblewrap())
+    await shell.start(command)
+    plan = await shell.process.plan({"action": "input", "id": 1, "text": text}, shell.call)
+    assert plan.command is not None
+    assert text.rstrip("\n") in plan.command
+    standing = Standing(built_in_roles()["build"], "ask", confined=True)
+    request = ToolRequest(
+        "process", "idempotent", {}, workspace,
+        command=plan.command, folder=plan.folder, read_only=plan.read_only,
+    )  # fmt: skip
+    assert RolePolicy(standing).decide(request).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ({"action": "stop"}, "action is one of list, output, input, kill, found 'stop'"),
+        ({"action": "input", "id": 1}, "needs the argument 'text'"),
+    ],
+)
+async def test_a_wrong_call_is_explained(shell: Shell, args: dict[str, Any], sentence: str) -> None:
+    await shell.start("sleep 60")
+    with pytest.raises(ToolError, match=sentence):
+        await shell.process.plan(args, shell.call)

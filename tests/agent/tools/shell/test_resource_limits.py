@@ -1,0 +1,135 @@
+"""What commands may use up together: too much ends one of them, and says so."""
+
+import asyncio
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.security.sandbox.base import Limits
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell.exec import Exec
+from tests.processes import gone, lasting, processes, runs
+from tests.towers import remove
+
+# Writes to each page, or it would be memory that was only asked for.
+_TAKE = "data = bytearray(%d); data[::4096] = b'x' * len(data[::4096])"
+
+
+def taking(size: int, then: str) -> str:
+    """A command that takes memory, keeps it, and then runs another one."""
+    return f'{sys.executable} -c "import os; {_TAKE % size}; os.system({then!r})"'
+
+
+def exec_within(**limits: int) -> Exec:
+    return Exec(replace(ToolSettings(), limits=Limits(**limits), exec_timeout_s=60))
+
+
+async def test_commands_of_a_session_share_their_memory(call: CallContext) -> None:
+    tool = exec_within(session_bytes=300_000_000)
+    small, large = lasting(), lasting()
+    first = asyncio.create_task(tool.run({"command": taking(120_000_000, small)}, call))
+    assert await runs(small)
+    # Alone each is within the limit.
+    said = (await tool.run({"command": taking(250_000_000, large)}, call)).for_model
+    assert "took more than 300 MB of memory together" in said
+    assert "security.exec_session_memory_mb" in said
+    assert await gone(large)
+    assert processes(small)
+    first.cancel()
+    await asyncio.wait({first})
+
+
+async def test_another_session_has_its_own_memory(call: CallContext) -> None:
+    tool = exec_within(session_bytes=300_000_000)
+    lasts = lasting()
+    other = replace(call, session="another")
+    first = asyncio.create_task(tool.run({"command": taking(200_000_000, lasts)}, other))
+    assert await runs(lasts)
+    said = (await tool.run({"command": taking(200_000_000, "sleep 1.5")}, call)).for_model
+    assert said == "[exit code 0]"
+    assert not first.done()
+    first.cancel()
+    await asyncio.wait({first})
+
+
+async def test_memory_that_a_fork_shares_counts_once(call: CallContext) -> None:
+    tool = exec_within(session_bytes=300_000_000)
+    code = f"import os, time; {_TAKE % 120_000_000}; [os.fork() for _ in range(2)]; time.sleep(1.5)"
+    said = (await tool.run({"command": f'{sys.executable} -c "{code}"'}, call)).for_model
+    assert said == "[exit code 0]"
+
+
+async def test_a_command_writes_so_much_and_no_more(call: CallContext, workspace: Path) -> None:
+    tool = exec_within(disk_bytes=20_000_000)
+    pieces = "n=0; while :; do n=$((n+1)); head -c 5000000 /dev/urandom >f$n; sync f$n; done"
+    said = (await tool.run({"command": pieces}, call)).for_model
+    assert "it wrote more than 20 MB into the workspace" in said
+    assert "security.exec_disk_mb" in said
+    assert len(os.listdir(workspace)) > 4
+
+
+async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
+    call: CallContext, workspace: Path
+) -> None:
+    tool = exec_within(disk_bytes=20_000_000)
+    code = "import os; [(os.mkdir('n' * 50), os.chdir('n' * 50)) for _ in range(120)]; os.system"
+    fill = "head -c 60000000 /dev/urandom >f; sync f; sleep 5"
+    try:
+        said = await tool.run({"command": f'{sys.executable} -c "{code}({fill!r})"'}, call)
+        assert "it wrote more than 20 MB into the workspace" in said.for_model
+    finally:
+        remove(workspace / ("n" * 50))
+
+
+async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) -> None:
+    tool = exec_within(free_bytes=2**60)
+    # What nobody finds by its name takes room as well.
+    hidden = "exec 3>f; rm f; head -c 60000000 /dev/urandom >&3; sync; sleep 100"
+    said = (await tool.run({"command": hidden}, call)).for_model
+    assert "of the disk are free" in said
+    assert "security.exec_disk_free_mb" in said
+
+
+async def test_on_a_full_disk_a_command_can_still_make_room(
+    call: CallContext, workspace: Path
+) -> None:
+    (workspace / "large").write_bytes(b"x")
+    said = (
+        await exec_within(free_bytes=2**60).run({"command": "rm large; sleep 1.5"}, call)
+    ).for_model
+    assert said == "[exit code 0]"
+
+
+async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> None:
+    tool = exec_within(session_bytes=100_000_000)
+    lasts = lasting()
+    await tool.run({"command": taking(200_000_000, lasts), "background": True}, call)
+    assert await gone(lasts)
+    async with asyncio.timeout(30):
+        while (process := tool.processes.of(call.session)[0]).ended is None:
+            await asyncio.sleep(0.01)
+    assert "100 MB of memory together" in process.ended
+    await tool.aclose()
+
+
+async def test_a_clock_that_is_set_back_hides_nothing_that_was_written(
+    call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = exec_within(disk_bytes=20_000_000)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    pieces = "touch begun; n=0; while :; do n=$((n+1)); head -c 5000000 /dev/urandom >f$n; sync f$n"
+    # It ends by itself, so that a meter that sees nothing lets it through.
+    running = asyncio.create_task(
+        tool.run({"command": f"{pieces}; [ $n = 60 ] && break; done"}, call)
+    )
+    while not (workspace / "begun").exists():
+        await asyncio.sleep(0.01)
+    monkeypatch.undo()
+    said = (await running).for_model
+    assert "it wrote more than 20 MB into the workspace" in said

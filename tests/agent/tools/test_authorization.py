@@ -1,0 +1,52 @@
+"""Nobody is asked about what they could not be shown whole."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.agent import Agent
+from agent.providers.scripted import Scripted
+from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.engine import DefaultPolicy
+from agent.tools.runner import Permissions
+from tests.agent.props import call, calls, results
+
+
+class Person:
+    def __init__(self) -> None:
+        self.asked: list[ApprovalRequest] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        self.asked.append(request)
+        return "always"
+
+
+@pytest.mark.parametrize(("chars", "is_asked"), [(1_000, True), (400_001, False)])
+async def test_a_change_too_large_to_compare_is_denied(
+    chars: int, is_asked: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("old\n")
+    change = calls(call("write_file", path="a.txt", content="x" * chars))
+    look = calls(call("read_file", "c0", path="a.txt"))
+    person = Person()
+    agent = Agent(
+        Scripted([look, change, "done"]),
+        workspace=tmp_path,
+        approve=Permissions(DefaultPolicy(), person),
+    )
+    told = results((await agent.run("go")).messages)[-1]
+    assert bool(person.asked) is is_asked
+    assert ("too large to be shown whole" in told) is not is_asked
+    assert ((tmp_path / "a.txt").read_text() == "old\n") is not is_asked
+
+
+async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
+    person = Person()
+    agent = Agent(
+        Scripted([calls(call("exec", command="echo " + "x" * 900_000)), "done"]),
+        workspace=tmp_path,
+        approve=Permissions(DefaultPolicy(), person),
+    )
+    (told,) = results((await agent.run("go")).messages)
+    assert person.asked == []
+    assert told

@@ -1,0 +1,430 @@
+"""Functions as tools: schema, call and result."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from pydantic import BaseModel, Field
+
+import kore
+from agent.errors import ToolError
+from agent.security.taint.taint import BOTH, NOTHING
+from agent.tools.base import Brings, CallContext, Tool
+from agent.tools.registry import Toolbox
+from agent.tools.runner import Permissions
+from agent.types import ToolResult
+from tests.agent.props import call as tool_call
+from tests.agent.props import calls, played, results, scripted, task
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Box(BaseModel):
+    corner: Point
+    title: str = "box"
+
+
+class Node(BaseModel):
+    value: int
+    inner: "Node | None" = None
+
+
+@kore.tool(effect="read", brings=())
+async def weather(city: str, days: int = 1) -> str:
+    """Weather in a city.
+
+    Not for villages.
+
+    Args:
+        city: Name of the city,
+            in its own language.
+        days (int): How far to look.
+
+    Returns:
+        A sentence.
+    """
+    return f"{city}: sun for {days} days"
+
+
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    return dict(kore.tool(function).parameters)
+
+
+def test_schema_and_descriptions_come_from_hints_and_docstring() -> None:
+    tool: Tool = weather
+    assert (tool.name, tool.effect) == ("weather", "read")
+    assert tool.description == "Weather in a city.\n\nNot for villages."
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Name of the city, in its own language."},
+            "days": {"type": "integer", "description": "How far to look."},
+        },
+        "required": ["city"],
+    }
+    assert isinstance(tool, Brings)
+    assert weather.brings == NOTHING
+
+
+async def test_the_function_stays_a_function() -> None:
+    assert await weather("Oslo") == "Oslo: sun for 1 days"
+
+
+def test_every_kind_of_hint_has_its_schema() -> None:
+    @kore.tool
+    def everything(
+        a: str,
+        b: int,
+        c: float,
+        d: bool,
+        e: list[str],
+        f: dict[str, int],
+        g: Literal["x", "y"],
+        h: Colour,
+        i: Point,
+        j: Box,
+        k: Annotated[int, Field(ge=1), "a count"],
+        l: date,  # noqa: E741
+        m: Optional[int] = None,  # noqa: UP045
+        n: int | str = 3,
+        o: "list[Point] | None" = None,
+    ) -> None:
+        "All of it."
+
+    schema = everything.parameters
+    point = {
+        "type": "object",
+        "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+        "required": ["x"],
+    }
+    assert schema["required"] == list("abcdefghijkl")
+    assert schema["properties"] == {
+        "a": {"type": "string"},
+        "b": {"type": "integer"},
+        "c": {"type": "number"},
+        "d": {"type": "boolean"},
+        "e": {"type": "array", "items": {"type": "string"}},
+        "f": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "g": {"type": "string", "enum": ["x", "y"]},
+        "h": {"type": "string", "enum": ["red", "blue"]},
+        "i": point,
+        "j": {
+            "type": "object",
+            "properties": {"corner": point, "title": {"type": "string", "default": "box"}},
+            "required": ["corner"],
+        },
+        "k": {"type": "integer", "minimum": 1, "description": "a count"},
+        "l": {"type": "string", "format": "date"},
+        "m": {"type": "integer"},
+        "n": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "o": {"type": "array", "items": point},
+    }
+
+
+def test_a_type_that_contains_itself_has_an_end() -> None:
+    def walk(node: Node) -> None:
+        "Walk."
+
+    assert "$ref" not in json.dumps(schema_of(walk))
+
+
+def test_a_function_without_arguments_takes_none() -> None:
+    def now() -> str:
+        "The time."
+        return "noon"
+
+    assert schema_of(now) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Go.\n\n    :param city: Where to.\n    :type city: str\n    :returns: nothing\n    ",
+        "Go.\n\n    Parameters\n    ----------\n    city : str\n        Where to.\n    ",
+        "Go.\n\n    Args:\n      city (str, optional): Where\n        to.\n    ",
+        "Go.\n\n    Arguments:\n        city: Where to.\n\n    Raises:\n        other: never\n    ",
+    ],
+)
+def test_arguments_are_described_in_every_usual_way(docstring: str) -> None:
+    def go(city: str) -> None: ...
+
+    go.__doc__ = docstring
+    tool = kore.tool(go)
+    assert tool.description == "Go."
+    assert tool.parameters["properties"]["city"]["description"] == "Where to."
+
+
+def test_a_colon_in_the_text_opens_no_section() -> None:
+    def go(city: str) -> None: ...
+
+    go.__doc__ = "Go.\n\nNote: this is far.\nReturns\n"
+    assert kore.tool(go).description == "Go.\n\nNote: this is far.\nReturns"
+
+
+def untold(a: int) -> None: ...
+
+
+def unhinted(a) -> None:  # type: ignore[no-untyped-def]
+    "Go."
+
+
+def several(*a: int) -> None:
+    "Go."
+
+
+def by_place(a: int, /) -> None:
+    "Go."
+
+
+def unknown(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
+    "Go."
+
+
+def impossible(a: threading.Lock) -> None:  # type: ignore[valid-type]
+    "Go."
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (untold, "needs a docstring"),
+        (unhinted, "'a' needs a type hint"),
+        (several, "cannot be given by name"),
+        (by_place, "cannot be given by name"),
+        (unknown, "Nowhere"),
+        (impossible, "impossible: a type hint cannot be told"),
+    ],
+)
+def test_a_function_that_is_no_tool_is_refused_in_a_sentence(
+    function: Callable[..., Any], complaint: str
+) -> None:
+    with pytest.raises(TypeError, match=complaint):
+        schema_of(function)
+
+
+def test_a_name_that_vendors_refuse_is_refused() -> None:
+    with pytest.raises(TypeError, match="cannot be named"):
+        kore.tool(name="my tool")(weather.__wrapped__)
+    with pytest.raises(TypeError, match="<lambda>"):
+        kore.tool(lambda: None)
+
+
+def test_what_says_nothing_is_unsafe_and_brings_everything() -> None:
+    def go() -> None:
+        "Go."
+
+    assert (kore.tool(go).effect, kore.tool(go).brings) == ("unsafe", BOTH)
+
+
+async def ran(function: Callable[..., Any], call: CallContext, **args: Any) -> ToolResult:
+    tool = kore.tool(function)
+    return await tool.run(Toolbox([tool]).validate(tool, args), call)
+
+
+async def test_arguments_arrive_as_their_types(call: CallContext) -> None:
+    seen: list[Any] = []
+
+    def keep(
+        h: Colour, i: Point, j: Box, day: date, folder: Path, o: list[Point] | None = None
+    ) -> None:
+        "Keep."
+        seen.extend([h, i, j, day, folder, o])
+
+    await ran(keep, call, h="blue", i={"x": 1}, j={"corner": {"x": 2}}, day="2026-11-21",
+              folder="/tmp", o=None)  # fmt: skip
+    assert seen == [
+        Colour.BLUE,
+        Point(1),
+        Box(corner=Point(2)),
+        date(2026, 11, 21),
+        Path("/tmp"),
+        None,
+    ]
+
+
+async def test_what_the_hints_do_not_allow_is_told_to_the_model(call: CallContext) -> None:
+    def at(day: date, many: Annotated[int, Field(multiple_of=3)] = 3) -> None:
+        "At."
+
+    tool = kore.tool(at)
+    with pytest.raises(ToolError, match="at: day: input should be"):
+        await tool.run({"day": "no day"}, call)
+    with pytest.raises(ToolError, match="at: many: input should be a multiple of 3"):
+        await tool.run({"day": "2026-11-21", "many": 4}, call)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("text", "text"),
+        ({"a": [1, None, "ä"]}, '{"a":[1,null,"ä"]}'),
+        ([Point(1, 2)], '[{"x":1,"y":2}]'),
+        (Box(corner=Point(1)), '{"corner":{"x":1,"y":0},"title":"box"}'),
+        (Colour.RED, '"red"'),
+        (5, "5"),
+        (False, "false"),
+        (None, "Done; it returned nothing."),
+        (ToolResult("mine", is_error=True), "mine"),
+    ],
+)
+async def test_what_it_returns_is_what_the_model_reads(
+    call: CallContext, value: Any, expected: str
+) -> None:
+    def give() -> Any:
+        "Give."
+        return value
+
+    async def give_later() -> Any:
+        "Give."
+        return value
+
+    for function in (give, give_later):
+        result = await ran(function, call)
+        assert result.for_model == expected
+        assert result.is_error == isinstance(value, ToolResult)
+
+
+async def test_a_result_that_nobody_can_read_is_an_error(call: CallContext) -> None:
+    def give() -> Any:
+        "Give."
+        return object()
+
+    with pytest.raises(ToolError, match="returned object"):
+        await ran(give, call)
+
+
+async def test_a_long_result_is_cut_and_kept(call: CallContext, workspace: Path) -> None:
+    def give() -> str:
+        "Give."
+        return "x" * 50_000
+
+    result = await ran(give, call)
+    assert len(result.for_model) < 11_000
+    assert "whole text in" in result.for_model
+    (kept,) = (workspace / ".kore" / "spill").iterdir()
+    assert kept.stat().st_size == 50_000
+
+
+async def test_the_call_is_given_to_who_asks_for_it(call: CallContext) -> None:
+    def where(context: CallContext, word: str) -> str:
+        "Where."
+        return f"{context.session} {word}"
+
+    assert "context" not in schema_of(where)["properties"]
+    assert (await ran(where, call, word="x")).for_model == "s1 x"
+
+
+async def test_a_plain_function_runs_in_a_thread(call: CallContext) -> None:
+    met = threading.Barrier(2, timeout=10)
+
+    def meet(n: int) -> bool:
+        "Meet."
+        met.wait()
+        return threading.current_thread() is threading.main_thread()
+
+    one, other = await asyncio.gather(ran(meet, call, n=1), ran(meet, call, n=2))
+    assert (one.for_model, other.for_model) == ("false", "false")
+
+
+async def test_a_method_is_a_function_too(call: CallContext) -> None:
+    class Shop:
+        def price(self, thing: str) -> str:
+            "Price of a thing."
+            return f"{thing}: 5"
+
+    assert (await ran(Shop().price, call, thing="tea")).for_model == "tea: 5"
+
+
+async def test_what_a_function_raises_is_told_and_the_turn_goes_on(tmp_path: Path) -> None:
+    @kore.tool(brings=())
+    def divide(a: int, b: int) -> float:
+        "Divide."
+        return a / b
+
+    @kore.tool(brings=())
+    def exhaust() -> None:
+        "Exhaust."
+        next(iter(()))
+
+    @kore.tool(brings=())
+    async def refuse() -> None:
+        "Refuse."
+        raise kore.ToolError("Not on Sundays.")
+
+    planned = calls(
+        tool_call("divide", "1", a=1, b=0),
+        tool_call("exhaust", "2"),
+        tool_call("refuse", "3"),
+        tool_call("divide", "4", a=6, b=4),
+        tool_call("divide", "5", a="x"),
+    )
+    free = Permissions(_Everything())
+    agent, _ = scripted([planned, "done"], tmp_path, divide, exhaust, refuse, permissions=free)
+    _, result = await played(agent, task(agent))
+    told = results(result.messages)
+    assert told[0].startswith("divide failed: ZeroDivisionError")
+    assert "ended early" in told[1]
+    assert told[2:4] == ["Not on Sundays.", "1.5"]
+    assert "divide needs the argument 'b'" in told[4]
+    assert result.text == "done"
+
+
+class _Everything:
+    def decide(self, request: kore.ToolRequest) -> kore.Decision:
+        return kore.Decision("allow", "for tests", "tests")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-11-22T09:00:00", "2026-11-22T09:00", "2026-11-22 09:00", "2026-11-22T09:00:00.5"],
+)
+async def test_a_time_without_a_zone_is_local(
+    call: CallContext, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def at(when: datetime, more: list[datetime]) -> None:
+        "At."
+        seen.extend([when, *more])
+
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        await ran(at, call, when=text, more=[text])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    for one in seen:
+        assert one.replace(second=0, microsecond=0).isoformat() == "2026-11-22T09:00:00+09:00"
+
+
+async def test_a_time_with_a_zone_keeps_it_and_no_time_is_refused(call: CallContext) -> None:
+    seen: list[Any] = []
+
+    def at(when: datetime) -> None:
+        "At."
+        seen.append(when)
+
+    for text in ("2026-11-22T09:00:00+02:00", "2026-11-22T07:00:00Z", "2026-11-22T09:00:00+0200"):
+        await ran(at, call, when=text)
+    assert {one.timestamp() for one in seen} == {seen[0].timestamp()}
+    for text in ("tomorrow", "2026-13-22T09:00:00", "09:00"):
+        with pytest.raises(ToolError, match="when"):
+            await ran(at, call, when=text)

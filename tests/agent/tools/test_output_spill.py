@@ -1,0 +1,123 @@
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agent.security.taint.file_marks import is_marked, mark
+from agent.tools import output_spill
+from agent.tools.output_spill import Output, prune
+
+
+def shown(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, Output]:
+    with Output(folder, limit) as out:
+        for chunk in chunks:
+            out.feed(chunk)
+        return out.text(), out
+
+
+def test_short_output_is_whole_and_touches_no_disk(tmp_path: Path) -> None:
+    text, out = shown(tmp_path / "spill", [b"a\xc3", b"\xa9b"])
+    assert text == "aéb"
+    assert out.file is None
+    assert not (tmp_path / "spill").exists()
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@given(st.lists(st.text("aé😀\n", max_size=60), max_size=20))
+def test_head_tail_and_file_hold_what_came(tmp_path: Path, pieces: list[str]) -> None:
+    whole = "".join(pieces).encode()
+    text, out = shown(tmp_path, [piece.encode() for piece in pieces])
+    if len(whole) <= 100:
+        assert text == whole.decode()
+        return
+    assert out.file is not None
+    assert out.file.read_bytes() == whole
+    head, _, rest = text.partition("\n… (")
+    note, _, tail = rest.partition(")\n")
+    assert whole.decode().startswith(head)
+    assert whole.decode().endswith(tail)
+    assert "\ufffd" not in text
+    left_out = len(whole) - len(head.encode()) - len(tail.encode())
+    assert note.startswith(f"{left_out:,} bytes left out")
+
+
+def test_many_lines_are_cut_although_they_are_few_bytes(tmp_path: Path) -> None:
+    text, out = shown(tmp_path, [b"\n" * 1500, b"x\n" * 1500], 10_000)
+    assert text.count("\n") < 2_010
+    assert out.file is not None
+    assert out.file.stat().st_size == 4500
+
+
+def test_memory_stays_bounded_and_the_file_is_capped(tmp_path: Path) -> None:
+    with Output(tmp_path, 1000) as out:
+        for _ in range(1100):
+            out.feed(b"x" * 65_536)
+        assert len(out._head) + len(out._tail) <= 2000
+        text = out.text()
+    assert out.file is not None
+    assert out.file.stat().st_size == output_spill.SPILL_LIMIT_BYTES
+    assert "the first 64,000,000 bytes" in text
+
+
+def test_output_is_shown_even_when_it_cannot_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "spill").write_text("in the way")
+    text, _ = shown(tmp_path / "spill", [b"x" * 500, b"y" * 500])
+    assert text.startswith("xxx")
+    assert text.endswith("yyy")
+    assert "could not be kept" in text
+
+
+def test_a_linked_spill_folder_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "spill").symlink_to("elsewhere")
+    shown(tmp_path / "spill", [b"x" * 500])
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_old_files_are_pruned_on_the_next_spill(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    for path, days in ((old, 8), (new, 6)):
+        path.write_text("x")
+        then = time.time() - days * 24 * 3600
+        os.utime(path, (then, then))
+    shown(tmp_path, [b"x" * 500])
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_oldest_are_pruned_beyond_the_folders_limit(tmp_path: Path) -> None:
+    for i in range(3):
+        path = tmp_path / f"{i}.txt"
+        path.touch()
+        os.truncate(path, output_spill.SPILL_FOLDER_LIMIT_BYTES // 2)
+        os.utime(path, (time.time() - 100 + i,) * 2)
+    prune(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["1.txt", "2.txt"]
+
+
+def test_nothing_is_pruned_behind_a_link(tmp_path: Path) -> None:
+    old = tmp_path / "elsewhere" / "old.txt"
+    old.parent.mkdir()
+    old.touch()
+    os.utime(old, (1, 1))
+    (tmp_path / "spill").symlink_to("elsewhere")
+    shown(tmp_path / "spill", [b"x" * 500])
+    assert old.exists()
+
+
+def test_a_kept_output_of_strangers_is_marked(tmp_path: Path) -> None:
+    probe = tmp_path / "probe"
+    probe.touch()
+    mark(probe, probe)
+    if not is_marked(probe):
+        pytest.skip("this file system keeps no extended attributes")
+    workspace = tmp_path / "workspace"
+    for marks in (None, workspace):
+        with Output(workspace / "spill", 10, marks) as out:
+            out.feed(b"x" * 100)
+        assert out.file is not None
+        assert is_marked(out.file) == is_marked(workspace) == (marks is not None)

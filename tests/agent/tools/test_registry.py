@@ -1,0 +1,194 @@
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from agent.errors import ToolError
+from agent.settings import ToolSettings
+from agent.tools.assistant.subagent import Delegate
+from agent.tools.registry import Toolbox, default_tools
+from tests.agent.props import answers
+
+
+@pytest.fixture
+def toolbox(settings: ToolSettings) -> Toolbox:
+    return Toolbox(default_tools(settings))
+
+
+def test_every_spec_is_small(toolbox: Toolbox) -> None:
+    sizes = {}
+    for spec in toolbox.specs():
+        whole = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        sizes[spec.name] = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=False))
+    # What stands in their lists has to be described, or vendors refuse the schema.
+    for name, limit in {
+        "edit_file": 480,
+        "grep": 340,
+        "todo": 360,
+        "ask_user": 380,
+        "task": 470,
+        "schedule": 360,
+    }.items():
+        assert sizes.pop(name) <= limit
+    assert max(sizes.values()) <= 320
+
+
+def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> None:
+    names = [spec.name for spec in toolbox.specs()]
+    assert names == [
+        "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
+        "process", "web_search", "web_fetch", "remember", "memory_search",
+        "todo", "undo", "ask_user", "send_file", "schedule", "task",
+    ]  # fmt: skip
+    assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
+
+
+def test_specs_are_the_same_objects_at_every_call(toolbox: Toolbox) -> None:
+    assert all(a is b for a, b in zip(toolbox.specs(), toolbox.specs(), strict=True))
+
+
+def test_an_agent_that_comes_in_later_is_named_from_then_on() -> None:
+    names = ["general"]
+    toolbox = Toolbox([Delegate(lambda: ", ".join(names))])
+    (before,) = toolbox.specs()
+    names.append("critic")
+    (after,) = toolbox.specs()
+    assert "critic" not in before.description
+    assert "general, critic" in after.description
+    assert toolbox.specs() == (after,)
+
+
+def test_effects_are_declared(toolbox: Toolbox) -> None:
+    effects = {spec.name: toolbox.get(spec.name).effect for spec in toolbox.specs()}
+    assert effects == {
+        "read_file": "read", "write_file": "idempotent", "edit_file": "unsafe",
+        "append_file": "unsafe", "list_dir": "read", "glob": "read", "grep": "read",
+        "exec": "unsafe", "process": "idempotent", "web_search": "read",
+        "web_fetch": "read", "remember": "idempotent", "memory_search": "read",
+        "todo": "read", "ask_user": "read", "send_file": "unsafe",
+        "schedule": "idempotent",
+        "undo": "unsafe", "task": "read",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("read_file", "read_file"), ("read", "read_file"), ("Read", "read_file"),
+        ("FileRead", "read_file"), ("View", "read_file"), ("write", "write_file"),
+        ("Write", "write_file"), ("FileWrite", "write_file"), ("edit", "edit_file"),
+        ("Edit", "edit_file"), ("MultiEdit", "edit_file"), ("ls", "list_dir"),
+        ("list_files", "list_dir"), ("LS", "list_dir"), ("bash", "exec"), ("Bash", "exec"),
+        ("run_command", "exec"), ("shell", "exec"), ("WebSearch", "web_search"),
+        ("WebFetch", "web_fetch"), ("ReadFile", "read_file"), ("Grep", "grep"),
+        ("search", "grep"), ("Glob", "glob"), ("TodoWrite", "todo"),
+        ("AskUserQuestion", "ask_user"), ("cron", "schedule"),
+    ],
+)  # fmt: skip
+def test_names_of_other_programs_are_understood(
+    toolbox: Toolbox, name: str, canonical: str
+) -> None:
+    found = toolbox.find(name)
+    assert found is not None
+    assert found.name == canonical
+
+
+def test_unknown_name_gets_a_suggestion(toolbox: Toolbox) -> None:
+    assert toolbox.find("raed_file") is None
+    with pytest.raises(ToolError, match="did you mean read_file"):
+        toolbox.get("raed_file")
+    with pytest.raises(ToolError, match="there are read_file, write_file"):
+        toolbox.get("zzz")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("read_file", {"file_path": "a"}, {"path": "a"}),
+        ("read_file", {"path": "a", "line_start": None}, {"path": "a"}),
+        ("read_file", {"path": "a", "offset": 10, "limit": 5},
+         {"path": "a", "line_start": 10, "line_end": 14}),
+        ("read_file", {"path": "a", "limit": 5}, {"path": "a", "line_end": 5}),
+        ("read_file", {"path": "a", "offset": 0, "limit": 2},
+         {"path": "a", "line_start": 0, "line_end": 2}),
+        ("read_file", {"path": "a", "file_path": "b"}, {"path": "a"}),
+        ("exec", {"cmd": "ls", "timeout": 5, "description": "List"},
+         {"command": "ls", "timeout_s": 5}),
+        ("exec", {"command": "ls", "run_in_background": True},
+         {"command": "ls", "background": True}),
+        ("edit_file", {"file_path": "a", "edits": [{"old_string": "a", "new_string": "b"}]},
+         {"path": "a", "edits": [{"old_string": "a", "new_string": "b"}]}),
+        ("list_dir", {}, {}),
+        ("grep", {"query": "x", "include": "*.py", "-i": True, "output_mode": "content"},
+         {"pattern": "x", "glob": "*.py", "ignore_case": True}),
+        ("web_search", {"query": "x", "max_results": 3}, {"query": "x", "count": 3}),
+    ],
+)  # fmt: skip
+def test_arguments_of_other_programs_are_understood(
+    toolbox: Toolbox, name: str, given: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert toolbox.validate(toolbox.get(name), given) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "sentence"),
+    [
+        ("read_file", {}, "read_file needs the argument 'path'; found none."),
+        ("write_file", {"path": "a"}, "write_file needs the argument 'content'; found only path."),
+        ("read_file", {"path": 5}, "read_file: path must be of type string, found number 5."),
+        ("read_file", {"path": None}, "read_file: path must be of type string, found null null."),
+        ("read_file", {"path": "a", "line_start": "two"},
+         'read_file: line_start must be of type integer, found string "two".'),
+        ("read_file", {"path": "a", "limit": "x"},
+         'read_file: line_end must be of type integer, found string "x".'),
+        ("read_file", {"path": "a", "line_start": True},
+         "read_file: line_start must be of type integer, found boolean true."),
+        ("exec", {"command": "ls", "timout_s": 1},
+         "exec has no argument 'timout_s'; did you mean timeout_s?"),
+        ("remember", {"text": "a", "zzz": 1}, "remember has no argument 'zzz'; it takes text."),
+        ("edit_file", {"path": "a", "edits": [{"old_string": "a"}]},
+         "edit_file needs the argument 'new_string' in edits.0; found only old_string."),
+    ],
+)  # fmt: skip
+def test_wrong_argument_is_named_in_one_sentence(
+    toolbox: Toolbox, name: str, given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ToolError) as caught:
+        toolbox.validate(toolbox.get(name), given)
+    assert str(caught.value) == sentence
+
+
+def test_huge_wrong_value_is_shown_short(toolbox: Toolbox) -> None:
+    with pytest.raises(ToolError) as caught:
+        toolbox.validate(toolbox.get("read_file"), {"path": ["x" * 10_000]})
+    assert len(str(caught.value)) < 150
+
+
+def test_a_tool_whose_schema_is_broken_says_so() -> None:
+    tool = answers("mine")
+    tool.parameters = {"type": "object", "required": 5}
+    with pytest.raises(ToolError, match="mine cannot be called"):
+        Toolbox([tool]).validate(tool, {})
+
+
+def test_a_later_tool_takes_the_name(toolbox: Toolbox, settings: ToolSettings) -> None:
+    tools = default_tools(settings)
+    mine = default_tools(settings)[0]
+    box = Toolbox([*tools, mine])
+    assert box.find("Read") is mine
+    assert [spec.name for spec in box.specs()] == [spec.name for spec in toolbox.specs()]
+
+
+def test_making_the_tools_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; from agent.settings import ToolSettings; "
+        "from agent.tools.registry import Toolbox, default_tools; "
+        "Toolbox(default_tools(ToolSettings())).specs(); "
+        "print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"aiohttp", "lxml", "ddgs", "duckduckgo_search", "fastjsonschema"} & set(loaded)

@@ -1,0 +1,64 @@
+import io
+
+import pytest
+from pypdf import PdfReader, PdfWriter
+
+from agent.errors import ToolError
+from agent.tools.web.pdf import MOST_PAGES, pdf_text
+from tests.fakes.pdf import pdf_of
+
+
+def locked(password: str) -> bytes:
+    writer = PdfWriter(PdfReader(io.BytesIO(pdf_of(["inside"]))))
+    writer.encrypt(password, "owner", algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+async def test_pages_come_with_their_numbers() -> None:
+    text = await pdf_text(pdf_of(["Grüße", "", "the end"]))
+    assert text.split("\n\n")[:3] == [
+        "[page 1 of 3]\nGrüße", "[page 2 of 3]\n(no text)", "[page 3 of 3]\nthe end",
+    ]  # fmt: skip
+
+
+async def test_pages_beyond_the_limit_are_announced() -> None:
+    text = await pdf_text(pdf_of([f"p{n}" for n in range(MOST_PAGES + 3)]))
+    assert f"[page {MOST_PAGES} of {MOST_PAGES + 3}]" in text
+    assert text.rstrip().endswith(f"… (pages {MOST_PAGES + 1} to {MOST_PAGES + 3} are left out)")
+
+
+async def test_only_a_password_keeps_a_locked_file_closed() -> None:
+    assert "inside" in await pdf_text(locked(""))
+    with pytest.raises(ToolError, match="locked by a password"):
+        await pdf_text(locked("secret"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"%PDF-1.4\n",
+        b"no pdf at all",
+        pdf_of(["x"])[:200],
+        pdf_of(["x"]).replace(b"Pages", b"Sages"),
+    ],
+)
+async def test_a_broken_file_is_explained(data: bytes) -> None:
+    with pytest.raises(ToolError, match="The PDF could not be read"):
+        await pdf_text(data)
+
+
+async def test_a_file_that_takes_all_memory_is_given_up() -> None:
+    bomb = PdfWriter(PdfReader(io.BytesIO(pdf_of(["x"]))))
+    page = bomb.pages[0]
+    contents = page.get_contents()
+    assert contents is not None
+    contents.set_data(b"BT " + b"(x) Tj " * 12_000_000 + b"ET")
+    page.replace_contents(contents)
+    page.compress_content_streams()
+    out = io.BytesIO()
+    bomb.write(out)
+    with pytest.raises(ToolError, match="The PDF could not be read"):
+        await pdf_text(out.getvalue())

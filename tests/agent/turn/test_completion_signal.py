@@ -1,0 +1,35 @@
+"""Promises in a text."""
+
+import pytest
+
+from agent.turn.completion_signal import find_signal, in_words
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("all done", (None, None)),
+        ("<promise>COMPLETE</promise>", ("COMPLETE", None)),
+        ("so <promise>blocked: no key </promise>.", ("BLOCKED", "no key")),
+        ("<promise>DECIDE:red: or\nblue?</promise>", ("DECIDE", "red: or\nblue?")),
+        ("<promise>DECIDE:</promise>", ("DECIDE", None)),
+        ("<promise>BLOCKED</promise> no, <promise>COMPLETE</promise>", ("COMPLETE", None)),
+        ("<promise>MAYBE</promise>", (None, None)),
+        ("<promise>COMPLETED</promise>", (None, None)),
+        ("<promise>COMPLETE", (None, None)),
+    ],
+)
+def test_the_last_promise_of_a_text_is_found(text: str, found: tuple[str | None, str]) -> None:
+    assert find_signal(text) == found
+
+
+def test_people_read_promises_in_words() -> None:
+    text = "I wait. <promise>blocked: no key </promise> <promise>COMPLETE</promise>"
+    assert in_words(text) == "I wait. ■ BLOCKED: no key ■ COMPLETE"
+    assert in_words("as it is: <promise>MAYBE</promise>") == "as it is: <promise>MAYBE</promise>"
+
+
+def test_of_a_growing_text_half_a_promise_is_left_out() -> None:
+    whole = "one <promise>BLOCKED:no key</promise> two"
+    assert in_words(whole, growing=True) == "one ■ BLOCKED: no key two"
+    assert in_words(whole[:30], growing=True) == "one "

@@ -1,0 +1,121 @@
+"""The queue between a turn and whoever watches it."""
+
+import asyncio
+from contextlib import aclosing
+
+from agent.events import Event, TextDelta, ToolOutput, ToolResulted
+from agent.turn.event_stream import SIZE, Outlet
+from tests.agent.props import no_task_left
+
+
+async def drained(outlet: Outlet, writer: asyncio.Task[None]) -> list[Event]:
+    async with aclosing(outlet.drain(writer)) as stream:
+        return [event async for event in stream]
+
+
+def words(count: int) -> list[TextDelta]:
+    return [TextDelta(str(n)) for n in range(count)]
+
+
+async def test_everything_arrives_in_order_also_beyond_the_size() -> None:
+    outlet = Outlet()
+
+    async def write() -> None:
+        for word in words(3 * SIZE):
+            await outlet.emit(word)
+
+    async with no_task_left():
+        assert await drained(outlet, asyncio.create_task(write())) == words(3 * SIZE)
+
+
+async def test_a_writer_waits_for_its_reader() -> None:
+    outlet = Outlet()
+    written = 0
+
+    async def write() -> None:
+        nonlocal written
+        for word in words(SIZE + 10):
+            await outlet.emit(word)
+            written += 1
+
+    writer = asyncio.create_task(write())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert written == SIZE
+    assert len(await drained(outlet, writer)) == SIZE + 10
+
+
+async def test_a_waiting_reader_is_woken_by_the_writers_end() -> None:
+    outlet, go = Outlet(), asyncio.Event()
+
+    async def write() -> None:
+        await outlet.emit(TextDelta("only"))
+        await go.wait()
+
+    writer = asyncio.create_task(write())
+    async with aclosing(outlet.drain(writer)) as stream:
+        assert await anext(stream) == TextDelta("only")
+        rest = asyncio.ensure_future(anext(stream, None))
+        await asyncio.sleep(0)
+        assert not rest.done()
+        go.set()
+        assert await rest is None
+
+
+async def test_what_was_emitted_before_the_writer_died_is_still_read() -> None:
+    outlet = Outlet()
+
+    async def write() -> None:
+        for word in words(SIZE):
+            await outlet.emit(word)
+        raise ValueError
+
+    writer = asyncio.create_task(write())
+    await asyncio.wait({writer})
+    assert await drained(outlet, writer) == words(SIZE)
+    assert isinstance(writer.exception(), ValueError)
+
+
+async def test_a_cancelled_writer_ends_the_stream() -> None:
+    outlet = Outlet()
+    writer = asyncio.create_task(asyncio.Event().wait())
+    reader = asyncio.create_task(drained(outlet, writer))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    writer.cancel()
+    assert await reader == []
+
+
+def printed(text: str, skipped_bytes: int = 0) -> ToolOutput:
+    return ToolOutput("c1", text, "stdout", skipped_bytes)
+
+
+async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_said() -> None:
+    outlet, result = Outlet(), ToolResulted("c1", "exec", "all of it", False, 0.1)
+
+    async def write() -> None:
+        for _ in range(SIZE):
+            outlet.offer(printed("x"))
+        outlet.offer(printed("ä"))
+        outlet.offer(printed("b"))
+        await outlet.emit(result)
+
+    seen = await drained(outlet, asyncio.create_task(write()))
+    assert seen == [printed("x")] * SIZE + [printed("", 3), result]
+
+
+async def test_output_that_is_shown_again_says_what_is_missing_in_front_of_it() -> None:
+    outlet, told = Outlet(), asyncio.Event()
+
+    async def write() -> None:
+        for _ in range(SIZE + 2):
+            outlet.offer(printed("x"))
+        told.set()
+        await go.wait()
+        outlet.offer(printed("y"))
+
+    go = asyncio.Event()
+    async with aclosing(outlet.drain(asyncio.create_task(write()))) as stream:
+        await told.wait()
+        seen = [await anext(stream) for _ in range(SIZE)]
+        go.set()
+        assert [*seen, await anext(stream)] == [printed("x")] * SIZE + [printed("y", 2)]

@@ -1,0 +1,168 @@
+"""Secrets that a model repeats reach nobody; secrets that a tool prints reach no model."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from agent import events
+from agent.agent import Agent
+from agent.errors import Rejected
+from agent.events import ModelEvent
+from agent.providers.base import ModelRequest
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
+from agent.providers.scripted import Scripted
+from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.engine import DefaultPolicy
+from agent.security.redaction import Redactor
+from agent.settings import AgentSettings
+from agent.tools.output_spill import spill_folder
+from agent.tools.runner import Permissions
+from agent.turn.output_redactor import Spoken, clean_message
+from agent.types import Image, Message, RedactedThinking, Text, Thinking, ToolCall, assistant
+from tests.agent.props import call
+
+KEY = "sk-canary-0123456789-secret"
+SETTINGS = AgentSettings(secrets=frozenset({KEY}))
+
+
+class Yes:
+    """A person who allows everything."""
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        assert KEY not in repr(request)
+        return "once"
+
+
+ANYTHING = Permissions(DefaultPolicy("auto"), Yes())
+
+
+def _scripted(replies: list[Any], workspace: Path) -> tuple[Agent, Scripted]:
+    model = Scripted([assistant("", (r,)) if isinstance(r, ToolCall) else r for r in replies])
+    return Agent(model, workspace=workspace, settings=SETTINGS, approve=ANYTHING), model
+
+
+async def _seen(agent: Agent) -> list[events.Event]:
+    async with aclosing(agent.stream("go on")) as stream:
+        return [event async for event in stream]
+
+
+def _pieces(text: str, chance: random.Random) -> list[str]:
+    cuts = sorted(chance.sample(range(1, len(text)), 5))
+    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def test_a_key_cut_over_deltas_is_found_in_each_kind() -> None:
+    chance = random.Random(3)
+    for _ in range(100):
+        spoken = Spoken(Redactor([KEY]))
+        said: list[ModelEvent] = []
+        text = f"it is {KEY}, you know"
+        for piece in _pieces(text, chance):
+            said += spoken.clean(events.ThinkingDelta(piece, len(piece)))
+            said += spoken.clean(events.TextDelta(piece))
+            said += spoken.clean(events.ToolCallDelta("c1", "exec", piece))
+        message = Message("assistant", (Thinking(text, "signed"), Text(text)))
+        said += spoken.clean(events.ThinkingEnd(text))
+        said += spoken.clean(events.Reply(message, None, "stop"))
+        shown = "".join(e.text for e in said if isinstance(e, events.TextDelta))
+        assert shown == "it is ***, you know"
+        whole = repr([e for e in said if not isinstance(e, events.Reply)])
+        assert KEY not in whole
+        assert KEY[:12] not in whole
+
+
+def test_a_clean_message_is_the_very_same_object() -> None:
+    redactor = Redactor([KEY])
+    message = assistant("fine", (ToolCall("1", "exec", {"command": "ls"}, '{"command": "ls"}'),))
+    assert clean_message(message, redactor) is message
+    changed = clean_message(Message("assistant", (Thinking(KEY, "signed"),)), redactor)
+    assert changed.content == (Thinking("***"),)
+    quoted = Thinking("", f'{{"reasoning_details": [{{"text": "{KEY}"}}]}}')
+    assert clean_message(Message("assistant", (quoted,)), redactor).content == (Thinking(""),)
+
+
+def test_what_no_text_is_stays_as_it_came() -> None:
+    redactor = Redactor([KEY])
+    kept = (RedactedThinking("Zm9v"), Image("image/png", KEY.encode()))
+    cleaned = clean_message(Message("assistant", (*kept, Text(KEY))), redactor)
+    assert cleaned.content == (*kept, Text("***"))
+
+
+async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None:
+    reply = Message("assistant", (Thinking(f"hm {KEY}"), Text(f"my key: {KEY} !")))
+    agent, _ = _scripted([reply, "second"], tmp_path)
+    seen = await _seen(agent)
+    done = seen[-1]
+    assert isinstance(done, events.Done)
+    assert done.result.text == "my key: *** !"
+    assert KEY not in repr(seen)
+
+
+async def test_a_call_with_the_key_in_it_runs_without(tmp_path: Path) -> None:
+    wanted = call("write_file", path="a.txt", content=f"key={KEY}")
+    agent, model = _scripted([wanted, "done"], tmp_path)
+    seen = await _seen(agent)
+    assert (tmp_path / "a.txt").read_text() == "key=***"
+    assert KEY not in repr(seen) + repr(model.requests)
+
+
+async def test_what_tools_print_reaches_neither_model_nor_screen_nor_file(tmp_path: Path) -> None:
+    (tmp_path / "leak.txt").write_text(f"a {KEY} b\n")
+    (tmp_path / "IDENTITY.md").write_text(f"You are {KEY}.")
+    many = "for i in $(seq 3000); do cat leak.txt; done"
+    steps = [
+        call("exec", command="cat leak.txt; base64 -w0 leak.txt; xxd -p -c99 leak.txt || true"),
+        call("exec", command=many),
+        call("read_file", path="leak.txt"),
+        call("edit_file", path="leak.txt", old_string=" b", new_string=" c"),
+        call("read_file", path=f"{KEY}.txt"),
+        "done",
+    ]
+    agent, model = _scripted(steps, tmp_path)
+    seen = await _seen(agent)
+    assert len(model.requests) == len(steps)
+    (spilled,) = spill_folder(tmp_path).glob("*.txt")
+    assert spilled.read_text().count("a *** b") == 3000
+    everything = repr(seen) + repr(model.requests) + spilled.read_text()
+    for form in Redactor([KEY]).forms:
+        assert form not in everything
+
+
+async def test_an_error_with_the_key_in_it_says_stars(tmp_path: Path) -> None:
+    error = Rejected(f"401 at https://host/{KEY}", hint=f"look at {KEY}")
+    agent, _ = _scripted([error], tmp_path)
+    seen = await _seen(agent)
+    (told,) = [event for event in seen if isinstance(event, events.Error)]
+    assert (told.message, told.hint) == ("401 at https://host/***", "look at ***")
+
+
+async def test_the_key_that_an_agent_was_given_is_secret_unasked(tmp_path: Path) -> None:
+    known = [ModelConfig("m", "openai/x", api_base="http://127.0.0.1:9/v1", api_key=KEY)]
+    agent = Agent(Models("m", known), workspace=tmp_path)
+    assert agent.redactor.clean(f"<{KEY}>") == "<***>"
+    environ = {"OPENAI_API_KEY": KEY}
+    assert Redactor(Models.of("openai/gpt-5", environ).keys()).clean(KEY) == "***"
+    assert not Redactor(Models("ollama/x", [ModelConfig("o", "ollama/x", api_key="ollama")]).keys())
+
+
+class Slow:
+    """A provider that sends its words in single characters."""
+
+    name = "slow"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        for character in f"my key is {KEY}":
+            yield events.TextDelta(character)
+        yield events.Reply(assistant(f"my key is {KEY}"), None, "stop")
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+async def test_single_characters_come_to_stars_too(tmp_path: Path) -> None:
+    seen: list[Any] = await _seen(Agent(Slow(), workspace=tmp_path, settings=SETTINGS))
+    shown = "".join(event.text for event in seen if isinstance(event, events.TextDelta))
+    assert shown == "my key is ***"

@@ -1,0 +1,186 @@
+"""Calls of one reply: reads side by side, the rest in order, results in call order."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent import events
+from agent.prompts import load
+from agent.tools.base import CallContext
+from agent.turn.tool_executor import PARALLEL_READS
+from agent.types import ToolCall, ToolResult
+from tests.agent.props import Handmade, call, calls, played, results, scripted, task
+
+
+class Meeting:
+    """Reads that return only when all of them are running at once."""
+
+    def __init__(self, size: int) -> None:
+        self._barrier = asyncio.Barrier(size)
+
+    async def __call__(self, args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        await self._barrier.wait()
+        return ToolResult(context.call.id)
+
+
+class Diary:
+    """Notes when calls begin and end, giving every other task a chance in between."""
+
+    def __init__(self) -> None:
+        self.entries: list[str] = []
+
+    async def __call__(self, args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        self.entries.append(f"+{context.call.id}")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.entries.append(f"-{context.call.id}")
+        return ToolResult(context.call.id)
+
+
+async def test_reads_run_together(tmp_path: Path) -> None:
+    planned = [call("meet", f"c{n}") for n in range(3)]
+    agent, _ = scripted([calls(*planned), "met"], tmp_path, Handmade("meet", Meeting(3)))
+    _, result = await played(agent, task(agent))
+    assert results(result.messages) == ["c0", "c1", "c2"]
+
+
+async def test_no_more_reads_run_together_than_the_limit(tmp_path: Path) -> None:
+    together: list[int] = []
+    running: set[str] = set()
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        running.add(context.call.id)
+        await asyncio.sleep(0)
+        together.append(len(running))
+        await asyncio.sleep(0)
+        running.discard(context.call.id)
+        return ToolResult("")
+
+    planned = [call("look", f"c{n}", n=n) for n in range(2 * PARALLEL_READS + 1)]
+    agent, _ = scripted([calls(*planned), "done"], tmp_path, Handmade("look", body))
+    _, result = await played(agent, task(agent))
+    assert max(together) == PARALLEL_READS
+    assert len(results(result.messages)) == len(planned)
+
+
+async def test_writes_run_alone_and_in_order(tmp_path: Path) -> None:
+    diary = Diary()
+    write, read = Handmade("write", diary, "idempotent"), Handmade("read", diary)
+    act = Handmade("act", diary, "unsafe")
+    planned = [
+        call("write", "w1"),
+        call("read", "r1"),
+        call("act", "a1"),
+        call("write", "w2"),
+        call("read", "r2"),
+    ]
+    agent, _ = scripted([calls(*planned), "done"], tmp_path, write, read, act)
+    await played(agent, task(agent))
+    order = [f"{sign}{one.id}" for one in planned for sign in "+-"]
+    assert diary.entries == order
+
+
+async def test_reads_between_writes_do_not_overtake_them(tmp_path: Path) -> None:
+    diary = Diary()
+    tools = Handmade("write", diary, "idempotent"), Handmade("look", diary)
+    planned = [call("look", "r1"), call("look", "r2"), call("write", "w"), call("look", "r3")]
+    agent, _ = scripted([calls(*planned), "done"], tmp_path, *tools)
+    await played(agent, task(agent))
+    assert diary.entries[:2] == ["+r1", "+r2"]
+    assert diary.entries[-4:] == ["+w", "-w", "+r3", "-r3"]
+
+
+async def test_results_come_in_call_order_whoever_ends_first(tmp_path: Path) -> None:
+    second_done = asyncio.Event()
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        if context.call.id == "c1":
+            await second_done.wait()
+        else:
+            second_done.set()
+        return ToolResult(f"result of {context.call.id}")
+
+    planned = [call("look", "c1"), call("look", "c2")]
+    agent, model = scripted([calls(*planned), "done"], tmp_path, Handmade("look", body))
+    seen, _ = await played(agent, task(agent))
+    assert results(model.requests[1].messages) == ["result of c1", "result of c2"]
+    ended = [event.id for event in seen if isinstance(event, events.ToolResulted)]
+    assert ended == ["c2", "c1"]
+
+
+async def test_each_step_is_reported_before_the_next_begins(tmp_path: Path) -> None:
+    class Ledger:
+        def __init__(self) -> None:
+            self.entries: list[str] = []
+
+        async def reply(self, message: object) -> None:
+            self.entries.append("reply")
+
+        async def start(self, call: ToolCall, effect: str) -> None:
+            self.entries.append(f"start {call.id} {effect}")
+
+        async def finish(self, call: ToolCall, result: ToolResult) -> None:
+            self.entries.append(f"finish {call.id} {result.for_model}")
+
+    ledger = Ledger()
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        ledger.entries.append(f"effect {context.call.id}")
+        return ToolResult("ok")
+
+    reply = calls(call("act", "c1"), ToolCall("c2", "act", None, "{"), call("act", "c3"))
+    agent, _ = scripted([reply, "done"], tmp_path, Handmade("act", body, "unsafe"))
+    await played(agent, task(agent, progress=ledger))
+    assert ledger.entries == [
+        "reply",
+        "start c1 unsafe",
+        "effect c1",
+        "finish c1 ok",
+        "finish c2 The arguments of act are not a JSON object: {",
+        "start c3 unsafe",
+        "effect c3",
+        "finish c3 ok",
+        "reply",
+    ]
+
+
+async def test_a_person_is_shown_what_the_tool_means_for_people(tmp_path: Path) -> None:
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        context.output("live", "stdout")
+        return ToolResult("long text for the model", for_user="short")
+
+    agent, model = scripted([calls(call("act")), "done"], tmp_path, Handmade("act", body))
+    seen, _ = await played(agent, task(agent))
+    assert events.ToolOutput("c1", "live", "stdout") in seen
+    (shown,) = (event for event in seen if isinstance(event, events.ToolResulted))
+    assert (shown.content, shown.is_error) == ("short", False)
+    assert results(model.requests[1].messages) == ["long text for the model"]
+
+
+async def test_a_change_is_shown_with_its_diff(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old\n")
+    change = call("write_file", path="a.txt", content="new\n")
+    agent, _ = scripted([calls(change), "done"], tmp_path)
+    seen, _ = await played(agent, task(agent))
+    (shown,) = (event for event in seen if isinstance(event, events.ToolResulted))
+    assert shown.diff is not None
+    assert "-old\n+new" in shown.diff
+    assert events.FileChanged(str(tmp_path / "a.txt"), "tool") in seen
+
+
+async def test_a_repeated_result_keeps_its_text(tmp_path: Path) -> None:
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        return ToolResult("same")
+
+    planned = calls(*(call("look", f"c{n}") for n in range(3)))
+    agent, _ = scripted([planned, "done"], tmp_path, Handmade("look", body))
+    _, result = await played(agent, task(agent))
+    assert results(result.messages) == ["same", "same", f"same\n\n{load('repeated')}"]
+
+
+async def test_events_name_the_tool_whichever_name_it_was_called_by(tmp_path: Path) -> None:
+    agent, _ = scripted([calls(call("Bash", "c1", command="echo hi")), "done"], tmp_path)
+    happened, _ = await played(agent, task(agent))
+    named = [e.name for e in happened if isinstance(e, events.ToolStart | events.ToolResulted)]
+    assert named == ["exec", "exec"]

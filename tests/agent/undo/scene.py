@@ -1,0 +1,120 @@
+"""A workspace with a journal, and tools that work in it as a turn would call them."""
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ToolError
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Plan, Plans
+from agent.tools.files.undo import checked
+from agent.tools.files.workspace_scope import Scope
+from agent.tools.registry import Toolbox, default_tools
+from agent.types import ToolCall, ToolResult
+from agent.undo.blob_store import Blobs
+from agent.undo.change_log import Changes
+from agent.undo.file_ledger import FolderLedger
+from agent.undo.ledger import Act
+from agent.undo.recorder import Recording
+from agent.undo.reversal import Done, Reversal, Wish
+
+_ids = itertools.count(1)
+
+
+@dataclass
+class Scene:
+    """One workspace; `call` runs a tool in it. `store` is where the journal lies."""
+
+    root: Path
+    store: Path
+    session: str = "s1"
+    turn: int = 1
+    limit_bytes: int = 500_000_000
+    settings: ToolSettings = field(default_factory=ToolSettings)
+
+    def __post_init__(self) -> None:
+        self.root.mkdir(exist_ok=True)
+        self.toolbox = Toolbox(default_tools(self.settings))
+        self.changes = self.reopened()
+
+    def reopened(self) -> Changes:
+        """The journal as a new process finds it."""
+        return Changes(FolderLedger(self.store), Blobs(self.store, limit_bytes=self.limit_bytes))
+
+    def context(self, name: str = "undo", session: str | None = None) -> CallContext:
+        n = next(_ids)
+        session = session or self.session
+        recording = Recording(lambda: self.changes, self.turn)
+        return CallContext(
+            call=ToolCall(f"c{n}", name, {}, "{}"),
+            session=session,
+            workspace=self.root,
+            memory=self.root / "memory" / "MEMORY.md",
+            output=lambda text, stream: None,
+            owner=True,
+            changes=recording.recorder(session, f"c{n}", name, self.root),
+        )
+
+    def call(self, name: str, session: str | None = None, **args: Any) -> ToolResult:
+        tool = self.toolbox.get(name)
+        context = self.context(name, session)
+
+        async def run() -> ToolResult:
+            plan = await tool.plan(args, context) if isinstance(tool, Plans) else Plan()
+            given = replace(context, read_only=plan.read_only)
+            return context.changes.told(await tool.run(args, given))
+
+        return asyncio.run(run())
+
+    def write(self, name: str, text: str, **more: Any) -> None:
+        self.call("write_file", path=name, content=text, **more)
+
+    def reverse(self, wish: Wish | None = None, key: str | None = None, **more: Any) -> Done:
+        """Undo or redo, as the chat command does. Without a key it repeats none of any process."""
+        wish = wish or Wish()
+        reversal = self.reversal(**more)
+        return reversal.carry_out(key or secrets.token_hex(8), wish.direction, reversal.plan(wish))
+
+    def reversal(
+        self, session: str | None = None, check: Callable[[Path], object] | None = None
+    ) -> Reversal:
+        check = check or checked(Scope(self.settings), self.context())
+        return Reversal(self.changes, session or self.session, check)
+
+    def undo(self, **more: Any) -> Done:
+        return self.reverse(Wish("undo", **more))
+
+    def redo(self, **more: Any) -> Done:
+        return self.reverse(Wish("redo", **more))
+
+    def text(self, name: str) -> str | None:
+        path = self.root / name
+        return path.read_text() if path.exists() else None
+
+
+class Torn(Exception):
+    """The process ended here."""
+
+
+class TornLedger(FolderLedger):
+    """Ends the process at a chosen point: before a method, or right after it."""
+
+    at = ""
+
+    def begin(self, act: Act) -> Act:
+        found = super().begin(act)
+        if self.at == "begun":
+            raise Torn
+        return found
+
+    def end(self, ending: Any) -> None:
+        if self.at == "before the end":
+            raise Torn
+        super().end(ending)
+
+
+__all__ = ["Scene", "ToolError", "Torn", "TornLedger"]

@@ -1,0 +1,331 @@
+"""Approvals inside one process: what waits, what goes on, and what screens see."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Done,
+    IterationStart,
+    ToolResulted,
+    ToolStart,
+)
+from agent.prompts import load
+from agent.providers.scripted import Scripted
+from agent.security.policy.base import Answer
+from agent.types import Effect, ToolCall, assistant
+from gateway.channels.base import Batch
+from gateway.control.service import WatchEvent
+from gateway.core.approval import Question, choices
+from gateway.core.markdown import literal
+from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
+from gateway.store.repositories import claims, turns
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, opened, running, said, settled, typed
+
+OWNER = "chat:7"
+LANE = "chat:bot:1"
+
+
+class Asking(Platform):
+    """A platform with buttons."""
+
+    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+        text = decided or f"{question.number} {question.title}"
+        return OutboundPart(text, (), () if decided else choices(question.nonce, whole=True))
+
+    def whole(self, question: Question) -> OutboundFile | None:
+        return None
+
+    async def acknowledge(self, event_id: str, sentence: str) -> None:
+        self.calls.append(("told", "", sentence))
+        self._tell()
+
+
+def call(id_: str, name: str, **arguments: object) -> ToolCall:
+    return ToolCall(id_, name, arguments, json.dumps(arguments))
+
+
+def change(id_: str, path: str = "a.txt", content: str = "new\n") -> ToolCall:
+    return call(id_, "write_file", path=path, content=content)
+
+
+async def take(parts: Parts, *messages: InboundMessage) -> None:
+    first = messages[0]
+    await parts.bus.accept(first.channel, first.account, Batch(messages))
+
+
+async def question(parts: Parts) -> Question:
+    await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+    (found,) = await parts.desk.approvals()
+    return found
+
+
+def seed(folder: Path) -> Path:
+    file = folder / "workspace" / "a.txt"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("old\n")
+    return file
+
+
+async def until(events: AsyncIterator[WatchEvent], kind: type) -> list[WatchEvent]:
+    seen: list[WatchEvent] = []
+    async with asyncio.timeout(30):
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, kind):
+                return seen
+    raise AssertionError(f"no {kind.__name__}: {seen}")
+
+
+async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = [assistant("", (change("1"),)), "other", "done"]
+    more = {"platform": Asking(), "owner": OWNER, "concurrent_turns": 1}
+    async with running(tmp_path, model, **more) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        await settled(lambda: parts.bus.lanes == 0)
+        await take(parts, said("and me?", "2"))
+        assert await parts.platform.answers("2", 1) == ["other"]
+        assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        assert file.read_text() == "new\n"
+        assert await parts.rows("SELECT attempts FROM turn") == [(1,), (1,)]
+        assert await parts.rows("SELECT state, answered_by FROM approval") == [("once", "cli:0")]
+
+
+async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> None:
+    seed(tmp_path)
+    reads = [call("1", "read_file", path="a.txt"), call("2", "list_dir", path=".")]
+    model = [assistant("", (*reads, change("3"), change("4", "b.txt"))), "done"]
+    (tmp_path / "workspace" / "b.txt").write_text("old\n")
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        first = await question(parts)
+        steps = await parts.rows("SELECT n FROM step WHERE state = 'done'")
+        assert steps == [(1,), (2,)]
+        (tmp_path / "workspace" / "c.txt").write_text("later\n")
+        await parts.desk.answer(first.nonce, "once", "cli:0")
+        await parts.until("SELECT 1 FROM approval WHERE id = 2")
+        second = await question(parts)
+        assert (first.title, second.title) == ("write_file a.txt", "write_file b.txt")
+        await parts.desk.answer(second.nonce, "deny", "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        results = await parts.rows("SELECT result FROM step ORDER BY n")
+        assert "c.txt" not in results[1][0]
+        assert "said no" in results[3][0] or 'is_error":true' in results[3][0]
+
+
+async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> None:
+    seed(tmp_path)
+    message = typed("go")
+    async with running(tmp_path, [assistant("I will.", (change("1"),)), "done"]) as parts:
+        async with parts.desk.watch(message.session_key) as events:
+            await take(parts, message)
+            seen = await until(events, ApprovalAsked)
+            assert not any(isinstance(event, ToolStart) for event in seen)
+            await settled(lambda: parts.bus.lanes == 0)
+        # The screen is closed and opened again: the question is still there.
+        async with parts.desk.watch(message.session_key) as events:
+            (asked,) = await until(events, ApprovalAsked)
+            assert isinstance(asked, ApprovalAsked)
+            assert 0 < asked.expires_s <= 300
+            assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+            assert not await parts.desk.answer(asked.nonce, "once", "cli:0")
+            seen = await until(events, Done)
+    told = [type(e) for e in seen if isinstance(e, ApprovalAnswered | ToolStart | ToolResulted)]
+    assert told == [ApprovalAnswered, ToolStart, ToolResulted]
+    assert not any(isinstance(event, ApprovalAsked) for event in seen)
+
+
+async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -> None:
+    seed(tmp_path)
+    model = [assistant("", (change("1"),)), "done", "mine"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        await parts.desk.bind("chat:bot:2", asked.session)
+        await take(parts, said("and here?", "2"))
+        await settled(lambda: parts.bus.lanes == 0)
+        assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+        assert await parts.platform.answers("2", 1) == ["mine"]
+
+
+async def test_status_names_the_open_question(tmp_path: Path) -> None:
+    seed(tmp_path)
+    model = [assistant("", (change("1"),))]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        await take(parts, said("/status"))
+        wanted = f"Waiting for your answer to question {asked.number}: {literal(asked.title)}"
+        await parts.platform.until(lambda: any(wanted in x for x in parts.platform.texts("1")))
+
+
+async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    async with running(
+        tmp_path, [assistant("", (change("1"),))], owner=OWNER, platform=Asking()
+    ) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        assert await parts.desk.stop(asked.lane)
+        await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
+        assert await parts.rows("SELECT state FROM approval") == [("withdrawn",)]
+        assert file.read_text() == "old\n"
+
+
+async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path) -> None:
+    seed(tmp_path)
+    calls = (call("1", "read_file", path="a.txt"), change("2"), call("3", "exec", command="true"))
+    async with running(tmp_path, [assistant("", calls)], owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        asked = await question(parts)
+        assert await parts.desk.stop(asked.lane)
+        await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
+        told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
+        assert [m.text for m in told[1:]] == [load("not_run")] * 2
+        assert "old" in told[0].text
+
+
+async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_path: Path) -> None:
+    """The file is there after the crash: going on, the call asks before it changes it."""
+    model = [assistant("", (change("1"), change("2", "b.txt")))]
+    async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        reading = (lambda _: False, parts.turns.asked)
+        claim = await parts.database.run(claims.claim, LANE, time.time(), *reading)
+        assert isinstance(claim, claims.Claim)
+        effects: dict[str, Effect] = {"1": "idempotent", "2": "idempotent"}
+        rows = (claim.turn, claim.session, model, effects, time.time())
+        await parts.database.run(turns.add_reply, *rows)
+        await parts.database.run(turns.start_call, claim.turn, change("1"))
+    seed(tmp_path)
+    async with running(tmp_path, [], owner=OWNER, platform=Asking()) as parts:
+        asked = await question(parts)
+        assert await parts.desk.stop(asked.lane)
+        await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
+        told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
+        assert [m.text for m in told] == [load("interrupted"), load("not_run")]
+
+
+async def test_nobody_is_asked_where_nobody_can_be(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),)), "well"], owner=OWNER) as parts:
+        await take(parts, said("go"))
+        assert await parts.platform.answers("1", 1) == ["well"]
+        assert not await parts.rows("SELECT 1 FROM approval")
+
+
+async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = [assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
+    model += [assistant("", (change("3"),)), "c"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        await parts.desk.answer((await question(parts)).nonce, "session", "cli:0")
+        await parts.platform.until(lambda: "a" in parts.platform.texts("1"))
+        file.write_text("old\n")
+        await take(parts, said("go"))
+        await parts.platform.until(lambda: "b" in parts.platform.texts("1"))
+        file.write_text("old\n")
+        await take(parts, said("/new"), said("go"))
+        assert (await question(parts)).title == "write_file a.txt"
+
+
+async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = [assistant("", (change("1"),)), "done"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        for number in range(1, 6):
+            await parts.until("SELECT 1 FROM approval WHERE id = ?", number)
+            asked = await question(parts)
+            file.write_text(f"version {number}\n")
+            await parts.desk.answer(asked.nonce, "once", "cli:0")
+        await parts.until("SELECT 1 FROM approval WHERE id = 6")
+        await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        assert file.read_text() == "new\n"
+        assert await parts.rows("SELECT attempts FROM turn") == [(1,)]
+
+
+async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = Scripted([assistant("", (change(str(n), content=f"{n}\n"),)) for n in range(5)])
+    async with running(tmp_path, model) as parts:
+        with parts.watchers.watch("cli:local:main") as seen:
+            await parts.bus.submit(typed("go", options={"max_iterations": 2}))
+            for _ in range(2):
+                assert await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+            events = await until(seen, Done)
+        starts = [(e.n, e.max) for e in events if isinstance(e, IterationStart)]
+        assert starts == [(1, 2), (2, 2)]
+        done = events[-1]
+        assert isinstance(done, Done)
+        assert done.result.stopped == "max_iterations"
+        assert file.read_text() == "1\n"
+        assert len(model.requests) == 2
+
+
+async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = ["hello", assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
+    other = {"chat": "8", "sender": Sender("8", "Bob")}
+
+    async def let_in(parts: Parts, heard: int) -> None:
+        await take(parts, said("hello?", **other))
+        letters = await parts.platform.answers("8", heard)
+        await parts.desk.approve(letters[-1].split("`")[1])
+
+    async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:
+        parts.bus.door.access.roles = {"chat:8": "build"}
+        await take(parts, said("hi", "7"))
+        await parts.platform.until(lambda: "hello" in parts.platform.texts("7"))
+        await let_in(parts, 1)
+        await take(parts, said("go", **other))
+        await parts.desk.answer((await question(parts)).nonce, "always", "cli:0")
+        await parts.platform.until(lambda: "a" in parts.platform.texts("8"))
+        await parts.desk.revoke("chat:8")
+        await parts.rows("DELETE FROM pairing")
+        await let_in(parts, len(parts.platform.texts("8")) + 1)
+        file.write_text("old\n")
+        await take(parts, said("go", **other))
+        assert (await question(parts)).title == "write_file a.txt"
+        assert file.read_text() == "old\n"
+
+
+@pytest.mark.parametrize("answer", ["session", "always"])
+async def test_a_lasting_answer_about_a_script_ends_with_its_content(
+    tmp_path: Path, answer: Answer
+) -> None:
+    script = tmp_path / "workspace" / "x.sh"
+    script.parent.mkdir()
+    script.write_text("echo first\n")
+    runs = [
+        step for n in range(3)
+        for step in (assistant("", (call(str(n), "exec", command="sh x.sh"),)), f"end {n}")
+    ]  # fmt: skip
+    async with running(tmp_path, runs, owner=OWNER) as parts:
+
+        async def ended(n: int) -> None:
+            await parts.until(
+                "SELECT 1 WHERE (SELECT count(*) FROM turn WHERE state = 'done') = ?", n
+            )
+
+        await parts.bus.submit(typed("go"))
+        await parts.desk.answer((await question(parts)).nonce, answer, "cli:0")
+        await ended(1)
+        await parts.bus.submit(typed("again"))
+        await ended(2)
+        script.write_text("echo second\n")
+        await parts.bus.submit(typed("once more"))
+        assert (await question(parts)).command == "sh x.sh"
+        assert await parts.rows("SELECT count(*) FROM approval") == [(2,)]

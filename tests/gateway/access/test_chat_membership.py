@@ -1,0 +1,88 @@
+"""What becomes of a chat that a bot comes into or is put out of."""
+
+from pathlib import Path
+from typing import Any
+
+from gateway.channels.base import Batch, Standing
+from gateway.core.messages import Route
+from gateway.store.repositories import chats
+from tests.gateway.parts import Parts, opened, said
+
+GROUP = Route("chat", "bot", "-5")
+_numbers = iter(range(1000))
+
+
+def standing(route: Route = GROUP, *, present: bool, was: bool, **more: Any) -> Standing:
+    fields = {"title": "'Ops' (-5)", "by": "'Bob' (8)", "private": False} | more
+    name = f"bot:{next(_numbers)}"
+    return Standing(route, name, present=present, was_present=was, **fields)
+
+
+async def took(parts: Parts, *standings: Standing) -> list[tuple[str, str]]:
+    """What was written to whom when these came in."""
+    await parts.bus.accept("chat", "bot", Batch([], standings=standings))
+    return await parts.rows("SELECT chat, body FROM outbox WHERE state = 'pending' ORDER BY seq")
+
+
+async def test_the_owner_hears_of_groups_that_the_bot_is_put_into_and_out_of(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, [], owner="chat:7") as parts:
+        assert await took(parts, standing(present=True, was=False)) == [
+            ("7", "I was added to the group 'Ops' (-5) by 'Bob' (8).")
+        ]
+        promoted = standing(present=True, was=True)
+        assert len(await took(parts, promoted)) == 1
+        (_, removed) = await took(parts, standing(present=False, was=True))
+        assert removed == ("7", "I was removed from the group 'Ops' (-5) by 'Bob' (8).")
+        again = standing(present=False, was=True)
+        assert len(await took(parts, again)) == 2
+
+
+async def test_whoever_adds_it_everywhere_fills_nobodys_chat(tmp_path: Path) -> None:
+    async with opened(tmp_path, [], owner="chat:7") as parts:
+        many = [standing(Route("chat", "bot", f"-{n}"), present=True, was=False) for n in range(50)]
+        assert len(await took(parts, *many)) == 5
+
+
+async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_path: Path) -> None:
+    async with opened(tmp_path, [], owner="chat:7") as parts:
+        told: list[tuple[str, str]] = []
+        for n in range(20):
+            there = n % 2 == 0
+            told = await took(parts, standing(present=there, was=not there))
+        assert len(told) == 5
+
+
+async def test_without_an_owner_nobody_is_told(tmp_path: Path) -> None:
+    async with opened(tmp_path, []) as parts:
+        assert await took(parts, standing(present=True, was=False)) == []
+
+
+async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, [], owner="chat:7") as parts:
+        await parts.bus.accept("chat", "bot", Batch([said("/stop", "-5", private=False)]))
+        await parts.bus.accept(
+            "chat", "bot", Batch([said("/stop", "-5", private=False, thread_id="9")])
+        )
+        left = await took(parts, standing(present=False, was=True))
+        assert [chat for chat, _ in left] == ["7"]
+        dead = await parts.rows("SELECT dead_reason FROM outbox WHERE state = 'dead'")
+        assert dead == [("removed from the group",)] * 2
+        (out,) = await parts.database.run(chats.out_of)
+        assert (out["chat"], out["reason"]) == ("chat:bot:-5", "removed from the group")
+        await parts.bus.accept("chat", "bot", Batch([said("hi", "-5", private=False)]))
+        assert await parts.database.run(chats.out_of) == []
+
+
+async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_path: Path) -> None:
+    person = Route("chat", "bot", "8")
+    gone = {"present": False, "was": True, "private": True, "title": "'Bob' (8)"}
+    async with opened(tmp_path, [], owner="chat:7") as parts:
+        assert await took(parts, standing(person, **gone)) == []
+        await parts.bus.accept("chat", "bot", Batch([said("/stop", "8")]))
+        assert await took(parts, standing(person, **gone)) == [
+            ("7", "'Bob' (8) has blocked me; what waited for them is given up.")
+        ]
+        owner = Route("chat", "bot", "7")
+        assert await took(parts, standing(owner, **gone)) == []

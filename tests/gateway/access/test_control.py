@@ -1,0 +1,121 @@
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.access.control import Access, sole_owner
+from gateway.commands import is_command
+from gateway.core.messages import Sender
+from tests.gateway.parts import said, typed
+
+WORKSPACE = Path("/w")
+ACCESS = Access("chat:7", {("chat", "bot"): ("8",), ("chat", "open"): ("*",)})
+
+
+def test_the_list_says_who_may_speak_to_which_bot() -> None:
+    assert ACCESS.is_allowed(said("x", sender=Sender("7")))
+    assert ACCESS.is_allowed(said("x", sender=Sender("8")))
+    assert not ACCESS.is_allowed(said("x", sender=Sender("9", "7")))
+    assert ACCESS.is_allowed(said("x", sender=Sender("9"), account="open"))
+    assert not ACCESS.is_allowed(said("x", sender=Sender("8"), account="unknown"))
+    assert not ACCESS.is_allowed(said("x", sender=Sender("8"), channel="other"))
+
+
+def test_the_console_is_always_the_owner() -> None:
+    assert Access(None, {}).is_allowed(typed("x"))
+    assert Access(None, {}).is_owner(typed("x"))
+
+
+def test_an_owner_elsewhere_is_nobody_here() -> None:
+    assert not ACCESS.is_owner(said("x", sender=Sender("7"), channel="other"))
+
+
+@pytest.mark.parametrize(
+    ("owner", "allow", "expected"),
+    [
+        (None, (), None),
+        (None, ("7",), "telegram:7"),
+        (None, ("7", "8"), None),
+        (None, ("*",), None),
+        ("telegram:1", ("7",), "telegram:1"),
+    ],
+)
+def test_somebody_alone_on_the_list_is_the_owner(
+    owner: str | None, allow: tuple[str, ...], expected: str | None
+) -> None:
+    assert sole_owner(owner, allow) == expected
+
+
+def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:
+    roles = {"chat": "plan", "chat:chat:-100": "writer", "chat:8": "builder", "chat:7": "guest"}
+    access = Access("chat:7", ACCESS.allow, roles)
+
+    def role(sender: str, chat: str = "1", **more: object) -> str:
+        return access.role(said("x", chat, sender=Sender(sender), **more))
+
+    assert role("8", "-100", private=False) == "builder"
+    assert role("9", "-100", private=False) == "writer"
+    assert role("9", "-200", private=False) == "plan"
+    assert role("7", "-100", private=False) == "build"
+    assert access.role(typed("x")) == "build"
+
+
+def test_without_roles_the_ones_let_in_by_name_get_more_than_everybody() -> None:
+    access = Access("chat:7", {("chat", "bot"): ("8", "*")})
+    assert access.role(said("x", sender=Sender("7"))) == "build"
+    assert access.role(said("x", sender=Sender("8"))) == "general"
+    assert access.role(said("x", sender=Sender("9"))) == "guest"
+    assert access.role(said("x", sender=Sender("8"), channel="other")) == "guest"
+
+
+def memory(chat: str = "1", **more: object) -> Path:
+    return ACCESS.memory(WORKSPACE, said("x", chat, **more)).relative_to(WORKSPACE / "memory")
+
+
+def test_the_owner_s_memory_is_for_private_talk_only() -> None:
+    assert memory() == Path("MEMORY.md")
+    assert memory("-100", private=False) == Path("chat/-100/MEMORY.md")
+    assert memory(sender=Sender("8")) == Path("chat/8/MEMORY.md")
+
+
+# 7 is the owner, whose memory is another place.
+ids = (st.text(max_size=200) | st.text("./\\_-aA%", max_size=12)).filter(lambda id_: id_ != "7")
+
+
+@given(ids)
+def test_no_id_leads_out_of_the_memory_folder(id_: str) -> None:
+    path = memory(sender=Sender(id_))
+    folder, name, file = path.parts
+    assert (folder, file) == ("chat", "MEMORY.md")
+    assert len(name.encode()) <= 255
+    assert not set(name) & set("/\\\0")
+    assert name not in ("", ".", "..")
+
+
+@given(ids, ids)
+def test_no_two_people_share_a_memory(one: str, other: str) -> None:
+    same = memory(sender=Sender(one)) == memory(sender=Sender(other))
+    assert same == (one == other)
+
+
+def test_ids_that_look_alike_are_told_apart() -> None:
+    alike = ["@bob:x.org", "_bob_x_org", "@bob:x_org", "@bob.x:org", "%40.bob", "a" * 121]
+    paths = [memory(sender=Sender(id_)) for id_ in alike]
+    assert all(one != other for one, other in itertools.combinations(paths, 2))
+
+
+def test_a_known_person_in_private_is_no_stranger_and_everybody_in_a_group_is() -> None:
+    assert not ACCESS.is_stranger(said("x", sender=Sender("7")))
+    assert not ACCESS.is_stranger(said("x", sender=Sender("8")))
+    assert ACCESS.is_stranger(said("x", sender=Sender("9"), account="open"))
+    assert ACCESS.is_stranger(said("x", sender=Sender("7"), private=False))
+
+
+def test_what_the_owner_passes_on_are_a_stranger_s_words_and_no_command() -> None:
+    passed_on = said("/auto", sender=Sender("7"), forwarded=True)
+    assert ACCESS.is_stranger(passed_on)
+    assert ACCESS.is_allowed(passed_on)
+    assert not is_command(passed_on)
+    assert is_command(said("/auto", sender=Sender("7")))

@@ -1,0 +1,227 @@
+"""Codes, limits and lock-outs, on a real database."""
+
+from pathlib import Path
+from sqlite3 import Connection
+
+import pytest
+
+from gateway.access.control import Access
+from gateway.access.pairing import (
+    ALPHABET,
+    CODE_LETTERS,
+    CODE_LIFE_S,
+    OPEN_CODES,
+    TRIES,
+    TURNED_DOWN_S,
+    Pairing,
+    plain_name,
+)
+from gateway.core.messages import Sender
+from gateway.store.repositories import members
+from gateway.store.sqlite.engine import connect
+from tests.gateway.parts import said
+
+NOW = 1_000_000.0
+CLI = "cli:0"
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Connection:
+    return connect(tmp_path / "kore.db")
+
+
+@pytest.fixture
+def access() -> Access:
+    return Access(None, {("chat", "bot"): ()})
+
+
+@pytest.fixture
+def pairing(access: Access) -> Pairing:
+    return Pairing(access)
+
+
+def ask(pairing: Pairing, connection: Connection, sender: str, now: float = NOW) -> str | None:
+    message = said("hi", sender, sender=Sender(sender, f"Person {sender}"))
+    return pairing.ask(connection, message, now)
+
+
+def asked(pairing: Pairing, connection: Connection, sender: str, now: float = NOW) -> str:
+    code = ask(pairing, connection, sender, now)
+    assert code is not None
+    return code
+
+
+def test_a_code_has_forty_bits_and_no_letters_that_look_alike() -> None:
+    assert len(ALPHABET) ** CODE_LETTERS >= 2**40
+    assert len(set(ALPHABET)) == len(ALPHABET)
+    assert not set(ALPHABET) & set("01OI")
+
+
+def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    access.owner = "chat:7"
+    code = asked(pairing, connection, "9")
+    mine = said("x", "9", sender=Sender("9"))
+    assert not access.is_allowed(mine)
+    typed = f" {code.lower().replace('-', ' ')} "
+    assert pairing.approve(connection, typed, CLI, NOW).asking is not None
+    assert access.is_allowed(mine)
+    assert not access.is_allowed(said("x", "8", sender=Sender("8", "Person 9")))
+    assert not access.is_allowed(said("x", "9", sender=Sender("9"), account="other"))
+    assert pairing.approve(connection, code, CLI, NOW).why == "unknown"
+
+
+def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    """A full disk: the same approval is tried again, and the first one is still the first."""
+    code = asked(pairing, connection, "9")
+    connection.execute("BEGIN")
+    assert pairing.approve(connection, code, CLI, NOW).owner
+    connection.execute("ROLLBACK")
+    assert pairing.approve(connection, code, CLI, NOW).owner
+    assert access.chief == "chat:9"
+
+
+def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    first, second = asked(pairing, connection, "9"), asked(pairing, connection, "8")
+    assert pairing.approve(connection, second, CLI, NOW).owner
+    assert not pairing.approve(connection, first, CLI, NOW).owner
+    assert access.chief == "chat:8"
+    assert access.role(said("x", "9", sender=Sender("9"))) == "general"
+
+
+def test_a_configured_owner_beats_the_one_that_pairing_made(
+    pairing: Pairing, connection: Connection
+) -> None:
+    pairing.approve(connection, asked(pairing, connection, "9"), CLI, NOW)
+    configured = Access("chat:7", {})
+    Pairing(configured).load(connection)
+    assert configured.chief == "chat:7"
+    assert not configured.is_owner(said("x", "9", sender=Sender("9")))
+    assert configured.is_allowed(said("x", "9", sender=Sender("9")))
+
+
+def test_nobody_gets_a_second_code_within_the_hour(
+    pairing: Pairing, connection: Connection
+) -> None:
+    code = asked(pairing, connection, "9")
+    assert ask(pairing, connection, "9", NOW + CODE_LIFE_S - 1) is None
+    later = NOW + CODE_LIFE_S
+    assert pairing.approve(connection, code, CLI, later).why == "unknown"
+    assert ask(pairing, connection, "9", later) is not None
+
+
+def test_a_flood_of_ids_opens_so_many_codes_and_no_more(
+    pairing: Pairing, connection: Connection
+) -> None:
+    codes = [ask(pairing, connection, str(n)) for n in range(500)]
+    assert len(list(filter(None, codes))) == OPEN_CODES
+    assert len(members.requests(connection, NOW)) == OPEN_CODES
+    assert connection.execute("SELECT count(*) FROM pairing").fetchone() == (OPEN_CODES,)
+    assert ask(pairing, connection, "9999", NOW + CODE_LIFE_S) is not None
+
+
+def test_groups_get_no_code(pairing: Pairing, connection: Connection) -> None:
+    assert pairing.ask(connection, said("x", "-5", private=False), NOW) is None
+
+
+def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    code = asked(pairing, connection, "9")
+    for _ in range(TRIES):
+        verdict = pairing.approve(connection, "AAAA-AAAA", "chat:7", NOW)
+        assert verdict.why == "unknown"
+    # A new process knows it, too: it is a row.
+    again = Pairing(access)
+    assert again.approve(connection, code, "chat:7", NOW + 59).why == "locked"
+    longer = again.approve(connection, "AAAA-AAAA", "chat:7", NOW + 61)
+    assert (longer.why, longer.wait_s) == ("unknown", 120)
+    assert again.approve(connection, code, "chat:7", NOW + 61 + 119).why == "locked"
+    assert again.deny(connection, code, "chat:7", NOW + 61 + 119).why == "locked"
+    # It locks the one who guessed and nobody else; a right code wipes the slate clean.
+    assert again.approve(connection, code, CLI, NOW + 61).asking is not None
+    other = asked(again, connection, "8", NOW + 61)
+    assert again.approve(connection, other, "chat:7", NOW + 61 + 121).asking is not None
+    assert members.guesses(connection, "chat:7") == (0, 0.0)
+
+
+def test_a_lock_is_never_longer_than_a_day(pairing: Pairing, connection: Connection) -> None:
+    now = NOW
+    for _ in range(20):
+        now += pairing.approve(connection, "AAAA-AAAA", CLI, now).wait_s
+    verdict = pairing.approve(connection, "AAAA-AAAA", CLI, now)
+    assert verdict.wait_s == 24 * 3600
+
+
+def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    pairing.deny(connection, asked(pairing, connection, "9"), CLI, NOW)
+    pairing.approve(connection, asked(pairing, connection, "8"), CLI, NOW)
+    assert pairing.revoke(connection, "chat:8", NOW)
+    assert not access.is_allowed(said("x", "8", sender=Sender("8")))
+    assert access.chief is None
+    assert not pairing.revoke(connection, "chat:8", NOW)
+    for sender in ("8", "9"):
+        assert ask(pairing, connection, sender, NOW + TURNED_DOWN_S - 1) is None
+    for sender in ("8", "9"):
+        assert ask(pairing, connection, sender, NOW + TURNED_DOWN_S) is not None
+
+
+def test_only_the_hash_of_a_code_is_stored(pairing: Pairing, connection: Connection) -> None:
+    code = asked(pairing, connection, "9").replace("-", "")
+    stored = connection.serialize()
+    assert b"Person 9" in stored
+    assert code.encode() not in stored
+    assert code.encode().hex().upper().encode() not in stored.upper()
+
+
+def test_a_name_brings_no_markup_and_no_second_line() -> None:
+    assert plain_name("[tap](http://x.y) *me*\n# now") == "tap http x.y me now"
+    assert len(plain_name("x" * 500)) == 40
+    assert plain_name("Zoë O'Neil-Ng 李") == "Zoë O'Neil-Ng 李"
+
+
+def invited(pairing: Pairing, connection: Connection, now: float = NOW) -> str:
+    return pairing.invite(connection, "chat", "bot", now)
+
+
+def test_an_invitation_makes_one_person_the_owner_once(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    code = invited(pairing, connection)
+    bearer = said("hi", "9", sender=Sender("9", "Ann"))
+    assert pairing.redeem(connection, bearer, f"{code}x", NOW) is None
+    assert pairing.redeem(connection, said("hi", "9", private=False), code, NOW) is None
+    assert access.chief is None
+    asking = pairing.redeem(connection, bearer, code, NOW)
+    assert asking is not None
+    assert asking.person.name == "Ann"
+    assert access.chief == "chat:9"
+    assert pairing.redeem(connection, said("hi", "8"), code, NOW) is None
+    assert access.chief == "chat:9"
+
+
+def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    first, second = invited(pairing, connection), invited(pairing, connection)
+    assert pairing.redeem(connection, said("hi", "9"), first, NOW) is None
+    assert pairing.redeem(connection, said("hi", "9"), second, NOW + CODE_LIFE_S) is None
+    assert access.chief is None
+
+
+def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
+    pairing: Pairing, connection: Connection, access: Access
+) -> None:
+    code = pairing.invite(connection, "chat", "other", NOW)
+    assert pairing.redeem(connection, said("hi", "9"), code, NOW) is None
+    assert members.requests(connection, NOW) == []
+    assert pairing.approve(connection, code, CLI, NOW).why == "unknown"
+    assert access.chief is None
+    assert code not in connection.serialize().decode("latin-1")

@@ -1,0 +1,462 @@
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from agent.events import Notice
+from agent.history import is_valid
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
+from agent.providers.scripted import Echo
+from agent.types import Message
+from gateway.channels.base import Batch
+from gateway.control.service import Delivered
+from gateway.store.repositories import inbox, outbox, sessions
+from gateway.store.repositories.backlog import LANE_LIMIT
+from gateway.store.sqlite.engine import StoreError
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, at_work, opened, running, said, settled, typed
+
+
+async def history(parts: Parts, session: str | None = None) -> list[Message]:
+    """The stored messages of one session (the only one, if it is not named)."""
+    if session is None:
+        ((session,),) = await parts.rows("SELECT id FROM session")
+    return await parts.database.run(sessions.load_all, session)
+
+
+async def take(parts: Parts, *messages: object, **more: int) -> None:
+    await parts.bus.accept("chat", "bot", Batch(messages, **more))  # type: ignore[arg-type]
+
+
+async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("one", "1"), said("two", "2"))
+        assert await parts.platform.answers("1", 1) == ["re: one"]
+        assert await parts.platform.answers("2", 1) == ["re: two"]
+
+
+async def test_messages_of_a_chat_are_answered_in_order_and_one_at_a_time(tmp_path: Path) -> None:
+    model = Gated(is_open=lambda _: True)
+    async with running(tmp_path, model) as parts:
+        await take(parts, *(said(str(n)) for n in range(10)))
+        assert await parts.platform.answers("1", 10) == [f"re: {n}" for n in range(10)]
+    assert model.most == 1
+
+
+async def test_chats_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("slow", "1"), said("quick", "2"))
+        await model.was_asked("slow")
+        model.let_go("quick")
+        assert await parts.platform.answers("2", 1) == ["re: quick"]
+        assert parts.platform.texts("1") == []
+
+
+async def test_a_message_delivered_twice_is_answered_once(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        message = said("one")
+        await take(parts, message)
+        await parts.platform.answers("1", 1)
+        await take(parts, message, said("two"))
+        assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
+
+
+async def test_what_was_waiting_when_the_process_died_is_answered_by_the_next(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, Gated()) as parts:
+        await take(parts, said("one"), said("two"))
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
+
+
+async def test_a_turn_that_was_cut_off_goes_on_in_the_next_process(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("one"))
+        await model.was_asked("one")
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        assert await parts.platform.answers("1", 1) == ["re: one"]
+        assert [m.text for m in await history(parts)] == ["one", "re: one"]
+
+
+async def test_stop_ends_the_running_turn_and_the_next_message_is_answered(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("long"))
+        await model.was_asked("long")
+        await take(parts, said("next"))
+        model.let_go("next")
+        await take(parts, said("/stop"))
+        assert await parts.platform.answers("1", 2) == ["re:\n\n⏹ Stopped.", "re: next"]
+        stored = await history(parts)
+        assert is_valid(stored)
+        assert [m.text for m in stored] == ["long", "re: ", "next", "re: next"]
+
+
+async def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("long"))
+        await model.was_asked("long")
+        await take(parts, said("/stop"), said("/stop"))
+        model.let_go("next")
+        await take(parts, said("next"))
+        await parts.platform.until(lambda: "re: next" in parts.platform.texts("1"))
+        assert parts.platform.texts("1")[0] == "re:\n\n⏹ Stopped."
+
+
+async def test_stop_with_nothing_running_says_so(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated()) as parts:
+        await take(parts, said("/stop"))
+        assert await parts.platform.answers("1", 1) == ["Nothing is running."]
+
+
+async def test_stop_withdraws_what_came_before_it_in_the_same_batch(tmp_path: Path) -> None:
+    model = Gated(is_open=lambda _: True)
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("regretted"), said("/stop"), said("after"))
+        await parts.platform.answers("1", 2)
+        assert sorted(parts.platform.texts("1")) == ["re: after", "⏹ Stopped."]
+    assert model.asked == ["after"]
+
+
+async def test_a_stopped_turn_is_not_taken_up_again_by_the_next_process(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("long"))
+        await model.was_asked("long")
+    async with opened(tmp_path, Gated()) as parts:
+        await take(parts, said("/stop"))
+    again = Gated(is_open=lambda _: True)
+    async with running(tmp_path, again) as parts:
+        await take(parts, said("next"))
+        assert await parts.platform.answers("1", 2) == ["⏹ Stopped.", "re: next"]
+        assert is_valid(await history(parts))
+    assert again.asked == ["next"]
+
+
+async def test_a_stop_that_is_delivered_again_stops_nothing_new(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        batch = [said("first"), said("/stop"), said("second")]
+        await take(parts, *batch)
+        await model.was_asked("second")
+        await take(parts, *batch)
+        model.let_go()
+        await parts.platform.answers("1", 2)
+        assert parts.platform.texts("1")[-1] == "re: second"
+
+
+async def test_stop_reaches_a_turn_that_waits_for_a_free_place(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model, concurrent_turns=1) as parts:
+        await take(parts, said("busy", "1"))
+        await model.was_asked("busy")
+        await take(parts, said("queued", "2"))
+        await parts.until("SELECT 1 FROM turn WHERE lane = 'chat:bot:2'")
+        await take(parts, said("/stop", "2"))
+        model.let_go()
+        assert await parts.platform.answers("2", 1) == ["⏹ Stopped."]
+    assert model.asked == ["busy"]
+
+
+async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("A"), said("/new"), said("B"))
+        await parts.platform.answers("1", 3)
+        assert parts.platform.texts("1")[1].startswith("New conversation")
+        rows = await parts.rows("SELECT id FROM session ORDER BY rowid")
+        told = [[m.text for m in await history(parts, session)] for (session,) in rows]
+        assert told == [["A", "re: A"], ["B", "re: B"]]
+
+
+async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
+    models = Models("offline/echo", known=(ModelConfig("other", "offline/echo"),))
+    async with running(tmp_path, models, owner="chat:7") as parts:
+        await take(parts, said("/model nobody/knows"), said("/model"))
+        refused, asked = await parts.platform.answers("1", 2)
+        assert "It stays `offline/echo`" in refused
+        assert asked.startswith("Model: `offline/echo`.")
+
+
+async def test_what_the_flags_of_a_terminal_choose_is_what_its_commands_tell(
+    tmp_path: Path,
+) -> None:
+    other = ModelConfig("other", "offline/echo", context_tokens=50_000)
+    models = Models("offline/echo", known=(other,))
+    flags = {"options": {"model": "other", "thinking": True}}
+    async with running(tmp_path, models, owner="chat:7") as parts:
+        for n, word in enumerate(("/model", "/status", "/context", "/thinking"), start=1):
+            await take(parts, said(word, **flags))
+            await parts.platform.answers("1", n)
+        model, status, context, thinking = parts.platform.texts("1")
+        assert model.startswith("Model: `other`.")
+        assert "Model: `other` (offline/echo)" in status
+        assert "of 50,000 tokens" in context
+        assert "Thinking in this conversation: on" in thinking
+
+
+async def test_a_stranger_may_not_choose_a_model_that_is_not_configured(tmp_path: Path) -> None:
+    models = Models("offline/echo")
+    async with running(tmp_path, models, owner="chat:1") as parts:
+        await take(parts, said("/model openai/gpt-9"))
+        (answer,) = await parts.platform.answers("1", 1)
+        assert answer.startswith("Only the owner")
+
+
+async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("first", "1"))
+        await model.was_asked("first")
+        ((session,),) = await parts.rows("SELECT id FROM session")
+        await parts.database.run(sessions.bind, "chat:bot:2", session)
+        await take(parts, said("second", "2"))
+        model.let_go()
+        assert await parts.platform.answers("2", 1) == ["re: second"]
+        assert [m.text for m in await history(parts)] == [
+            "first",
+            "re: first",
+            "second",
+            "re: second",
+        ]
+    assert model.most == 1
+
+
+async def test_a_bug_costs_one_answer_and_the_chat_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, [RuntimeError("a bug"), "fine"]) as parts:
+        await take(parts, said("one"), said("two"))
+        broken, answer = await parts.platform.answers("1", 2)
+        assert "Something in me broke" in broken
+        assert answer == "fine"
+        assert is_valid(await history(parts))
+    assert any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE inbox SET payload = '{}' WHERE lane LIKE '%:1'", "UPDATE message SET content = '{}'"],
+    ids=["message", "history"],
+)
+async def test_a_chat_that_cannot_be_read_rests_and_the_others_are_answered(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("before", "1"))
+        await parts.platform.answers("1", 1)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("broken", "1"))
+        await parts.rows(damage)
+        async with at_work(parts):
+            await settled(lambda: "Traceback" in caplog.text and parts.bus.lanes == 0)
+            await take(parts, said("fine", "2"))
+            assert await parts.platform.answers("2", 1) == ["re: fine"]
+            await take(parts, said("again", "1"))
+            await settled(lambda: parts.bus.lanes == 0)
+
+
+async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
+    class Broken(Models):
+        def check(self, name: str) -> ModelConfig:
+            raise RuntimeError("a bug")
+
+    async with running(tmp_path, Broken("offline/echo"), owner="chat:7") as parts:
+        await take(parts, said("/model x/y"), said("/mode"))
+        broken, answer = await parts.platform.answers("1", 2)
+        assert "Something in me broke" in broken
+        assert answer.startswith("Mode:")
+
+
+@pytest.mark.parametrize(
+    ("what", "refused"),
+    [
+        ("one", "INSERT ON message WHEN instr(NEW.content, 're: one')"),
+        ("/queue join", "UPDATE ON session"),
+    ],
+    ids=["turn", "command"],
+)
+async def test_what_the_database_refuses_costs_one_answer_and_the_chat_goes_on(
+    tmp_path: Path, what: str, refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("before"))
+        await parts.platform.answers("1", 1)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        await parts.rows(
+            f"CREATE TRIGGER refused BEFORE {refused} BEGIN SELECT RAISE(ABORT, 'not full'); END"
+        )
+        await take(parts, said(what))
+        _, broken = await parts.platform.answers("1", 2)
+        assert "Something in me broke" in broken
+        assert "the database refused: not full" in caplog.text
+        await parts.rows("DROP TRIGGER refused")
+        await take(parts, said("next"))
+        assert (await parts.platform.answers("1", 3))[2] == "re: next"
+        assert is_valid(await history(parts))
+
+
+async def test_a_full_disk_costs_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Gated()
+    long = "x" * 40_000
+    async with running(tmp_path, model) as parts:
+        await take(parts, said(long))
+        await model.was_asked(long)
+        ((pages,),) = await parts.rows("PRAGMA page_count")
+        await parts.rows(f"PRAGMA max_page_count = {pages}")
+        model.let_go(long)
+        await settled(lambda: "waits: the disk is full" in caplog.text)
+        await parts.rows(f"PRAGMA max_page_count = {pages + 1000}")
+        await parts.platform.until(lambda: parts.platform.texts("1"))
+        assert parts.platform.texts("1")[0].startswith("re: xxx")
+
+
+async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(
+    tmp_path: Path,
+) -> None:
+    model = Gated()
+    async with opened(tmp_path, model) as parts:
+        async with at_work(parts):
+            await take(parts, said("one"), said("two"))
+            await model.was_asked("one")
+            draining = asyncio.create_task(parts.bus.drain())
+            model.let_go("one")
+            await draining
+            assert await parts.platform.answers("1", 1) == ["re: one"]
+        assert await parts.database.run(inbox.lanes_with_work) == ["chat:bot:1"]
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await parts.platform.answers("1", 1)
+        assert parts.platform.texts("1") == ["re: two"]
+
+
+async def test_a_turn_that_never_gets_any_further_is_given_up_and_can_be_replayed(
+    tmp_path: Path,
+) -> None:
+    for _ in range(3):
+        model = Gated()
+        async with running(tmp_path, model) as parts:
+            if not await parts.rows("SELECT 1 FROM inbox"):
+                await take(parts, said("deadly"))
+            await model.was_asked("deadly")
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        (sorry,) = await parts.platform.answers("1", 1)
+        assert sorry.startswith("⚠️ I gave up on this message")
+        assert "kore replay 1" in sorry
+        await parts.desk.replay(1)
+        assert (await parts.platform.answers("1", 2))[1] == "re: deadly"
+        assert is_valid(await history(parts))
+
+
+async def test_a_flooding_chat_has_its_messages_joined(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, *(said(str(n)) for n in range(LANE_LIMIT + 3)))
+        async with at_work(parts):
+            answers = await parts.platform.answers("1", LANE_LIMIT)
+        assert answers[0] == "re: 0\n\n1\n\n2\n\n3"
+        assert answers[1:] == [f"re: {n}" for n in range(4, LANE_LIMIT + 3)]
+
+
+async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with running(tmp_path, Echo(), allow=("8",)) as parts:
+        await take(parts, said("let me in"), next_offset=5)
+        assert await parts.rows("SELECT next_offset FROM cursor") == [(5,)]
+        assert await parts.rows("SELECT dead_reason FROM inbox") == [("not on the allow-list",)]
+        assert parts.bus.lanes == 0
+    assert "add 7 to chat.allow_from" in caplog.text
+    assert "let me in" not in caplog.text
+
+
+async def test_a_row_of_a_later_version_is_still_answered(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("one"))
+        await parts.rows("UPDATE inbox SET payload = json_set(payload, '$.mood', 'good')")
+        async with at_work(parts):
+            assert await parts.platform.answers("1", 1) == ["re: one"]
+
+
+async def test_the_console_and_the_platform_share_the_bus(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await parts.desk.submit(typed("hello"))
+        await parts.until("SELECT 1 FROM outbox WHERE lane = 'cli:local:main'")
+        await take(parts, said("one"))
+        assert await parts.platform.answers("1", 1) == ["re: one"]
+
+
+async def test_messages_are_stored_as_they_can_be_read_again(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("\ud800 half an emoji"))
+        await parts.platform.answers("1", 1)
+        asked, answer = await history(parts)
+        assert asked.text.endswith(" half an emoji")
+        assert answer.text == f"re: {asked.text}"
+
+
+async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    async with running(tmp_path, Gated(is_open=lambda _: True), platform=platform) as parts:
+        await take(parts, said("one"))
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'inflight'")
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("two"))
+        assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
+        assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
+        assert await parts.database.run(outbox.lanes_with_mail) == []
+
+
+async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> None:
+    model = Gated()
+    long = "x" * 40_000
+    async with running(tmp_path, model) as parts:
+        question = typed(long)
+        async with parts.desk.watch(question.session_key) as events, asyncio.timeout(30):
+            await parts.desk.submit(question)
+            await model.was_asked(long)
+            ((pages,),) = await parts.rows("PRAGMA page_count")
+            await parts.rows(f"PRAGMA max_page_count = {pages}")
+            model.let_go(long)
+            async for event in events:
+                if isinstance(event, Notice):
+                    break
+            assert "can be stored" in event.text
+            await parts.rows(f"PRAGMA max_page_count = {pages + 1000}")
+            async for event in events:
+                if isinstance(event, Delivered):
+                    break
+            assert event.text.startswith("re: xxx")
+
+
+async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await take(parts, said("before"))
+        await parts.platform.answers("1", 1)
+        ((root,),) = await parts.rows("SELECT rootpage FROM sqlite_master WHERE name = 'message'")
+        file = parts.database.file
+    with file.open("r+b") as whole:
+        whole.seek((root - 1) * 4096)
+        whole.write(b"\xde\xad\xbe\xef" * 1024)
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        question = typed("hi")
+        async with parts.desk.watch(question.session_key) as events, asyncio.timeout(30):
+            await parts.desk.submit(question)
+            with pytest.raises(StoreError, match="is damaged"):
+                async for _ in events:
+                    pass
+        with pytest.raises(StoreError, match="is damaged"):
+            await take(parts, said("after"))
+        assert str(file) in (parts.bus.obstacle or "")
+    assert "Traceback" not in caplog.text

@@ -1,0 +1,65 @@
+from dataclasses import replace
+from typing import Any
+
+from gateway.channels.state import Forgetful
+from gateway.channels.telegram.api.client import TelegramClient
+from gateway.commands.table import COMMANDS
+from tests.fakes.bot_api import BotApi
+from tests.gateway.channels.telegram.conftest import QUICK, Running
+from tests.gateway.parts import settled
+
+OWNER = 77
+
+
+async def told(api: BotApi, memo: Forgetful, **changes: Any) -> list[dict[str, Any]]:
+    """What Telegram was told of commands, now."""
+    before = len(api.sent)
+    settings = replace(QUICK, base_url=api.url, **changes)
+    client = TelegramClient(settings)
+    await client.set_menu(memo)
+    await client.aclose()
+    return [effect.params for effect in api.sent[before:] if effect.method == "setMyCommands"]
+
+
+def names(menu: dict[str, Any]) -> set[str]:
+    return {command["command"] for command in menu["commands"]}
+
+
+async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api: BotApi) -> None:
+    menus = await told(bot_api, Forgetful(), owner=str(OWNER))
+    found = {(menu["scope"]["type"], menu["language"]): menu for menu in menus}
+    assert len(found) == len(menus) == 6
+    assert "pair" not in names(found["default", None])
+    assert "resume" not in names(found["all_group_chats", None])
+    assert {"new", "stop", "help"} <= names(found["all_group_chats", None])
+    assert names(found["chat", None]) == set(COMMANDS)
+    assert found["chat", None]["scope"]["chat_id"] == OWNER
+    english, chinese = (found["default", tag]["commands"][0] for tag in (None, "zh"))
+    assert english == {"command": "help", "description": "What you can type here"}
+    assert not chinese["description"].isascii()
+
+
+async def test_what_was_told_before_is_not_told_again(bot_api: BotApi) -> None:
+    memo = Forgetful()
+    assert await told(bot_api, memo)
+    assert await told(bot_api, memo) == []
+    assert await told(bot_api, memo, owner=str(OWNER))
+    assert await told(bot_api, memo, owner=str(OWNER)) == []
+
+
+async def test_an_owner_who_never_wrote_to_the_bot_spoils_no_menu(bot_api: BotApi) -> None:
+    bot_api.chats.missing.add(OWNER)
+    menus = await told(bot_api, Forgetful(), owner=str(OWNER))
+    assert {menu["scope"]["type"] for menu in menus} == {"default", "all_group_chats"}
+
+
+async def test_two_pollers_on_one_machine_do_not_take_each_others_messages(
+    bot_api: BotApi, running: Running
+) -> None:
+    async with running() as first:
+        await bot_api.wait_for(lambda: bot_api.polling)
+        async with running() as second:
+            await settled(lambda: second.status.state == "conflict")
+            assert "on this machine polls for this bot already" in str(second.status.last_error)
+            assert first.status.state == "polling"
+            assert bot_api.calls.count("deleteWebhook") == 0

@@ -1,0 +1,139 @@
+"""Files from a Bot API server, its own and one's own."""
+
+import asyncio
+import io
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.channels.base import FetchesMedia, NotFetched, SendsMedia
+from gateway.channels.rate_limiter import Gate
+from gateway.channels.telegram.api.download import OFFICIAL_LIMIT_BYTES
+from gateway.channels.telegram.channel import TelegramChannel
+from gateway.core.messages import Media
+from tests.fakes.bot_api import BotApi
+from tests.fakes.faults import hang, reset, status, truncated
+from tests.gateway.channels.telegram.conftest import QUICK
+
+MEGABYTE = 2**20
+
+
+def sent(api: BotApi, data: bytes) -> Media:
+    found = api.files.field("document", data, "a.bin", None)
+    return Media("document", remote=found["file_id"], unique=found["file_unique_id"])
+
+
+async def fetched(channel: TelegramChannel, media: Media, limit: int = 100 * MEGABYTE) -> bytes:
+    into = io.BytesIO()
+    await channel.fetch(media, into, limit)
+    return into.getvalue()
+
+
+def test_the_channel_carries_files_both_ways(channel: TelegramChannel) -> None:
+    assert isinstance(channel, FetchesMedia)
+    assert isinstance(channel, SendsMedia)
+
+
+async def test_a_file_comes_whole(bot_api: BotApi, channel: TelegramChannel) -> None:
+    data = bytes(range(256)) * 4096 * 3
+    assert await fetched(channel, sent(bot_api, data)) == data
+
+
+async def test_nothing_beyond_the_limit_is_taken(bot_api: BotApi, channel: TelegramChannel) -> None:
+    media = sent(bot_api, bytes(2 * MEGABYTE))
+    with pytest.raises(NotFetched, match="larger than the 1 MB"):
+        await fetched(channel, media, MEGABYTE)
+    bot_api.calls.clear()
+    with pytest.raises(NotFetched, match="larger than the 1 MB"):
+        await fetched(channel, replace(media, size_bytes=2 * MEGABYTE), MEGABYTE)
+    assert bot_api.calls == []
+
+
+async def test_what_telegram_calls_too_big_is_called_by_its_limit(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    media = sent(bot_api, bytes(OFFICIAL_LIMIT_BYTES + 1))
+    with pytest.raises(NotFetched, match="larger than the 20 MB"):
+        await fetched(channel, media)
+
+
+@pytest.mark.parametrize("fault", [reset, truncated, hang, status(502), status(429, 1)])
+@pytest.mark.parametrize("method", ["getFile", "file"])
+async def test_what_may_go_better_is_told_apart(
+    bot_api: BotApi, channel: TelegramChannel, method: str, fault: object
+) -> None:
+    # Twice: a GET on a connection that was just closed is made again by the client itself.
+    bot_api.fail(method, fault, 2)  # type: ignore[arg-type]
+    media = sent(bot_api, b"x" * 100)
+    with pytest.raises(NotFetched) as failed:
+        await fetched(channel, media)
+    assert failed.value.again
+    bot_api.heal()
+    assert await fetched(channel, media) == b"x" * 100
+
+
+async def test_what_is_gone_is_not_asked_for_again(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    with pytest.raises(NotFetched, match="does not give it out") as failed:
+        await fetched(channel, Media("document", remote="never"))
+    assert not failed.value.again
+
+
+async def test_a_server_of_ones_own_has_the_file_on_its_disk(
+    bot_api: BotApi, channel: TelegramChannel, tmp_path: Path
+) -> None:
+    bot_api.files.folder = tmp_path / "bot-api"
+    data = bytes(OFFICIAL_LIMIT_BYTES + 1)
+    assert await fetched(channel, sent(bot_api, data)) == data
+    assert "file" not in bot_api.calls
+    with pytest.raises(NotFetched, match="larger than the 20 MB"):
+        await fetched(channel, sent(bot_api, data), OFFICIAL_LIMIT_BYTES)
+
+
+async def test_a_server_cannot_name_any_file_of_this_machine(
+    bot_api: BotApi, channel: TelegramChannel, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_bytes(b"CANARY")
+    inside = tmp_path / bot_api.token / "documents"
+    inside.mkdir(parents=True)
+    (inside / "link").symlink_to(tmp_path / "secret")
+    for path in (tmp_path / "secret", inside / "link", inside / ".." / ".." / "secret"):
+        media = sent(bot_api, b"x")
+        bot_api.files._paths[str(media.remote)] = str(path)
+        into = io.BytesIO()
+        # It is asked for by HTTP instead, where the stand-in has what the path stands for.
+        with suppress(NotFetched):
+            await channel.fetch(media, into, MEGABYTE)
+        assert b"CANARY" not in into.getvalue()
+
+
+async def test_only_an_ordinary_file_of_its_own_is_taken_off_the_disk(
+    bot_api: BotApi, channel: TelegramChannel, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"CANARY")
+    secret.chmod(0o600)
+    inside = tmp_path / bot_api.token / "documents"
+    inside.mkdir(parents=True)
+    # Opened as it stands, a pipe would wait for a writer for ever.
+    os.mkfifo(inside / "pipe")
+    (inside / "second").hardlink_to(secret)
+    (inside / "folder").mkdir()
+    for name in ("pipe", "second", "folder"):
+        media = sent(bot_api, b"x")
+        bot_api.files._paths[str(media.remote)] = str(inside / name)
+        into = io.BytesIO()
+        async with asyncio.timeout(30):
+            with pytest.raises(NotFetched, match="a file that I cannot open"):
+                await channel.fetch(media, into, MEGABYTE)
+        assert into.getvalue() == b""
+
+
+async def test_nothing_connects_before_it_is_needed() -> None:
+    channel = TelegramChannel(QUICK, gate=Gate("none"))
+    assert channel.file_limit_bytes == 50 * MEGABYTE
+    await channel.aclose()

@@ -1,0 +1,61 @@
+"""How often the log tells that the line is down."""
+
+import logging
+
+import pytest
+
+from gateway.channels.telegram.api.log_once import AGAIN_S, Troubles
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+def test_an_unchanged_trouble_is_told_once_whatever_it_is_in_the_way_of(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    troubles = Troubles()
+    for _ in range(5):
+        troubles.say("polls", "no connection")
+        troubles.say("name", "no connection", "no name: no connection")
+    troubles.say("polls", "timed out")
+    troubles.say("polls", "no connection")
+    assert log.messages == ["telegram: no connection", "telegram: timed out"]
+
+
+def test_one_that_lasts_is_told_again_after_a_long_while(log: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    troubles = Troubles(clock)
+    for _ in range(10):
+        troubles.say("polls", "no connection")
+        clock.now += AGAIN_S / 5
+    assert len(log.messages) == 2
+
+
+def test_its_end_is_told_once_and_then_it_is_new(log: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    troubles.over("polls")
+    troubles.say("polls", "no connection")
+    troubles.say("name", "refused")
+    troubles.over("polls")
+    troubles.over("polls")
+    troubles.say("name", "refused")
+    troubles.say("polls", "no connection")
+    told = [message.removeprefix("telegram: ") for message in log.messages]
+    assert told == ["no connection", "refused", "polls again", "no connection"]
+
+
+def test_only_so_many_are_remembered() -> None:
+    troubles = Troubles()
+    for n in range(1000):
+        troubles.say("polls", f"wait {n} s")
+    assert len(troubles._said) < 100

@@ -1,0 +1,358 @@
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.channels.chat_aliases import Moves
+from gateway.channels.chat_settings import Place, Places
+from gateway.channels.telegram.inbound.decode import Bot, Here, Undecodable, decode, moved
+from gateway.channels.telegram.inbound.membership import standing_in
+from gateway.core.messages import InboundMessage
+
+BOT = Bot(42, "KoreBot")
+HERE = Here(BOT, "42", Places())
+ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L"}
+
+
+def message(
+    text: str | None = "hi", *, chat: int = 7, author: dict[str, Any] = ADA, **fields: Any
+) -> dict[str, Any]:
+    kind = "private" if chat > 0 else "supergroup"
+    body = {
+        "message_id": 5,
+        "date": 1_700_000_000,
+        "chat": {"id": chat, "type": kind},
+        "from": author,
+        **fields,
+    }
+    return body if text is None else {**body, "text": text}
+
+
+def read(body: dict[str, Any], kind: str = "message") -> InboundMessage | None:
+    return decode({"update_id": 1, kind: body}, HERE, 123.0)
+
+
+def content(body: dict[str, Any]) -> str | None:
+    decoded = read(body)
+    return decoded.content if decoded else None
+
+
+def test_private_text_is_read_whole() -> None:
+    decoded = read(message("hello there"))
+    assert decoded is not None
+    assert (decoded.channel, decoded.account, decoded.chat_id) == ("telegram", "42", "7")
+    assert (decoded.sender.id, decoded.sender.name) == ("9", "Ada L")
+    assert (decoded.event_id, decoded.message_id) == ("7:5", "5")
+    assert (decoded.content, decoded.received_at) == ("hello there", 123.0)
+    assert decoded.private
+    assert not decoded.edited
+    assert decoded.thread_id is None
+
+
+def test_what_nobody_sees_in_a_message_is_not_told_unseen() -> None:
+    quoted = {"message_id": 4, "chat": {"id": 7, "type": "private"}, "text": "b\u2062"}
+    decoded = read(message("a\U000e0072\U000e006d", reply_to_message=quoted))
+    assert decoded is not None
+    assert (decoded.content, decoded.quoted) == ("a\\u{e0072}\\u{e006d}", "b\\u{2062}")
+
+
+def test_an_edit_keeps_the_message_and_has_an_event_of_its_own() -> None:
+    decoded = read(message("better", edit_date=1_700_000_099), "edited_message")
+    assert decoded is not None
+    assert decoded.edited
+    assert (decoded.message_id, decoded.event_id) == ("5", "7:5:1700000099")
+
+
+def test_only_a_forum_topic_is_a_thread() -> None:
+    topic = read(message("/new", chat=-7, message_thread_id=3, is_topic_message=True))
+    reply = read(message("/new", chat=-7, message_thread_id=3))
+    assert topic is not None
+    assert topic.thread_id == "3"
+    assert reply is not None
+    assert reply.thread_id is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}},
+        {"forward_date": 1},
+        {"external_reply": {"origin": {"type": "user"}}, "quote": {"text": "send it to me"}},
+    ],
+)
+def test_what_somebody_passes_on_is_marked(fields: dict[str, Any]) -> None:
+    passed_on, own = read(message(**fields)), read(message())
+    assert passed_on is not None
+    assert passed_on.forwarded
+    assert own is not None
+    assert not own.forwarded
+
+
+def test_the_text_replied_to_is_quoted_and_a_chosen_part_wins() -> None:
+    whole = read(message(reply_to_message=message("the whole text")))
+    part = read(message(reply_to_message=message("the whole text"), quote={"text": "whole"}))
+    assert whole is not None
+    assert whole.quoted == "the whole text"
+    assert part is not None
+    assert part.quoted == "whole"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("just talk", None),
+        ("@korebot what is up", "what is up"),
+        ("what is up, @KoreBot?", "what is up, ?"),
+        ("@KoreBot: go", "go"),
+        ("@KoreBotany is nice", None),
+        ("mail me at a@korebot.example", None),
+        ("/status", "/status"),
+        ("/status@KoreBot now", "/status now"),
+        ("/status@OtherBot", None),
+        ("see /status", None),
+    ],
+)
+def test_in_a_group_only_what_is_addressed_to_us(text: str, expected: str | None) -> None:
+    assert content(message(text, chat=-7)) == expected
+
+
+def test_a_reply_to_us_is_addressed_to_us() -> None:
+    ours = message("earlier", author={"id": 42, "is_bot": True, "first_name": "Kore"})
+    theirs = message("earlier")
+    assert content(message("and?", chat=-7, reply_to_message=ours)) == "and?"
+    assert content(message("and?", chat=-7, reply_to_message=theirs)) is None
+
+
+def test_talk_in_a_topic_that_we_opened_is_no_reply_to_us() -> None:
+    opening = message(None, author={"id": 42, "is_bot": True}, forum_topic_created={"name": "x"})
+    body = message(
+        "to my friends", chat=-7, reply_to_message=opening, is_topic_message=True,
+        message_thread_id=3,
+    )  # fmt: skip
+    assert content(body) is None
+
+
+def test_a_link_to_our_profile_addresses_us() -> None:
+    entity = {"type": "text_mention", "offset": 0, "length": 4, "user": {"id": 42}}
+    assert content(message("Kore go", chat=-7, entities=[entity])) == "Kore go"
+
+
+def test_a_command_for_another_bot_is_not_ours_in_private_either() -> None:
+    assert content(message("/start@OtherBot")) is None
+
+
+@pytest.mark.parametrize("kind", ["photo", "voice", "document", "sticker", "location"])
+def test_media_gets_a_name_so_that_it_can_be_answered(kind: str) -> None:
+    found = {"file_id": "x"}
+    assert content(message(None) | {kind: [found] if kind == "photo" else found}) == f"[{kind}]"
+
+
+def test_a_caption_stands_behind_the_medium() -> None:
+    assert content(message(None, photo=[{}], caption="my cat")) == "[photo] my cat"
+    assert content(message(None, chat=-7, photo=[{}], caption="my cat")) is None
+    assert content(message(None, chat=-7, photo=[{}], caption="@KoreBot look")) == "[photo] look"
+
+
+def test_of_a_photo_the_largest_size_is_taken() -> None:
+    small = {"file_id": "s", "file_unique_id": "us", "width": 90, "height": 60}
+    large = {"file_id": "l", "file_unique_id": "ul", "width": 1280, "height": 800, "file_size": 9}
+    absurd = {"file_id": "x", "width": 1e300, "height": 10**400}
+    decoded = read(message(None, photo=[small, large, absurd, small]))
+    assert decoded is not None
+    (media,) = decoded.media
+    assert (media.kind, media.remote, media.unique, media.size_bytes) == ("photo", "l", "ul", 9)
+
+
+def test_a_reply_brings_the_file_that_it_asks_about() -> None:
+    quoted = message(None, document={"file_id": "d", "file_name": "a.pdf"}, caption="the plan")
+    decoded = read(message("why?", reply_to_message=quoted))
+    assert decoded is not None
+    assert decoded.quoted == "the plan"
+    assert [(one.name, one.quoted) for one in decoded.media] == [("a.pdf", True)]
+
+
+def test_a_moving_sticker_is_its_emoji() -> None:
+    decoded = read(message(None, sticker={"file_id": "s", "emoji": "😀", "is_animated": True}))
+    assert decoded is not None
+    (media,) = decoded.media
+    assert (media.words, media.remote) == ("😀", None)
+
+
+def test_a_part_of_an_album_that_does_not_name_us_only_follows() -> None:
+    decoded = read(message(None, chat=-7, photo=[{"file_id": "x"}], media_group_id="3"))
+    assert decoded is not None
+    assert (decoded.album, decoded.follows) == ("-7:3", True)
+    decoded = read(message(None, photo=[{"file_id": "x"}], media_group_id="3"))
+    assert decoded is not None
+    assert not decoded.follows
+
+
+def test_what_nobody_said_is_ignored() -> None:
+    assert read(message(None, new_chat_members=[{"id": 3}])) is None
+    assert read(message("x", author={"id": 3, "is_bot": True})) is None
+    assert read(message("/new", chat=-7, is_automatic_forward=True)) is None
+    assert read(message(None, location={"latitude": 1}, edit_date=2), "edited_message") is None
+    assert decode({"update_id": 1, "poll": {"id": "1"}}, HERE, 0.0) is None
+
+
+def test_anonymous_people_are_known_by_their_chat_not_by_the_shared_id() -> None:
+    group = {"id": -7, "type": "supergroup", "title": "Ops"}
+    decoded = read(message("/new", chat=-7, sender_chat=group))
+    assert decoded is not None
+    assert (decoded.sender.id, decoded.sender.name) == ("-7", "Ops")
+
+
+def test_a_button_press_is_told_apart() -> None:
+    query = {"id": "q1", "from": {"id": 9}, "data": "yes", "message": message()}
+    decoded = read(query, "callback_query")
+    assert decoded is not None
+    assert decoded.pressed
+    assert (decoded.event_id, decoded.chat_id, decoded.content) == ("q1", "7", "yes")
+    assert decoded.principal == "telegram:9"
+
+
+@pytest.mark.parametrize("shown", [None, {}, {"chat": {"id": 9, "type": "private"}, "date": 0}])
+def test_a_press_on_a_message_that_is_not_told_is_read_as_private(shown: object) -> None:
+    decoded = read({"id": "q1", "from": {"id": 9}, "message": shown}, "callback_query")
+    assert decoded is not None
+    assert (decoded.chat_id, decoded.private, decoded.content) == ("9", True, "")
+
+
+def test_lone_surrogates_become_storable() -> None:
+    decoded = read(message("a\ud800b", author={"id": 9, "first_name": "\udfff"}))
+    assert decoded is not None
+    assert decoded.content == "a\ufffdb"
+    assert decoded.sender.name == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "text", 5, [], {}, {"chat": {"id": 7}}, message(chat=7) | {"message_id": "x"},
+        message() | {"text": 5}, message() | {"from": {"id": "Ada"}}, message() | {"chat": None},
+    ],
+)  # fmt: skip
+def test_nonsense_is_undecodable(body: Any) -> None:
+    with pytest.raises(Undecodable):
+        decode({"update_id": 1, "message": body}, HERE, 0.0)
+
+
+TEXT = st.text(alphabet="a/@ \ud800", max_size=4)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+FIELDS = [
+    *("message_id", "chat", "from", "text", "caption", "entities", "reply_to_message", "quote"),
+    *("message_thread_id", "is_topic_message", "sender_chat", "edit_date", "photo"),
+]
+
+
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["message", "edited_message"])
+)
+def test_no_update_raises_anything_else(fields: dict[str, Any], kind: str) -> None:
+    body = message(chat=-7) | fields
+    with contextlib.suppress(Undecodable):
+        decode({"update_id": 1, kind: body}, HERE, 0.0)
+
+
+def test_a_supergroup_is_called_as_the_group_that_it_was() -> None:
+    moves = Moves({"-7": "-1007"})
+    here = Here(BOT, "42", Places(moves={"telegram": moves}))
+    said = decode({"update_id": 1, "message": message("/status", chat=-1007)}, here, 0.0)
+    assert said is not None
+    assert (said.chat_id, said.event_id, said.message_id) == ("-7", "-1007:5", "-1007/5")
+    assert said.session_key == "telegram:42:-7"
+
+
+@pytest.mark.parametrize(
+    ("chat", "field", "other"),
+    [(-7, "migrate_to_chat_id", -1007), (-1007, "migrate_from_chat_id", -7)],
+)
+def test_both_chats_tell_of_a_group_that_became_a_supergroup(
+    chat: int, field: str, other: int
+) -> None:
+    body = message(None, chat=chat, **{field: other})
+    assert moved({"update_id": 1, "message": body}) == ("-7", "-1007")
+    assert read(body) is None
+
+
+def test_what_only_looks_like_a_move_is_none() -> None:
+    assert moved({"update_id": 1, "message": message(None, migrate_to_chat_id="x")}) is None
+    assert moved({"update_id": 1, "message": "?"}) is None
+    assert moved({"update_id": 1}) is None
+
+
+def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
+    here = Here(BOT, "42", Places({"telegram": {"-7": Place(listen=True)}}))
+
+    def heard(text: str, chat: int = -7, **fields: Any) -> InboundMessage | None:
+        body = message(text, chat=chat, **fields)
+        return decode({"update_id": 1, "message": body}, here, 0.0)
+
+    said = heard("lunch?")
+    assert said is not None
+    assert (said.content, said.overheard) == ("lunch?", True)
+    assert heard("lunch?", -8) is None
+    assert heard("/eat@OtherBot") is None
+    addressed = heard("@KoreBot lunch?")
+    assert addressed is not None
+    assert not addressed.overheard
+    other_bot = {"id": 5, "is_bot": True, "first_name": "Bot"}
+    assert (
+        decode({"update_id": 1, "message": message("x", chat=-7, author=other_bot)}, here, 0.0)
+        is None
+    )
+
+
+@pytest.mark.parametrize("chat", [1, None, [], {"id": "x"}, {}])
+def test_a_broken_move_is_no_move(chat: Any) -> None:
+    body = {"migrate_to_chat_id": -5, "chat": chat}
+    assert moved({"update_id": 1, "message": body}) is None
+
+
+def change(chat: Any, before: str, after: Any, **more: Any) -> dict[str, Any]:
+    new = after if isinstance(after, dict) else {"status": after}
+    told = {"chat": chat, "from": ADA, "old_chat_member": {"status": before}}
+    return {"update_id": 9, "my_chat_member": {**told, "new_chat_member": new, **more}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "present", "was"),
+    [
+        ("left", "member", True, False),
+        ("member", "administrator", True, True),
+        ("member", "kicked", False, True),
+        ("member", {"status": "restricted", "is_member": True}, True, True),
+        ("member", {"status": "restricted", "is_member": False}, False, True),
+    ],
+)
+def test_the_bots_place_in_a_chat_is_read(
+    before: str, after: Any, present: bool, was: bool
+) -> None:
+    group = {"id": -7, "type": "supergroup", "title": "Ops\nteam"}
+    found = standing_in(change(group, before, after), HERE)
+    assert found is not None
+    assert (found.present, found.was_present, found.private) == (present, was, False)
+    assert (found.title, found.by) == ("'Ops\\nteam' (-7)", "'Ada L' (9)")
+    assert read(message("x")) is not None
+
+
+def test_nobody_left_the_group_that_became_a_supergroup() -> None:
+    here = Here(BOT, "42", Places(moves={"telegram": Moves({"-7": "-1007"})}))
+    old = {"id": -7, "type": "group", "title": "Ops"}
+    new = {"id": -1007, "type": "supergroup", "title": "Ops"}
+    assert standing_in(change(old, "member", "left"), here) is None
+    found = standing_in(change(new, "member", "left"), here)
+    assert found is not None
+    assert found.route.chat_id == "-7"
+
+
+@pytest.mark.parametrize("broken", [1, {}, {"chat": {"id": 1}}])
+def test_a_broken_change_is_undecodable(broken: Any) -> None:
+    with pytest.raises(Undecodable):
+        standing_in({"update_id": 1, "my_chat_member": broken}, HERE)

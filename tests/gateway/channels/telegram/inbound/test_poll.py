@@ -1,0 +1,320 @@
+import asyncio
+import json
+import logging
+import socket
+from dataclasses import replace
+
+import pytest
+
+from agent.errors import KoreError
+from gateway.channels.rate_limiter import Gate
+from gateway.channels.telegram.channel import TelegramChannel
+from tests.fakes import faults
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.gateway.channels.telegram.conftest import QUICK, Running, Store
+
+
+async def test_messages_come_in_order_and_are_confirmed(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    async with running():
+        for text in ("one", "two", "three"):
+            await bot_api.user_says(7, text)
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["one", "two", "three"]
+
+
+async def test_nothing_is_confirmed_before_accept_has_returned(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    confirmed: list[int] = []
+    store.before_return = lambda: confirmed.append(bot_api.confirmed_offset)
+    said = await bot_api.user_says(7, "one")
+    async with running():
+        await bot_api.wait_for(lambda: bot_api.confirmed_offset == said.update_id + 1)
+    assert confirmed == [0]
+
+
+@pytest.mark.parametrize("failure", [KoreError("disk full"), OSError(28, "no space")])
+async def test_what_could_not_be_stored_comes_again(
+    bot_api: BotApi,
+    store: Store,
+    running: Running,
+    failure: Exception,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    store.failures = [failure, failure]
+    await bot_api.user_says(7, "one")
+    async with running():
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["one"]
+    # The polls between the failures came through, and are no end of the trouble.
+    assert caplog.text.count("could not be stored") == 1
+    assert caplog.text.count("messages are stored again") == 1
+
+
+async def test_a_stored_cursor_is_where_polling_goes_on(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    first = await bot_api.user_says(7, "old")
+    await bot_api.user_says(7, "new")
+    async with running(cursor=first.update_id + 1):
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["new"]
+
+
+async def test_one_bad_update_does_not_block_the_rest(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    await bot_api.user_says(7, "before")
+    bad = await bot_api.user_says(7, "", raw={"message": {"text": 5}})
+    await bot_api.user_says(7, "after")
+    async with running():
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["before", "after"]
+    assert [one.event_id for one in store.undecoded] == [f"update:{bad.update_id}"]
+
+
+async def test_an_update_that_is_no_json_is_isolated_and_buried(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    await bot_api.user_says(7, "before")
+    bad = await bot_api.user_says(7, "", raw='{"update_id":UPDATE_ID,"message":{"text":"x}')
+    await bot_api.user_says(7, "after")
+    async with running():
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["before", "after"]
+    (lost,) = store.undecoded
+    assert (lost.event_id, lost.reason) == (f"update:{bad.update_id}", "the answer is not JSON")
+    assert f'"update_id":{bad.update_id},' in lost.raw
+
+
+async def test_an_update_beyond_the_size_limit_is_buried_and_the_rest_arrives(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    await bot_api.user_says(7, "before")
+    huge = await bot_api.user_says(7, "x" * 3_000_000)
+    await bot_api.user_says(7, "after")
+    async with running(body_limit_bytes=1_000_000):
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["before", "after"]
+    assert [one.event_id for one in store.undecoded] == [f"update:{huge.update_id}"]
+
+
+async def test_many_updates_over_the_limit_together_all_arrive(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    for n in range(8):
+        await bot_api.user_says(7, f"{n} " + "x" * 300_000)
+    async with running(body_limit_bytes=1_000_000):
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert [content[0] for content in store.contents] == list("01234567")
+    assert not store.undecoded
+
+
+async def test_bytes_that_are_no_utf8_and_lone_surrogates_are_mended(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    body = {"message_id": 1, "date": 1, "chat": {"id": 7, "type": "private"}, "text": "a\ud800b"}
+    text = json.dumps({"message": body | {"from": {"id": 7, "first_name": "Ann"}}})
+    raw = b'{"update_id":UPDATE_ID,' + text[1:].encode().replace(b"Ann", b"A\xffnn")
+    await bot_api.user_says(7, "", raw=raw)
+    async with running():
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    (message,) = store.messages
+    assert (message.content, message.sender.name) == ("a\ufffdb", "A\ufffdnn")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.reset, faults.lost_response, faults.truncated, faults.status(500),
+        faults.status(502), faults.status(429, retry_after=1), faults.status(400), faults.hang,
+    ],
+    ids=lambda fault: f"{fault.kind}{fault.code or ''}",
+)  # fmt: skip
+async def test_every_trouble_with_a_poll_passes_without_loss(
+    bot_api: BotApi, store: Store, running: Running, fault: faults.Fault
+) -> None:
+    bot_api.fail("getUpdates", fault, times=2 if fault.kind != "hang" else 1)
+    await bot_api.user_says(7, "one")
+    async with running() as channel:
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+        assert channel.status.state == "polling"
+    assert store.contents == ["one"]
+
+
+async def test_another_poller_is_reported_and_outlasted(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    bot_api.fail("getUpdates", faults.status(409), times=3)
+    async with running() as channel:
+        await bot_api.wait_for(lambda: channel.status.state == "conflict")
+        assert "another program polls" in (channel.status.last_error or "")
+        await bot_api.user_says(7, "one")
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+        assert channel.status.state == "polling"
+        assert channel.status.last_error is None
+        assert channel.status.last_poll_at is not None
+
+
+async def test_a_forgotten_webhook_is_removed_without_losing_updates(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    bot_api.methods.webhook_url = "https://old.example/hook"
+    await bot_api.user_says(7, "one")
+    async with running():
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["one"]
+    assert bot_api.methods.webhook_url == ""
+
+
+async def test_a_webhook_is_not_touched_without_need(bot_api: BotApi, running: Running) -> None:
+    async with running():
+        await bot_api.wait_for(lambda: bot_api.polls_done)
+    assert "deleteWebhook" not in bot_api.calls
+
+
+@pytest.mark.parametrize("code", [401, 404])
+async def test_a_refused_token_is_one_clear_sentence_and_is_tried_again(
+    bot_api: BotApi, store: Store, running: Running, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    bot_api.fail("getUpdates", faults.status(code), times=3)
+    await bot_api.user_says(7, "one")
+    states: set[tuple[str, str | None]] = set()
+
+    async with running(refused_s=0.05) as channel:
+
+        def seen() -> bool:
+            states.add((channel.status.state, channel.status.last_error))
+            return store.contents == ["one"]
+
+        await bot_api.wait_for(seen)
+        ((_, error),) = [one for one in states if one[0] == "refused"]
+        assert error is not None
+        assert error.startswith("telegram.token: 127.0.0.1")
+        assert TOKEN not in error + caplog.text
+        assert caplog.text.count("receives nothing") == 1
+        await bot_api.wait_for(lambda: channel.status.state == "polling")
+
+
+async def test_that_a_poll_comes_through_again_is_told_once(
+    bot_api: BotApi, running: Running
+) -> None:
+    told: list[int] = []
+    bot_api.fail("getUpdates", faults.status(502), times=2)
+    async with running() as channel:
+        channel.when_reachable(lambda: told.append(bot_api.polls_done))
+        await bot_api.wait_for(lambda: bot_api.polls_done >= 2)
+        assert len(told) == 1
+        bot_api.fail("getUpdates", faults.reset, times=2)
+        await bot_api.wait_for(lambda: len(told) == 2)
+
+
+async def test_what_could_not_be_stored_is_fetched_again_soon_however_often_it_fails(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    store.failures = [KoreError("disk full")] * 6
+    await bot_api.user_says(7, "one")
+    async with running(backoff_s=60, backoff_limit_s=60, store_again_s=0.01):
+        await bot_api.wait_for(lambda: store.contents == ["one"])
+
+
+async def test_the_start_does_not_wait_for_name_and_menu(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    bot_api.fail("getMe", faults.status(500), times=3)
+    bot_api.fail("setMyCommands", faults.reset, times=2)
+    await bot_api.user_says(7, "one")
+    async with running():
+        await bot_api.wait_for(lambda: store.contents == ["one"])
+        await bot_api.wait_for(lambda: bot_api.methods.commands)
+    assert "help" in [command["command"] for command in bot_api.methods.commands]
+
+
+async def test_in_a_group_only_talk_to_the_bot_is_stored_but_all_is_confirmed(
+    bot_api: BotApi, store: Store, running: Running
+) -> None:
+    async with running():
+        await bot_api.user_says(-7, "talk among people", user_id=1)
+        await bot_api.user_says(-7, "/status", user_id=1)
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["/status"]
+
+
+async def test_a_silent_server_is_left_and_met_again(
+    bot_api: BotApi, store: Store, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Longer together than the silence that is borne, however short each of them is.
+    bot_api.fail("getUpdates", faults.hang, times=60)
+    await bot_api.user_says(7, "one")
+    async with running(answer_s=0.05):
+        await bot_api.wait_for(lambda: not bot_api.pending_updates, timeout_s=60)
+    assert store.contents == ["one"]
+    assert "the connection is rebuilt" in caplog.text
+
+
+async def test_a_stopped_channel_says_so(bot_api: BotApi, running: Running) -> None:
+    async with running() as channel:
+        await bot_api.wait_for(lambda: bot_api.polls_done)
+    assert channel.status.state == "stopped"
+
+
+async def test_a_trouble_of_many_polls_and_its_end_are_told_once_each(
+    bot_api: BotApi, store: Store, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bot_api.fail("*", faults.status(502), times=6)
+    await bot_api.user_says(7, "one")
+    async with running():
+        await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    told = [record for record in caplog.records if record.getMessage().startswith("telegram: ")]
+    assert sum(record.levelname == "WARNING" for record in told) == 1
+    assert sum("polls come through again" in record.getMessage() for record in told) == 1
+
+
+async def test_that_a_trouble_is_over_shows_without_any_news(
+    bot_api: BotApi, running: Running
+) -> None:
+    bot_api.fail("getUpdates", faults.status(502))
+    async with running(poll_s=300) as channel:
+        # One that fails, one that comes through at once, and one that waits for news.
+        await bot_api.wait_for(lambda: bot_api.calls.count("getUpdates") >= 3)
+        assert (channel.status.state, channel.status.last_error) == ("polling", None)
+
+
+async def test_without_a_network_it_keeps_trying_and_says_so(store: Store) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=Gate("none"))
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(channel.run(store.accept))
+            async with asyncio.timeout(30):
+                while channel.status.state != "retrying":
+                    await asyncio.sleep(0.01)
+            assert "no connection to 127.0.0.1" in (channel.status.last_error or "")
+            task.cancel()
+        await channel.aclose()
+
+
+async def test_the_token_is_in_no_log_and_no_error(
+    bot_api: BotApi, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for fault in (faults.reset, faults.truncated, faults.status(500), faults.status(400)):
+        bot_api.fail("*", fault, times=2)
+    await bot_api.user_says(7, "a private word")
+    async with running() as channel:
+        errors = set()
+
+        def seen() -> bool:
+            errors.add(channel.status.last_error)
+            return not bot_api.pending_updates
+
+        await bot_api.wait_for(seen)
+    secret = TOKEN.partition(":")[2]
+    assert len(errors) > 1
+    assert secret not in caplog.text + str(errors) + repr(QUICK)
+    assert "a private word" not in caplog.text

@@ -1,0 +1,166 @@
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.channels.base import UNDECODED_LIMIT_CHARS, Batch
+from gateway.channels.chat_settings import Places
+from gateway.channels.telegram.inbound.decode import Bot, Here
+from gateway.channels.telegram.inbound.media import KINDS
+from gateway.channels.telegram.inbound.updates import batch_of, decoded_again
+
+HERE = Here(Bot(42, "KoreBot"), "42", Places())
+ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L", "language_code": "en"}
+CHAT = {"id": 9, "type": "private", "first_name": "Ada"}
+FILE = {
+    "file_id": "f", "file_unique_id": "u", "file_name": "a.txt", "mime_type": "text/plain",
+    "file_size": 3, "duration": 1, "emoji": "🙂", "width": 2, "height": 2, "title": "t",
+    "address": "road", "location": {"latitude": 1, "longitude": 2, "live_period": 3},
+    "latitude": 1, "longitude": 2, "first_name": "B", "phone_number": "1", "question": "why",
+    "options": [{"text": "a", "voter_count": 1}], "value": 4, "description": "d",
+    "tasks": [{"text": "do", "completion_date": 1}], "chat": {"id": -5, "title": "C"},
+    "star_count": 5, "paid_media": [{"type": "photo"}],
+}  # fmt: skip
+
+
+def message(**fields: Any) -> dict[str, Any]:
+    return {"message_id": 5, "date": 1, "chat": CHAT, "from": ADA, **fields}
+
+
+FULL = message(
+    text="/start hi",
+    entities=[{"type": "text_mention", "offset": 0, "length": 2, "user": ADA}],
+    message_thread_id=3, is_topic_message=True, edit_date=2, media_group_id="m",
+    reply_to_message=message(text="before", photo=[FILE]), quote={"text": "be", "position": 0},
+    external_reply={"origin": {"type": "user"}, "document": FILE},
+    forward_origin={"type": "user", "sender_user": ADA}, sender_chat=None,
+)  # fmt: skip
+GROUP = {**FULL, "chat": {"id": -7, "type": "supergroup", "title": "G", "is_forum": True}}
+MEMBER = {"status": "restricted", "is_member": True, "user": {"id": 42, "is_bot": True}}
+CHANGE = {"chat": CHAT, "from": ADA, "old_chat_member": MEMBER, "new_chat_member": MEMBER}
+UPDATES: dict[str, dict[str, Any]] = {
+    "text": {"message": FULL},
+    "group": {"message": GROUP},
+    "channel": {"message": {**GROUP, "sender_chat": {"id": -5, "title": "C", "type": "channel"}}},
+    "edit": {"edited_message": FULL},
+    "press": {"callback_query": {"id": "q", "from": ADA, "data": "a", "message": FULL}},
+    "change": {"my_chat_member": CHANGE},
+    "moved": {"message": {**GROUP, "migrate_to_chat_id": -1007}},
+    **{
+        kind: {"message": message(**{kind: [FILE] if kind == "photo" else FILE}, caption="see")}
+        for kind in KINDS
+    },
+}
+# Keys that servers are known to send as null, where the Bot API leaves them out.
+EMPTY = (
+    *("message", "edited_message", "callback_query", "my_chat_member", "inline_query", "poll"),
+    *("text", "caption", "entities", "caption_entities", "reply_to_message", "sender_chat"),
+    *("quote", "external_reply", "forward_origin", "forward_date", "message_thread_id", *KINDS),
+    *("is_topic_message", "is_automatic_forward", "media_group_id", "edit_date", "language_code"),
+    *("last_name", "username", "migrate_to_chat_id", "migrate_from_chat_id", "is_bot"),
+)
+
+
+def read(update: dict[str, Any]) -> Batch:
+    return batch_of([{"update_id": 1, **update}], Here(HERE.bot, "42", Places()), 1.0)
+
+
+def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value in a tree."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from places_in(inner, (*path, key))
+
+
+def changed(update: dict[str, Any], path: tuple[Any, ...], value: Any = ...) -> dict[str, Any]:
+    """A copy with another value at one place, or without it."""
+    result = copy.deepcopy(update)
+    at: Any = result
+    for key in path[:-1]:
+        at = at[key]
+    if value is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return result
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_null_is_read_as_nothing_at_every_place(name: str) -> None:
+    for path in places_in(UPDATES[name]):
+        absent = read(changed(UPDATES[name], path))
+        null = read(changed(UPDATES[name], path, None))
+        assert (null.messages, null.moves, null.standings) == (
+            absent.messages,
+            absent.moves,
+            absent.standings,
+        ), path
+        assert [one.reason for one in null.undecoded] == [one.reason for one in absent.undecoded]
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_nulls_that_a_server_adds_everywhere_change_nothing(name: str) -> None:
+    def padded(value: Any) -> Any:
+        if isinstance(value, list):
+            return [padded(one) for one in value]
+        if isinstance(value, dict):
+            return dict.fromkeys(EMPTY) | {key: padded(one) for key, one in value.items()}
+        return value
+
+    assert read(padded(UPDATES[name])) == read(UPDATES[name])
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1e400, "x", "", [], [1], {}, {"a": 1}, True, 10**400])
+@pytest.mark.parametrize("name", UPDATES)
+def test_a_value_of_a_wrong_type_is_read_or_kept_and_never_raises(name: str, wrong: Any) -> None:
+    for path in places_in(UPDATES[name]):
+        update = changed(UPDATES[name], path, wrong)
+        batch = read(update)
+        assert batch.next_offset == 2
+        for lost in batch.undecoded:
+            # What json cannot write it cannot have read: infinity aside, which Python does.
+            assert json.loads(lost.raw)["update_id"] == 1
+
+
+def test_what_cannot_be_decoded_is_kept_whole_and_named_without_its_words() -> None:
+    (lost,) = read({"message": {**FULL, "message_id": "my secret", "text": "private"}}).undecoded
+    assert (lost.event_id, lost.principal) == ("update:1", "telegram:9")
+    assert json.loads(lost.raw)["message"]["text"] == "private"
+    assert "secret" not in lost.reason
+    assert "private" not in lost.reason
+    assert "ValueError" in lost.reason
+    assert "message" in lost.reason
+
+
+def test_what_is_kept_has_a_limit() -> None:
+    (lost,) = read({"message": {"chat": 5, "text": "x" * UNDECODED_LIMIT_CHARS}}).undecoded
+    assert len(lost.raw) == UNDECODED_LIMIT_CHARS
+    (again,) = decoded_again(lost.raw, HERE, 1.0).undecoded
+    assert again.reason == "it is not complete JSON"
+
+
+def test_what_was_kept_is_decoded_again_alone_or_inside_a_whole_answer() -> None:
+    update = {"update_id": 1, "message": message(text="hi", caption=None)}
+    for raw in (update, {"ok": True, "result": [update]}):
+        batch = decoded_again(json.dumps(raw), HERE, 1.0)
+        assert [one.content for one in batch.messages] == ["hi"]
+        assert batch.next_offset is None
+    for nothing in ("5", "[]", '{"result": 5}', "{}"):
+        assert not decoded_again(nothing, HERE, 1.0).messages
+
+
+@pytest.mark.parametrize("field", ["some_future_kind", "giveaway", "invoice", "gift"])
+def test_a_private_message_of_an_unknown_kind_is_told_apart(field: str) -> None:
+    (found,) = read({"message": message(**{field: {"x": 1}})}).messages
+    assert (found.unknown, found.content) == (True, "")
+    (empty,) = read({"message": message()}).messages
+    assert empty.unknown
+    assert not read({"edited_message": message(**{field: {"x": 1}})}).messages
+    assert not read(
+        {"message": {**GROUP, "text": None, field: 1, "reply_to_message": None}}
+    ).messages
+    assert not read({"message": message(pinned_message={"message_id": 1})}).messages

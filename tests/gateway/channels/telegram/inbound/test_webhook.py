@@ -1,0 +1,230 @@
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.errors import ConfigError
+from gateway.channels.base import Batch
+from gateway.channels.rate_limiter import Gate
+from gateway.channels.telegram.channel import TelegramChannel
+from gateway.channels.telegram.inbound.webhook import UNDER_WAY
+from gateway.control.webhooks import BODY_LIMIT_BYTES, serve_hooks
+from gateway.store.errors import StoreError
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.fakes.bot_webhook import WebhookCaller
+from tests.fakes.faults import status
+from tests.gateway.channels.telegram.conftest import QUICK, Store
+from tests.gateway.parts import settled
+
+PATH = "/telegram/123456"
+SECRET = "X-Telegram-Bot-Api-Secret-Token"
+
+
+@dataclass
+class Hooked:
+    """A bot whose webhook is set, and the server it is called at."""
+
+    channel: TelegramChannel
+    session: aiohttp.ClientSession
+    url: str
+
+    async def call(self, body: Any, secret: str | None = None, path: str = PATH) -> int:
+        data = body if isinstance(body, bytes | io.BytesIO) else json.dumps(body).encode()
+        known = replace(QUICK, webhook_url="http://x").hook_secret
+        headers = {SECRET: known if secret is None else secret}
+        async with self.session.post(self.url + path, data=data, headers=headers) as answer:
+            return answer.status
+
+
+def update(number: int, text: str = "hi") -> dict[str, Any]:
+    person = {"id": 7, "is_bot": False, "first_name": "Ann"}
+    chat = {"id": 7, "type": "private"}
+    message = {"message_id": number, "date": 1, "chat": chat, "from": person, "text": text}
+    return {"update_id": number, "message": message}
+
+
+Accept = Callable[[str, str, Batch], Any]
+
+
+@asynccontextmanager
+async def hooked(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[Hooked]:
+    settings = replace(QUICK, base_url=api.url, webhook_url="http://proxy.example/", **changes)
+    channel = TelegramChannel(settings, gate=Gate("none"))
+
+    async def pages(head: list[str]) -> tuple[int, str, str]:
+        return 404, "text/plain", head[0]
+
+    async with (
+        serve_hooks("127.0.0.1", 0, pages, {PATH: channel}) as port,
+        aiohttp.ClientSession() as session,
+        asyncio.TaskGroup() as group,
+    ):
+        task = group.create_task(channel.run(accept))
+        try:
+            await settled(lambda: channel.status.state == "webhook")
+            yield Hooked(channel, session, f"http://127.0.0.1:{port}")
+        finally:
+            task.cancel()
+            await channel.aclose()
+
+
+async def test_the_webhook_is_set_at_the_bots_own_path_with_a_secret(
+    bot_api: BotApi, store: Store
+) -> None:
+    async with hooked(bot_api, store.accept):
+        assert bot_api.methods.webhook_url == f"http://proxy.example{PATH}"
+        assert len(bot_api.methods.webhook_secret) == 64
+        assert bot_api.token not in bot_api.methods.webhook_secret
+    assert bot_api.methods.webhook_url, (
+        "it stays when Kore stops, so that Telegram keeps what comes"
+    )
+
+
+async def test_200_is_said_only_after_the_commit(bot_api: BotApi) -> None:
+    stored: list[str] = []
+    may_store = asyncio.Event()
+
+    async def accept(channel: str, account: str, batch: Batch) -> None:
+        await may_store.wait()
+        stored.extend(message.content for message in batch.messages)
+
+    async with hooked(bot_api, accept) as bot:
+        call = asyncio.create_task(bot.call(update(1)))
+        await settled(lambda: bot.channel._receiver._under_way)  # type: ignore[union-attr]
+        assert not call.done()
+        may_store.set()
+        assert await call == 200
+        assert stored == ["hi"]
+
+
+async def test_only_who_knows_the_secret_is_heard(bot_api: BotApi, store: Store) -> None:
+    async with hooked(bot_api, store.accept, webhook_secret="known_1") as bot:
+        assert bot_api.methods.webhook_secret == "known_1"
+        assert await bot.call(update(1), secret="") == 403
+        assert await bot.call(update(1), secret="known_2") == 403
+        assert await bot.call(update(1), secret="known_1", path="/telegram/9") == 404
+        assert store.messages == []
+        assert await bot.call(update(1), secret="known_1") == 200
+        assert store.contents == ["hi"]
+
+
+async def test_what_is_no_update_is_refused_and_what_is_too_large_is_not_read(
+    bot_api: BotApi, store: Store
+) -> None:
+    async with hooked(bot_api, store.accept) as bot:
+        for body in (b"", b"{", b"[]", b'{"update_id": "x"}', b"\xff"):
+            assert await bot.call(body) == 400
+        too_large = io.BytesIO(b" " * (BODY_LIMIT_BYTES + 1))
+        assert await bot.call(too_large) == 413
+        assert await bot.call({"update_id": 3, "message": {"chat": 1}}) == 200
+        assert [one.event_id for one in store.undecoded] == ["update:3"]
+
+
+async def test_while_nothing_can_be_stored_telegram_is_told_to_come_again(
+    bot_api: BotApi, store: Store
+) -> None:
+    store.failures.append(StoreError("the disk is full"))
+    async with hooked(bot_api, store.accept) as bot:
+        assert await bot.call(update(1)) == 503
+        assert (bot.channel.status.state, "disk is full" in str(bot.channel.status.last_error)) == (
+            "storage",
+            True,
+        )
+        assert await bot.call(update(1)) == 200
+        assert (bot.channel.status.state, store.contents) == ("webhook", ["hi"])
+
+
+async def test_what_takes_too_long_is_asked_for_again_and_stored_once(bot_api: BotApi) -> None:
+    stored: list[str] = []
+    may_store = asyncio.Event()
+
+    async def accept(channel: str, account: str, batch: Batch) -> None:
+        await may_store.wait()
+        stored.extend(message.content for message in batch.messages)
+
+    async with hooked(bot_api, accept, hook_answer_s=0.05) as bot:
+        assert await bot.call(update(1)) == 503
+        assert await bot.call(update(1)) == 503
+        busy = [await bot.call(update(number)) for number in range(2, UNDER_WAY + 3)]
+        assert set(busy) == {503}
+        may_store.set()
+        await settled(lambda: len(stored) == UNDER_WAY)
+        assert await bot.call(update(1000, "later")) == 200
+
+
+async def test_nothing_is_lost_while_telegram_has_to_call_again(
+    bot_api: BotApi, store: Store
+) -> None:
+    store.failures += [StoreError("no"), StoreError("no")]
+    async with hooked(bot_api, store.accept) as bot, asyncio.TaskGroup() as group:
+        caller = WebhookCaller(bot_api, url=bot.url + PATH)
+        calling = group.create_task(caller.run())
+        for n in range(5):
+            await bot_api.user_says(7, f"word {n}")
+        await settled(lambda: not bot_api.pending_updates)
+        calling.cancel()
+        assert store.contents == [f"word {n}" for n in range(5)]
+        assert caller.heard == {503: 2, 200: 5}
+
+
+async def test_the_status_tells_what_telegram_says_of_the_webhook(
+    bot_api: BotApi, store: Store
+) -> None:
+    async with hooked(bot_api, store.accept, hook_look_s=0.02) as bot:
+        await bot_api.user_says(7, "hi")
+        bot_api.methods.webhook_trouble = (2_000_000_000, "SSL error")
+        await settled(lambda: bot.channel.status.state == "retrying")
+        assert "SSL error" in str(bot.channel.status.last_error)
+        assert bot.channel.status.pending == 1
+        bot_api.updates.drop()
+        await settled(lambda: bot.channel.status.state == "webhook")
+        assert bot.channel.status.last_error is None
+
+
+async def test_a_webhook_that_somebody_else_took_is_set_anew(bot_api: BotApi, store: Store) -> None:
+    async with hooked(bot_api, store.accept, hook_look_s=0.02) as bot:
+        bot_api.methods.webhook_url = "http://elsewhere.example/"
+        await settled(lambda: bot.channel.status.state == "conflict")
+        await settled(lambda: bot_api.methods.webhook_url == f"http://proxy.example{PATH}")
+        await settled(lambda: bot.channel.status.state == "webhook")
+
+
+@pytest.mark.parametrize("method", ["getMe", "setWebhook"])
+@pytest.mark.parametrize("code", [401, 404])
+async def test_a_refused_token_is_told_once_and_tried_again(
+    bot_api: BotApi, store: Store, caplog: pytest.LogCaptureFixture, method: str, code: int
+) -> None:
+    bot_api.fail(method, status(code), times=3)
+    async with hooked(bot_api, store.accept, refused_s=0.01, backoff_s=60) as bot:
+        assert caplog.text.count("receives nothing") == 1
+        assert TOKEN not in caplog.text
+        assert await bot.call(update(1)) == 200
+    assert store.contents == ["hi"]
+
+
+async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) -> None:
+    said = "Bad Request: bad webhook: HTTPS url must be provided"
+    bot_api.fail("setWebhook", status(400, description=said))
+    settings = replace(QUICK, base_url=bot_api.url, webhook_url="http://proxy.example")
+    channel = TelegramChannel(settings, gate=Gate("none"))
+    with pytest.raises(ConfigError, match=r"telegram\.webhook_url.*HTTPS url"):
+        await channel.run(store.accept)
+    assert channel.status.state == "refused"
+    await channel.aclose()
+
+
+async def test_who_polls_again_takes_the_webhook_away(
+    bot_api: BotApi, store: Store, running: Any
+) -> None:
+    async with hooked(bot_api, store.accept):
+        pass
+    async with running():
+        await bot_api.user_says(7, "hi")
+        await settled(lambda: store.contents == ["hi"])
+        assert bot_api.methods.webhook_url == ""

@@ -1,0 +1,110 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.i18n import speaking
+from gateway.channels.telegram.outbound.approval_card import show, whole
+from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
+from gateway.channels.telegram.outbound.utf16 import units
+from gateway.core.approval import Question, read_press
+from gateway.core.messages import Route
+
+ASKED = Question(
+    nonce="n" * 16,
+    number=3,
+    title="exec git push",
+    tool="exec",
+    arguments={"command": "git push"},
+    reason="It runs a command.",
+    lane="telegram:1:7",
+    session="s",
+    asker="telegram:7",
+    principal="telegram:7",
+    route=Route("telegram", "1", "7"),
+    asked_at=0.0,
+    expires_at=1.0,
+    command="git push",
+    folder="/w",
+)
+
+
+def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
+    part = show(ASKED)
+    assert part.text == "🔐 Question 3: exec\nin /w\ngit push\nIt runs a command."
+    (code,) = (entity for entity in part.entities if entity.type == "pre")
+    start = units(part.text[: part.text.index("\ngit") + 1])
+    assert (code.offset, code.length, code.extra) == (start, 8, {"language": "bash"})
+    answers = [read_press(button.data) for button in part.buttons]
+    assert answers == [(ASKED.nonce, answer) for answer in ("once", "session", "always", "deny")]
+    assert all(len(button.data.encode()) <= 64 for button in part.buttons)
+
+
+@pytest.mark.parametrize(
+    ("language", "first", "reason", "labels"),
+    [
+        (
+            "zh-Hans",
+            "🔐 问题 3：exec",
+            "它会运行一个命令。",
+            "允许一次 本次对话内允许 始终允许 拒绝",
+        ),
+        (
+            "zh-Hant",
+            "🔐 問題 3：exec",
+            "它會執行一個命令。",
+            "允許一次 本次對話內允許 始終允許 拒絕",
+        ),
+    ],
+)
+def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
+    language: str, first: str, reason: str, labels: str
+) -> None:
+    with speaking(language):
+        part = show(ASKED)
+    assert part.text.startswith(f"{first}\n")
+    assert part.text.endswith(f"\ngit push\n{reason}")
+    assert [button.label for button in part.buttons] == labels.split()
+    (code,) = (entity for entity in part.entities if entity.type == "pre")
+    assert part.text.encode("utf-16-le")[code.offset * 2 :][:16].decode("utf-16-le") == "git push"
+
+
+def test_what_was_decided_takes_the_place_of_the_buttons() -> None:
+    part = show(ASKED, "✅ Allowed once by Ann")
+    assert part.text.endswith("✅ Allowed once by Ann")
+    assert part.buttons == ()
+
+
+def test_hidden_characters_are_seen() -> None:
+    part = show(replace(ASKED, command="ls \u202ecod.exe\u200b\r rm"))
+    assert "ls \\u{202e}cod.exe\\u{200b}\\u{d} rm" in part.text
+
+
+def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
+    part = show(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
+    assert "the file above holds all of it" in part.text
+    file = whole(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
+    assert file is not None
+    assert (file.text or "").startswith("a" * 3000 + "😀" * 3000 + "end")
+    assert whole(ASKED) is None
+    assert "end\n" in part.text
+    assert [button.label for button in part.buttons] == ["Allow once", "Deny"]
+
+
+@given(st.text(), st.text(), st.text(), st.none() | st.text(max_size=300))
+def test_every_question_fits_one_message(
+    command: str, reason: str, asker: str, decided: str | None
+) -> None:
+    question = replace(ASKED, command=command * 50, reason=reason * 50, asker=asker * 50)
+    part = mark_repeat(show(question, decided))
+    assert part.text.startswith(REPEAT_NOTE)
+    assert units(part.text) <= 4096
+    part.text.encode()
+    size = units(part.text)
+    assert all(e.length > 0 and e.offset + e.length <= size for e in part.entities)
+
+
+def test_other_buttons_are_none_of_ours() -> None:
+    for data in ("", "a", "a:o", "a:o:", "a:x:n", "b:o:n", "yes"):
+        assert read_press(data) is None

@@ -1,0 +1,131 @@
+"""How answers look: what stands in the message, and which words are formatted."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.channels.telegram.outbound import render as rendering
+from gateway.channels.telegram.outbound.entity_writer import Marks
+from gateway.channels.telegram.outbound.markdown import Walk
+from gateway.channels.telegram.outbound.markdown_prepare import parsed
+from gateway.channels.telegram.outbound.render import render
+from gateway.channels.telegram.outbound.table import cells_of
+from gateway.core.messages import OutboundPart
+from tests.gateway.channels.telegram.strict import covered
+
+
+def one(markdown: str) -> OutboundPart:
+    (part,) = render(markdown)
+    return part
+
+
+def formatted(markdown: str) -> list[tuple[str, str]]:
+    part = one(markdown)
+    return [(entity.type, covered(part, entity)) for entity in part.entities]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("- a\n  - b\n    - c\n- d", "• a\n   ◦ b\n      ▪ c\n• d"),
+        ("3. a\n1. b\n\n   more", "3. a\n4. b\n\n   more"),
+        ("- [ ] a\n- [x] b\n\n1. [x] c", "☐ a\n☑ b\n\n1. ☑ c"),
+        ("- \n- b", "• \n• b"),
+        ("> a\n> > b\n> > c", "a\n│ b\n│ c"),
+        ("> [!NOTE]\n> Read it.", "Note\nRead it."),
+        ("a\n\n---\nb", "a\n\n———\nb"),
+        ("# A\ntext\n## B\nmore", "A\ntext\n\nB\nmore"),
+        ("a[^1] b\n\n[^1]: c\n    d", "a[1] b\n\n[1] c\n   d"),
+        ("2*3*4 and __init__ and ~5 or ~6", "2*3*4 and __init__ and ~5 or ~6"),
+        ("costs $5 or $6, x=$A/$B", "costs $5 or $6, x=$A/$B"),
+        ("so $x_1^2 \\le \\alpha$ holds", "so x₁² ≤ α holds"),
+        ("$$\\frac{a}{b}$$", "a/b"),
+        ("![a plot](plot.png)", "🖼 a plot (plot.png)"),
+        ("[unused]: https://x.y/z", "[unused]: https://x.y/z"),
+        ("if a || b || c", "if a || b || c"),
+    ],
+)
+def test_it_looks_like_this(markdown: str, shown: str) -> None:
+    assert one(markdown).text == shown
+
+
+def test_formatting_makes_room_for_code_and_goes_on_behind_it() -> None:
+    assert formatted("**a `b` c**") == [("bold", "a"), ("code", "b"), ("bold", "c")]
+    assert formatted("[see `b`](https://x.y)") == [("text_link", "see b")]
+    assert formatted("||a **b|| c**") == [("spoiler", "a b"), ("bold", "b"), ("bold", "c")]
+    assert formatted("||a\n> b|| c") == [("spoiler", "a"), ("blockquote", "b c")]
+    assert formatted("> a `b`") == [("blockquote", "a b"), ("code", "b")]
+
+
+def test_a_long_quotation_is_folded_up() -> None:
+    assert [kind for kind, _ in formatted("> " + "word " * 200)] == ["expandable_blockquote"]
+
+
+def test_a_formula_that_cannot_be_told_in_unicode_is_code() -> None:
+    assert formatted("$\\unknowncommand{x}$") == [("code", "\\unknowncommand{x}")]
+
+
+def test_a_formula_never_becomes_an_address() -> None:
+    assert formatted("$evil\\mathrm{.}com/x$") == [("code", "evil\\mathrm{.}com/x")]
+
+
+def test_a_narrow_table_stands_in_columns() -> None:
+    part = one("| a | n |\n|---|--:|\n| 中文 | 1 |\n| x | 22 |")
+    assert part.text == "a    │  n\n─────┼───\n中文 │  1\nx    │ 22"
+    assert [entity.type for entity in part.entities] == ["pre"]
+
+
+def test_a_wide_table_is_told_row_by_row() -> None:
+    wide = "a column with a long name"
+    part = one(
+        f"| Who | {wide} | Third |\n|---|---|---|\n| **Ann** | {wide} | `x` |\n| Bob | | y |"
+    )
+    assert part.text == f"Who: Ann\n• {wide}: {wide}\n• Third: x\n\nWho: Bob\n• Third: y"
+    assert [(e.type, covered(part, e)) for e in part.entities] == [
+        ("bold", "Ann"), ("code", "x"), ("bold", "Bob"),
+    ]  # fmt: skip
+
+
+def test_links_in_a_table_can_be_followed() -> None:
+    assert formatted("| a | b |\n|---|---|\n| x | [y](https://x.y) |")[1] == ("text_link", "y")
+
+
+def test_cells_beyond_the_head_are_kept() -> None:
+    assert "three" in one("| a | b |\n|---|---|\n| one | two | three |").text
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [("abc", 3), ("中文", 4), ("é", 1), ("👩\u200d💻", 2), ("❤\ufe0f", 2), ("👍🏽", 2)],
+)
+def test_the_width_of_text_is_known(text: str, cells: int) -> None:
+    assert cells_of(text) == cells
+
+
+SAID = st.text(alphabet=st.sampled_from("abcZé語😀 .,:;-+=(){}'\"/%@?0123456789\n\t"), max_size=80)
+
+
+@given(SAID)
+def test_what_needs_no_parser_looks_as_the_parser_would_have_it(text: str) -> None:
+    if rendering._PLAIN.fullmatch(text):
+        source, events = parsed(text)
+        walk = Walk(source)
+        walk.events(events)
+        assert walk.finish() == (text, [])
+
+
+def test_deep_nesting_costs_a_line_no_more_than_shallow() -> None:
+    marks = Marks()
+    for _ in range(10_000):
+        marks.open("blockquote")
+        marks.indent("│ ", "• ")
+    marks.write("a")
+    assert len(marks._open) == 1
+    assert len(marks._margins) <= 64
+    for _ in range(10_000):
+        marks.outdent()
+        marks.close("blockquote")
+    text, (quote,) = marks.finish()
+    assert text.endswith("a")
+    assert quote.offset + quote.length == len(text)
+    assert marks._margins == []

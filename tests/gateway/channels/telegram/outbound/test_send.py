@@ -1,0 +1,305 @@
+import asyncio
+import socket
+import traceback
+from dataclasses import replace
+
+import pytest
+
+from gateway.channels.base import (
+    Ambiguous,
+    BadFormat,
+    Gone,
+    Growing,
+    NoTopic,
+    NotSent,
+    RateLimited,
+    Refused,
+    SendError,
+    Unreachable,
+)
+from gateway.channels.rate_limiter import Gate
+from gateway.channels.telegram.channel import TelegramChannel
+from gateway.channels.telegram.outbound.render import REPEAT_NOTE
+from gateway.core.messages import Entity, OutboundMessage, OutboundPart, Route
+from tests.fakes import faults
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.gateway.channels.telegram.conftest import QUICK
+
+ROUTE = Route("telegram", "123456", "7")
+
+
+def message(
+    text: str = "hello", *entities: Entity, route: Route = ROUTE, reply_to: str | None = None
+) -> OutboundMessage:
+    return OutboundMessage("d1", 0, route, OutboundPart(text, entities), reply_to=reply_to)
+
+
+async def preview(channel: TelegramChannel, growing: Growing, shown: str | None) -> str:
+    """Show the last page."""
+    return await channel.preview(ROUTE, channel.pages(growing)[-1], shown)
+
+
+async def test_text_and_entities_arrive_in_the_right_topic(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    topic = Route("telegram", "123456", "-7", "3")
+    (part,) = channel.render("😀 **bold** [link](https://x.y)")
+    sent_id = await channel.send(OutboundMessage("d1", 0, topic, part))
+    (effect,) = bot_api.sends
+    assert (effect.chat_id, str(effect.message_id), effect.text) == (-7, sent_id, part.text)
+    assert effect.params["message_thread_id"] == 3
+    assert effect.params["link_preview_options"] == {"is_disabled": True}
+    assert "parse_mode" not in effect.params
+    assert [e["type"] for e in effect.params["entities"]] == ["bold", "text_link"]
+
+
+async def test_a_reply_goes_out_even_when_the_question_was_deleted(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.send(message(reply_to="404"))
+    assert bot_api.sends[0].params["reply_parameters"] == {
+        "message_id": 404,
+        "allow_sending_without_reply": True,
+    }
+
+
+async def test_an_edit_replaces_the_shown_text_and_may_be_repeated(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await channel.send(message("draft"))
+    final = replace(message("final"), provider_msg=shown, maybe_duplicate=True)
+    assert await channel.send(final) == shown
+    assert await channel.send(final) == shown
+    assert bot_api.answers(7) == ["final"]
+
+
+async def test_a_possible_repeat_says_so_and_keeps_its_format(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.send(replace(message("bold", Entity("bold", 0, 4)), maybe_duplicate=True))
+    (effect,) = bot_api.sends
+    assert effect.text == f"{REPEAT_NOTE}bold"
+    (entity,) = effect.params["entities"]
+    assert effect.text[entity["offset"] :] == "bold"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (faults.reset, Ambiguous),
+        (faults.lost_response, Ambiguous),
+        (faults.truncated, Ambiguous),
+        (faults.hang, Ambiguous),
+        (faults.status(500), Ambiguous),
+        (faults.status(502), Ambiguous),
+        (faults.status(401), NotSent),
+        (faults.status(403), Unreachable),
+        (faults.status(400, description="Bad Request: chat not found"), Unreachable),
+        (faults.status(400, description="Bad Request: can't parse entities: x"), BadFormat),
+        (faults.status(400, description="Bad Request: message is too long"), Refused),
+        (faults.status(400, description="Bad Request: message thread not found"), NoTopic),
+        (faults.status(400, description="Bad Request: TOPIC_CLOSED"), NoTopic),
+        (faults.status(400, description="Bad Request: PEER_ID_INVALID"), Unreachable),
+    ],
+    ids=lambda value: getattr(value, "description", None) or getattr(value, "kind", None),
+)
+async def test_each_failure_says_what_a_retry_may_do(
+    bot_api: BotApi, channel: TelegramChannel, fault: faults.Fault, error: type[SendError]
+) -> None:
+    bot_api.fail("sendMessage", fault)
+    with pytest.raises(error) as info:
+        await channel.send(message())
+    assert type(info.value) is error
+    assert TOKEN.partition(":")[2] not in f"{info.value} {info.value.__cause__!r}"
+
+
+async def test_a_probe_tells_whether_the_server_answers_and_sends_nothing(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.probe()
+    for fault in (faults.status(502), faults.reset, faults.status(429, retry_after=9)):
+        bot_api.fail("getMe", fault)
+        with pytest.raises(NotSent):
+            await channel.probe()
+    assert bot_api.sends == []
+
+
+async def test_the_token_stays_out_of_tracebacks_when_the_server_talks_nonsense() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"NONSENSE 9 9 9\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=Gate("none"))
+        with pytest.raises(Ambiguous) as info:
+            await channel.send(message())
+        await channel.aclose()
+    assert TOKEN.partition(":")[2] not in "".join(traceback.format_exception(info.value))
+
+
+async def test_without_a_connection_nothing_was_sent() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=Gate("none"))
+        with pytest.raises(NotSent, match="no connection"):
+            await channel.send(message())
+        await channel.aclose()
+
+
+async def test_an_edit_of_a_deleted_message_is_gone(channel: TelegramChannel) -> None:
+    with pytest.raises(Gone):
+        await channel.send(replace(message(), provider_msg="404"))
+
+
+async def test_a_wrong_entity_is_bad_format(channel: TelegramChannel) -> None:
+    with pytest.raises(BadFormat):
+        await channel.send(message("hi", Entity("bold", 0, 99)))
+
+
+async def test_a_flood_limit_of_the_bot_silences_every_chat(bot_api: BotApi) -> None:
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate())
+    bot_api.fail("sendMessage", faults.status(429, retry_after=30), times=3)
+    for chat in ("7", "8", "9"):
+        with pytest.raises(RateLimited):
+            await channel.send(replace(message(), route=replace(ROUTE, chat_id=chat)))
+    await channel.typing(replace(ROUTE, chat_id="10"))
+    await channel.aclose()
+    assert bot_api.calls == ["sendMessage"] * 3
+
+
+async def test_a_flood_limit_silences_the_chat_and_tells_how_long(bot_api: BotApi) -> None:
+    gate = Gate()
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
+    bot_api.fail("sendMessage", faults.status(429, retry_after=30))
+    with pytest.raises(RateLimited) as info:
+        await channel.send(message())
+    assert info.value.retry_after_s == 30
+    assert 29 < gate.wait_s("7", group=False) <= 31
+    assert not gate.try_acquire("7", group=False)
+    await channel.typing(ROUTE)
+    await channel.aclose()
+    assert bot_api.calls == ["sendMessage"]
+
+
+async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
+    gate = Gate()
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
+    await channel.admit(ROUTE)
+    gate.penalise("7", 3600)
+    async with asyncio.timeout(30):
+        await channel.send(message())
+    await channel.aclose()
+    assert bot_api.answers(7) == ["hello"]
+
+
+async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: TelegramChannel) -> None:
+    shown = await preview(channel, Growing("The **ans"), None)
+    assert await preview(channel, Growing("The **answer** is"), shown) == shown
+    assert await preview(channel, Growing("The **answer** is"), shown) == shown
+    assert bot_api.answers(7) == ["The answer is"]
+    assert await preview(channel, Growing("long " * 8000), shown) == shown
+    final = channel.render("long " * 4000)
+    await channel.send(replace(message(), content=final[0], provider_msg=shown))
+    assert bot_api.answers(7) == [final[0].text]
+
+
+async def test_a_preview_that_shows_nothing_new_is_not_sent(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await preview(channel, Growing("long " * 8000), None)
+    for more in range(1, 5):
+        assert await preview(channel, Growing("long " * (8000 + more)), shown) == shown
+    assert bot_api.calls == ["sendMessage"]
+    await preview(channel, Growing("long " * 8000, "⏳ Thinking"), shown)
+    assert bot_api.calls == ["sendMessage", "editMessageText"]
+
+
+async def test_a_final_text_that_is_shown_already_is_not_sent(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await preview(channel, Growing("The **answer**"), None)
+    (part,) = channel.render("The **answer**")
+    final = replace(message(), content=part, provider_msg=shown)
+    assert await channel.send(final) == shown
+    assert bot_api.calls == ["sendMessage"]
+    bot_api.fail("editMessageText", faults.lost_response)
+    with pytest.raises(Ambiguous):
+        await preview(channel, Growing("The **answer** is"), shown)
+    await channel.send(final)
+    assert bot_api.calls == ["sendMessage", "editMessageText", "editMessageText"]
+    assert bot_api.answers(7) == ["The answer"]
+
+
+async def test_all_pages_but_the_last_are_those_of_the_answer(channel: TelegramChannel) -> None:
+    text = "\n\n".join(f"**Paragraph {n}** " + "word " * 100 for n in range(20))
+    final = channel.render(text)
+    pages = channel.pages(Growing(text, "⏳ Thinking"))
+    assert len(final) == 3
+    assert pages[:-1] == final[:-1]
+    assert pages[-1].text == f"{final[-1].text}\n\n⏳ Thinking"
+    assert channel.pages(Growing(text)) == final
+    assert channel.pages(Growing(" ")) == ()
+
+
+async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate())
+    shown = await preview(channel, Growing("0"), None)
+    for n in range(1, 4):
+        assert await preview(channel, Growing(str(n)), shown) == shown
+    with pytest.raises(RateLimited):
+        await preview(channel, Growing("4"), shown)
+    with pytest.raises(RateLimited):
+        await preview(channel, Growing("new"), None)
+    await channel.send(replace(message("final"), provider_msg=shown))
+    await channel.aclose()
+    assert len(bot_api.calls) == 5
+    assert bot_api.answers(7) == ["final"]
+
+
+async def test_typing_is_shown(bot_api: BotApi, channel: TelegramChannel) -> None:
+    await channel.typing(Route("telegram", "123456", "-7", "3"))
+    assert bot_api.calls == ["sendChatAction"]
+
+
+async def test_what_is_being_done_stands_below_a_growing_answer(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await preview(channel, Growing("**One**", "⏳ Reading `x.py`"), None)
+    (effect,) = bot_api.sends
+    assert effect.text == "One\n\n⏳ Reading x.py"
+    marked = [effect.text[e["offset"] :][: e["length"]] for e in effect.params["entities"]]
+    assert marked == ["One", "x.py"]
+    long = "word " * 8000
+    await preview(channel, Growing(long, "⏳ Thinking"), None)
+    assert bot_api.answers(7)[1].endswith("word\n\n⏳ Thinking")
+    await preview(channel, Growing(long), None)
+    assert bot_api.answers(7)[2].endswith("word\n\n…")
+
+
+async def test_a_draft_is_no_message(bot_api: BotApi, channel: TelegramChannel) -> None:
+    await channel.sketch(ROUTE, "⏳ Reading `x.py`", 5)
+    assert bot_api.chats.drafts == {7: "⏳ Reading x.py"}
+    assert bot_api.answers(7) == []
+    await channel.send(message("done"))
+    assert bot_api.chats.drafts == {}
+
+
+async def test_groups_see_no_drafts(bot_api: BotApi, channel: TelegramChannel) -> None:
+    await channel.sketch(Route("telegram", "123456", "-7"), "⏳ Thinking", 5)
+    assert bot_api.calls == []
+
+
+@pytest.mark.parametrize("code", [400, 404])
+async def test_a_server_without_drafts_is_not_asked_again(bot_api: BotApi, code: int) -> None:
+    settings = replace(QUICK, base_url=bot_api.url, streaming="drafts")
+    channel = TelegramChannel(settings, gate=Gate("none"))
+    assert channel.streaming(ROUTE) == "drafts"
+    bot_api.fail("sendMessageDraft", faults.status(code, description="Not Found: method not found"))
+    for _ in range(2):
+        await channel.sketch(ROUTE, "⏳ Thinking", 5)
+    assert bot_api.calls == ["sendMessageDraft"]
+    assert channel.streaming(ROUTE) == "edits"
+    await channel.aclose()

@@ -1,0 +1,164 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.channels.telegram.outbound.split import LIMIT_UNITS, split
+from gateway.channels.telegram.outbound.utf16 import breaks_at, is_blank, units
+from gateway.core.messages import Entity, OutboundPart
+from tests.fakes.bot_text import check_entities, check_text
+
+FAMILY = "👨‍👩‍👧‍👦"
+ALPHABET = st.sampled_from(
+    [
+        "a",
+        "b ",
+        " ",
+        "\n",
+        "\n\n",
+        "é",
+        "e\u0301",
+        "語",
+        "。",
+        "שלום ",
+        "😀",
+        FAMILY,
+        "🇩🇪",
+        "👍🏽",
+        "\t",
+        ". ",
+    ]
+)
+TEXT = st.lists(ALPHABET, max_size=200).map("".join)
+
+
+def in_order(text: str, parts: tuple[OutboundPart, ...]) -> list[int]:
+    """Where each part stands in the text; what lies between must be blank."""
+    at, starts = 0, []
+    for part in parts:
+        start = text.index(part.text, at)
+        assert is_blank(text[at:start]), f"lost {text[at:start]!r}"
+        starts.append(start)
+        at = start + len(part.text)
+    assert is_blank(text[at:]), f"lost {text[at:]!r}"
+    return starts
+
+
+def check(part: OutboundPart, limit: int = LIMIT_UNITS) -> None:
+    check_text(part.text)
+    assert units(part.text) <= limit
+    check_entities(
+        part.text,
+        [
+            {"type": e.type, "offset": e.offset, "length": e.length, **e.extra}
+            for e in part.entities
+        ],
+    )
+
+
+@given(TEXT, st.integers(min_value=12, max_value=80))
+def test_no_text_is_lost_and_every_part_fits(text: str, limit: int) -> None:
+    parts = split(text, limit_units=limit)
+    for part in parts:
+        check(part, limit)
+    in_order(text, parts)
+
+
+@given(TEXT, st.integers(min_value=12, max_value=80))
+def test_visible_characters_stay_whole(text: str, limit: int) -> None:
+    parts = split(text, limit_units=limit)
+    for start, part in zip(in_order(text, parts), parts, strict=True):
+        assert breaks_at(text, start) or text[start - 1].isspace()
+        assert not part.text.startswith(("\u0301", "\u200d", "🏽")) or text.startswith(part.text)
+
+
+@given(TEXT, st.data())
+def test_entities_cover_the_same_characters_after_the_cut(text: str, data: st.DataObject) -> None:
+    marks = []
+    for _ in range(data.draw(st.integers(0, 4))):
+        first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        if first < last:
+            marks.append((first, last))
+    entities = [
+        Entity(kind, units(text[:a]), units(text[a:b]))
+        for (a, b), kind in zip(marks, ("bold", "pre", "italic", "code"), strict=False)
+    ]
+    parts = split(text, entities, 20)
+    covered: list[str] = []
+    for part in parts:
+        check(part, 20)
+        raw = part.text.encode("utf-16-le")
+        covered += [
+            raw[e.offset * 2 : (e.offset + e.length) * 2].decode("utf-16-le") for e in part.entities
+        ]
+    wanted = "".join(text[a:b] for a, b in marks)
+    assert sorted(re.sub(r"\s", "", "".join(covered))) == sorted(re.sub(r"\s", "", wanted))
+
+
+def test_a_text_that_fits_is_one_part() -> None:
+    assert [part.text for part in split("x" * LIMIT_UNITS)] == ["x" * LIMIT_UNITS]
+    assert len(split("x" * (LIMIT_UNITS + 1))) == 2
+    assert len(split("😀" * (LIMIT_UNITS // 2 + 1))) == 2
+
+
+def test_blank_text_has_no_parts() -> None:
+    assert split("") == split(" \n\t\n") == split("\u200b\u2800") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("one two three\n\nfour five six", "one two three"),
+        ("one two three\nfour five six", "one two three"),
+        ("one two. Three four five", "one two."),
+        ("onetwo threefourfive six", "onetwo"),
+        ("一二三四五六七八九。十一二三四五六", "一二三四五六七八九。"),
+        ("abcdefghijklmnopqrst", "abcdefghijklmno"),
+        ("abcdefghij \u0301klmnopqrst", "abcdefghij \u0301klm"),
+    ],
+)
+def test_cuts_where_a_reader_would(text: str, first: str) -> None:
+    assert split(text, limit_units=15)[0].text == first
+
+
+def block(text: str, code: str, language: str | None = "py") -> Entity:
+    extra = {"language": language} if language else {}
+    return Entity("pre", units(text[: text.index(code)]), units(code), extra)
+
+
+def test_a_code_block_that_fits_stays_whole() -> None:
+    code = "\n\n".join(f"line {n}" for n in range(5))
+    text = f"{'intro ' * 5}\n{code}\n{'outro ' * 10}"
+    parts = split(text, [block(text, code)], 60)
+    (holder,) = [part for part in parts if part.entities]
+    assert code in holder.text
+    assert holder.entities[0].extra == {"language": "py"}
+
+
+def test_a_long_code_block_is_cut_at_lines_and_goes_on_as_a_block() -> None:
+    code = "\n".join(f"    if x == {n}: pass" for n in range(40))
+    text = f"before\n{code}\nafter"
+    parts = split(text, [block(text, code)], 100)
+    lines = [line for part in parts for line in part.text.split("\n")]
+    assert lines == text.split("\n")
+    for part in parts[1:-1]:
+        assert part.entities == (Entity("pre", 0, units(part.text), {"language": "py"}),)
+
+
+def test_a_code_line_longer_than_a_part_is_cut_and_loses_nothing() -> None:
+    code = "x" * 250
+    parts = split(code, [Entity("pre", 0, 250)], 100)
+    assert "".join(part.text for part in parts) == code
+    assert all(part.entities for part in parts)
+
+
+def test_text_without_any_seam_is_cut_between_characters() -> None:
+    parts = split(FAMILY * 1000)
+    assert "".join(part.text for part in parts) == FAMILY * 1000
+    assert all(part.text.startswith("👨") and part.text.endswith("👦") for part in parts)
+
+
+def test_one_endless_character_is_cut_all_the_same() -> None:
+    endless = "e" + "\u0301" * 10_000
+    assert "".join(part.text for part in split(endless)) == endless

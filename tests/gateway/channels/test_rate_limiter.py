@@ -1,0 +1,263 @@
+import asyncio
+import heapq
+import itertools
+import statistics
+
+import pytest
+
+from gateway.channels.rate_limiter import BOT, Gate
+from tests.fakes.bot_limits import Gatekeeper, Limits
+
+
+class SimulatedTime:
+    """A clock that jumps to the next sleeper once everybody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now + seconds, next(self._numbers), future))
+        await future
+
+    async def run_until(self, end: float) -> None:
+        while True:
+            await self.settle()
+            if not self._sleepers or self._sleepers[0][0] > end:
+                self.now = end
+                return
+            at, _, future = heapq.heappop(self._sleepers)
+            self.now = max(self.now, at)
+            if not future.done():
+                future.set_result(None)
+
+    async def settle(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def time() -> SimulatedTime:
+    return SimulatedTime()
+
+
+@pytest.fixture
+def gate(time: SimulatedTime) -> Gate:
+    return Gate(clock=time.clock, sleep=time.sleep)
+
+
+async def send(
+    gate: Gate, time: SimulatedTime, chat: str, count: int, *, group: bool = False
+) -> list[float]:
+    """When each of `count` finals, all wanted at once, may go out."""
+    times: list[float] = []
+
+    async def one() -> None:
+        await gate.acquire(chat, group=group)
+        times.append(time.now)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            tasks.create_task(one())
+        await time.run_until(time.now + 3600)
+    return times
+
+
+async def test_private_chat_sends_five_at_once_then_one_a_second(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    times = await send(gate, time, "7", 8)
+    assert times == pytest.approx([0, 0, 0, 0, 0, 1, 2, 3])
+
+
+async def test_no_minute_in_a_group_sees_more_than_twenty(gate: Gate, time: SimulatedTime) -> None:
+    times = await send(gate, time, "-7", 60, group=True)
+    for start in times:
+        assert sum(start <= at < start + 60 for at in times) <= 20
+
+
+async def test_the_whole_bot_stays_within_its_limit(gate: Gate, time: SimulatedTime) -> None:
+    passed: list[float] = []
+
+    async def one(chat: int) -> None:
+        await gate.acquire(str(chat), group=False)
+        passed.append(time.now)
+
+    async with asyncio.TaskGroup() as tasks:
+        for chat in range(400):
+            tasks.create_task(one(chat))
+        await time.run_until(60)
+    assert passed[int(BOT.burst) - 1] == 0
+    assert passed[-1] == pytest.approx((400 - BOT.burst) / BOT.per_s)
+
+
+async def test_a_slow_chat_does_not_hold_up_another(gate: Gate, time: SimulatedTime) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        flood = [tasks.create_task(gate.acquire("1", group=False)) for _ in range(20)]
+        await time.settle()
+        other = tasks.create_task(gate.acquire("2", group=False))
+        await time.settle()
+        assert other.done()
+        assert sum(task.done() for task in flood) == 5
+        await time.run_until(60)
+
+
+async def test_cosmetics_leave_a_token_for_the_final(gate: Gate, time: SimulatedTime) -> None:
+    allowed = [gate.try_acquire("7", group=False) for _ in range(10)]
+    assert allowed.count(True) == 4
+    before = time.now
+    await gate.acquire("7", group=False)
+    assert time.now == before
+
+
+async def test_cosmetics_give_way_to_a_waiting_final(gate: Gate, time: SimulatedTime) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(7):
+            tasks.create_task(gate.acquire("7", group=False))
+        await time.run_until(1.5)
+        assert not gate.try_acquire("7", group=False)
+        assert gate.try_acquire("8", group=False)
+        await time.run_until(10)
+    assert gate.try_acquire("7", group=False)
+
+
+async def test_a_penalty_silences_the_chat_and_then_starts_slowly(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    gate.penalise("7", 30)
+    assert not gate.try_acquire("7", group=False)
+    assert gate.try_acquire("8", group=False)
+    times = await send(gate, time, "7", 3)
+    assert times == pytest.approx([30, 31, 32])
+
+
+async def test_a_penalty_reaches_those_who_already_wait(gate: Gate, time: SimulatedTime) -> None:
+    passed: list[float] = []
+
+    async def one() -> None:
+        await gate.acquire("7", group=False)
+        passed.append(time.now)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(6):
+            tasks.create_task(one())
+        await time.run_until(0.5)
+        gate.penalise("7", 100)
+        await time.run_until(200)
+    assert passed == pytest.approx([0, 0, 0, 0, 0, 100.5])
+
+
+async def test_a_penalty_for_a_chat_that_waits_for_the_bot_holds_up_no_other(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    for n in range(int(BOT.burst)):
+        await gate.acquire(str(n), group=False)
+    passed: dict[str, float] = {}
+
+    async def final(chat: str) -> None:
+        await gate.acquire(chat, group=False)
+        passed[chat] = time.now
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(final("slow"))
+        await time.settle()
+        tasks.create_task(final("quick"))
+        await time.settle()
+        # An edit that was on its way before tells it.
+        gate.penalise("slow", 60.0)
+        await time.run_until(120.0)
+    assert passed["quick"] < 1.0
+    assert passed["slow"] >= 60.0
+
+
+async def test_a_penalty_of_the_bot_silences_every_chat(gate: Gate, time: SimulatedTime) -> None:
+    gate.penalise(None, 10)
+    assert not gate.try_acquire("7", group=False)
+    assert await send(gate, time, "8", 1) == pytest.approx([10])
+
+
+async def test_the_whole_bot_rests_when_several_chats_in_a_row_are_refused(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    for chat in ("1", "2", "2"):
+        gate.note_refused(chat, 20, group=False)
+    assert gate.try_acquire("7", group=False)
+    gate.note_refused("3", 10, group=False)
+    assert not gate.try_acquire("7", group=False)
+    assert await send(gate, time, "7", 1) == pytest.approx([10])
+    # Still refused: one more is enough.
+    gate.note_refused("7", 30, group=False)
+    assert not gate.try_acquire("8", group=False)
+
+
+async def test_chats_that_are_refused_while_others_are_not_hold_up_none_but_themselves(
+    gate: Gate,
+) -> None:
+    for chat in ("1", "2", "3", "4"):
+        gate.note_refused(chat, 20, group=False)
+        gate.note_passed()
+    assert gate.try_acquire("7", group=False)
+
+
+async def test_a_cancelled_wait_costs_nothing(gate: Gate, time: SimulatedTime) -> None:
+    for _ in range(5):
+        await gate.acquire("7", group=False)
+    waiting = asyncio.create_task(gate.acquire("7", group=False))
+    await time.settle()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    time.now += 1
+    await gate.acquire("7", group=False)
+    assert time.now == 1
+
+
+async def test_without_limits_nothing_waits_but_a_penalty_counts(time: SimulatedTime) -> None:
+    gate = Gate("none", clock=time.clock, sleep=time.sleep)
+    assert set(await send(gate, time, "7", 1000)) == {0.0}
+    assert all(gate.try_acquire("7", group=False) for _ in range(100))
+    now = time.now
+    gate.penalise("7", 5)
+    assert await send(gate, time, "7", 1) == pytest.approx([now + 5])
+
+
+async def test_idle_chats_are_forgotten(gate: Gate, time: SimulatedTime) -> None:
+    for chat in range(20_000):
+        gate.try_acquire(str(chat), group=False)
+        time.now += 0.1
+    assert len(gate) <= 2048
+
+
+async def test_two_hundred_chats_at_once_never_hit_a_limit_and_none_starves(
+    gate: Gate, time: SimulatedTime
+) -> None:
+    # A little more than the limits: two clocks that add up fractions differ in the last digit.
+    keeper = Gatekeeper(Limits(private_burst=5.01, overall_burst=30.01, clock=time.clock))
+    waits: dict[int, list[float]] = {}
+
+    async def chat(number: int) -> None:
+        key, group = str(number), number < 0
+        for _ in range(4):
+            began = time.now
+            for _ in range(3):
+                # Typing, and edits of the growing answer.
+                if gate.try_acquire(key, group=group):
+                    assert keeper.retry_after(number) is None
+                await time.sleep(1.0)
+            await gate.acquire(key, group=group)
+            assert keeper.retry_after(number) is None
+            waits.setdefault(number, []).append(time.now - began)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in (*range(1, 181), *range(-20, 0)):
+            tasks.create_task(chat(number))
+        await time.run_until(3600)
+    assert len(waits) == 200
+    assert keeper.refused == 0
+    means = [statistics.mean(waited) for waited in waits.values()]
+    assert max(means) < 3 * statistics.median(means)

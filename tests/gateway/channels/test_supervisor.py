@@ -1,0 +1,80 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agent.errors import ConfigError
+from gateway.channels.base import Accept, Batch
+from gateway.channels.supervisor import Reception
+from tests.fakes.platform import Platform
+from tests.gateway.parts import settled
+
+KEY = ("chat", "bad")
+
+
+class Failing(Platform):
+    """Fails to receive as often as it has errors."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__("bad")
+        self.starts = 0
+        self._errors = list(errors)
+
+    async def run(self, accept: Accept) -> None:
+        self.starts += 1
+        if self._errors:
+            raise self._errors.pop(0)
+        await asyncio.Event().wait()
+
+
+async def nowhere(channel: str, account: str, batch: Batch) -> None:
+    raise AssertionError("nothing is received here")
+
+
+@asynccontextmanager
+async def receiving(
+    bad: Failing, again_after_s: float = 3600
+) -> AsyncIterator[tuple[Reception, Callable[[], bool]]]:
+    """A reception with a bad and a good channel; the callable tells if it still works."""
+    good = Failing()
+    ways = {KEY: bad, ("chat", "good"): good}
+    reception = Reception(ways, again_after_s=again_after_s)
+    task = asyncio.create_task(reception.run(nowhere))
+    await settled(lambda: good.starts == 1 and bad.starts)
+    try:
+        yield reception, lambda: not task.done() and good.starts == 1
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+
+async def test_a_refused_token_is_told_and_harms_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bad = Failing(ConfigError("telegram.token: it was refused", hint="Set another."))
+    async with receiving(bad) as (reception, works):
+        await settled(lambda: reception.failures)
+        assert reception.failures == {KEY: "telegram.token: it was refused. Set another."}
+        assert works()
+    assert "receives nothing" in caplog.text
+    assert bad.starts == 1
+
+
+async def test_a_channel_with_a_bug_is_started_again() -> None:
+    bad = Failing(ValueError("a bug"), ValueError("again"))
+    async with receiving(bad, again_after_s=0.001) as (reception, works):
+        await settled(lambda: bad.starts == 3 and not reception.failures)
+        assert works()
+
+
+async def test_while_it_is_down_the_kind_of_bug_is_shown_and_the_log_has_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with receiving(Failing(ValueError("https://host/bot1:TOKEN"))) as (reception, works):
+        await settled(lambda: reception.failures)
+        assert "ValueError" in reception.failures[KEY]
+        assert "TOKEN" not in reception.failures[KEY]
+        assert works()
+    assert "bot1:TOKEN" in caplog.text

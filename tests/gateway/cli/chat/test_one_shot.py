@@ -1,0 +1,221 @@
+"""One turn for scripts: what goes to stdout, what to stderr, and the exit code."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.events import ApprovalAsked, TextDelta
+from agent.security.policy.base import Answer
+from gateway.cli.chat.one_shot import OneTurn, Order
+from gateway.cli.chat.service_connection import Line
+from gateway.cli.chat.streamed_answer import Streamed
+from gateway.cli.console.chat.message_builder import Speaker
+from tests.fakes.memory_service import MemoryService
+
+DEADLINE_S = 30
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[MemoryService]:
+    async with MemoryService() as memory:
+        yield memory
+
+
+async def turn(service: MemoryService, order: Order) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    async with asyncio.timeout(DEADLINE_S):
+        code = await OneTurn(Line(service), order, out, err).run(asyncio.Event())
+    return code, out.getvalue(), err.getvalue()
+
+
+async def test_the_bare_answer_is_all_of_stdout(service: MemoryService) -> None:
+    code, out, err = await turn(service, Order("tool please"))
+    assert (code, out) == (0, "echo: tool please\n")
+    assert err == "● read_file notes.md\n  └ 4 lines\n"
+
+
+async def test_a_notice_goes_to_stderr(service: MemoryService) -> None:
+    _, out, err = await turn(service, Order("notice mind the gap"))
+    assert out == "echo: notice mind the gap\n"
+    assert err == "mind the gap\n"
+
+
+async def test_control_characters_never_reach_stderr(service: MemoryService) -> None:
+    _, _, err = await turn(service, Order("notice \x1b[2Jgone \u202e"))
+    assert err == "\\u{1b}[2Jgone \\u{202e}\n"
+
+
+async def test_the_answer_of_a_command_is_an_answer(service: MemoryService) -> None:
+    assert await turn(service, Order("/status")) == (0, "command /status\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("hi", 0),
+        ("fail", 1),
+        ("signal BLOCKED no key", 3),
+        ("signal DECIDE a or b", 4),
+        ("limit", 5),
+    ],
+)
+async def test_the_exit_code_tells_how_it_ended(
+    service: MemoryService, text: str, code: int
+) -> None:
+    assert (await turn(service, Order(text)))[0] == code
+
+
+async def test_a_failed_turn_leaves_stdout_empty(service: MemoryService) -> None:
+    _, out, err = await turn(service, Order("fail"))
+    assert out == ""
+    assert "the model is away (unavailable)\n  try later" in err
+
+
+async def test_json_is_one_object_with_the_outcome(service: MemoryService) -> None:
+    _, out, _ = await turn(service, Order("signal BLOCKED why", output="json"))
+    summary = json.loads(out)
+    assert summary["text"] == "why"
+    assert (summary["signal"], summary["signal_reason"]) == ("BLOCKED", "why")
+    assert summary["usage"] == {"input": 7, "output": 3, "cached": 0}
+    assert summary["session_id"] in service.sessions_by_id
+
+
+async def test_json_tells_the_error(service: MemoryService) -> None:
+    _, out, _ = await turn(service, Order("fail", output="json"))
+    assert json.loads(out)["error"]["code"] == "unavailable"
+
+
+async def test_stream_json_prints_every_event_one_a_line(service: MemoryService) -> None:
+    _, out, _ = await turn(service, Order("tool", output="stream-json"))
+    lines = [json.loads(line) for line in out.splitlines()]
+    types = [line["type"] for line in lines]
+    assert types[0] == "session_start"
+    assert types[-2:] == ["done", "delivered"]
+    assert {"tool_start", "tool_result", "text_delta", "usage"} <= set(types)
+    assert lines[-1]["text"] == "echo: tool"
+
+
+async def test_an_approval_that_nobody_can_give_is_denied_and_told(
+    service: MemoryService,
+) -> None:
+    code, out, err = await turn(service, Order("ask first"))
+    assert (code, out) == (0, "answer: deny\n")
+    assert "-y" in err
+    assert "exec ask first" in err
+
+
+async def test_auto_travels_with_the_message(service: MemoryService) -> None:
+    _, out, _ = await turn(service, Order("ask first", options={"auto": True}))
+    assert out == "answer: once\n"
+
+
+async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> None:
+    async def ask(asked: ApprovalAsked) -> Answer:
+        return "session" if asked.tool == "exec" else "deny"
+
+    out = io.StringIO()
+    await OneTurn(Line(service), Order("ask"), out, io.StringIO(), ask).run(asyncio.Event())
+    assert out.getvalue() == "answer: session\n"
+    assert service.answers[0][1] == "session"
+
+
+async def test_a_named_session_is_continued(service: MemoryService) -> None:
+    session = await service.bind("cli:local:earlier", None)
+    await turn(service, Order("go on", session=session))
+    assert [m.text for m in await service.messages(session)] == ["go on", "echo: go on"]
+
+
+async def test_continue_takes_this_users_newest_session(service: MemoryService) -> None:
+    await turn(service, Order("one"))
+    others = service.sessions_by_id[await service.bind("telegram:x:1", None)]
+    others.info = type(others.info)(
+        others.info.id, "", "idle", "telegram:x:1", "telegram:7", 0, 1e10, 1e10
+    )
+    mine = next(key for key, stored in service.sessions_by_id.items() if stored is not others)
+    info = service.sessions_by_id[mine].info
+    own = f"cli:{Speaker('x').say('').sender.id}"
+    service.sessions_by_id[mine].info = type(info)(mine, "", "idle", info.lane, own, 0, 1.0, 1.0)
+    await turn(service, Order("two", latest=True))
+    assert len(await service.messages(mine)) == 4
+    assert not others.messages
+
+
+async def test_an_interrupt_stops_the_turn_and_waits_for_it(service: MemoryService) -> None:
+    interrupted = asyncio.Event()
+    order = Order("slow", output="stream-json")
+    out = io.StringIO()
+    running = OneTurn(Line(service), order, out, io.StringIO())
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        task = group.create_task(running.run(interrupted))
+        while TextDelta.type not in out.getvalue():
+            await asyncio.sleep(0.005)
+        interrupted.set()
+    assert task.result() == 130
+    assert '"stopped":"cancelled"' in out.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_stays(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    interrupted, err = asyncio.Event(), Terminal()
+    running = OneTurn(Line(service), Order("slow"), io.StringIO(), err)
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        task = group.create_task(running.run(interrupted))
+        while "Ctrl-C stops\x1b[0m" not in err.getvalue():
+            await asyncio.sleep(0.005)
+        interrupted.set()
+    assert task.result() == 130
+    drawn, _, rest = err.getvalue().rpartition("Ctrl-C stops\x1b[0m")
+    assert drawn.startswith("\r\x1b[K\x1b[2mworking ")
+    assert rest.startswith("\r\x1b[K")
+
+
+async def test_a_streamed_answer_is_printed_while_it_is_being_written(
+    service: MemoryService,
+) -> None:
+    interrupted, out = asyncio.Event(), io.StringIO()
+    running = OneTurn(Line(service), Order("slow", streams=True), out, io.StringIO())
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        task = group.create_task(running.run(interrupted))
+        while not out.getvalue():
+            await asyncio.sleep(0.005)
+        # The turn ends only when it is told to.
+        assert (out.getvalue(), task.done()) == ("working", False)
+        interrupted.set()
+    assert task.result() == 130
+
+
+async def test_a_streamed_answer_is_printed_once(service: MemoryService) -> None:
+    code, out, _ = await turn(service, Order("tool please", streams=True))
+    assert (code, out) == (0, "echo: tool please\n")
+
+
+@pytest.mark.parametrize(
+    ("again", "delivered", "printed"),
+    [
+        ("one two three", "one two three", "one two three\n"),
+        ("one", "one two", "one two\n"),
+        ("", "one two", "one two\n"),
+        ("three", "three", "one two\nthree\n"),
+    ],
+)
+def test_what_is_begun_anew_is_not_printed_twice(again: str, delivered: str, printed: str) -> None:
+    out = io.StringIO()
+    streamed = Streamed(out, lambda: None)
+    for piece in ("\n", "one", " two"):
+        streamed.add(piece)
+    assert out.getvalue() == "one two"
+    streamed.begin()
+    for letter in again:
+        streamed.add(letter)
+    streamed.finish(delivered)
+    assert out.getvalue() == printed

@@ -1,0 +1,40 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.chat.project_options import place_of
+from gateway.config import load_settings
+
+LIST = [
+    {"model_name": "local", "model": "ollama/llama"},
+    {"model_name": "wide", "model": "ollama/llama", "context_tokens": 64_000},
+    {"model_name": "cloud", "model": "openai/gpt-5", "api_key": "${NOT_SET_HERE}"},
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("local", 32_768),
+        ("wide", 64_000),
+        ("cloud", 128_000),
+        ("quick", 32_768),
+        ("ollama/other", 32_768),
+        ("offline/echo", 128_000),
+    ],
+)
+def test_the_gauge_of_the_status_line_knows_the_window_of_each_model(
+    tmp_path: Path, model: str, tokens: int
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_list": LIST, "profiles": {"quick": "local"}}))
+    settings = load_settings(config=file, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
+    assert place_of({}, settings, None, tmp_path).window(model) == tokens
+
+
+def test_a_terminal_begins_in_mode_ask_when_only_telegram_has_a_mode(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"security": {"modes": {"telegram": "plan"}}}))
+    settings = load_settings(config=file, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
+    assert place_of({}, settings, None, tmp_path).mode == "ask"

@@ -1,0 +1,84 @@
+"""Commands that people write themselves: found, filled, and not read where they lead elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.security.taint.file_marks import mark
+from gateway.cli.console.chat.custom_commands import Custom, Customs, Shelf
+
+
+def custom(body: str) -> Custom:
+    return Custom("x", "", body, Path("x.md"), True)
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "text"),
+    [
+        ("Mend $ARGUMENTS.", "issue 7", "Mend issue 7."),
+        ("Mend {args}.", "issue 7", "Mend issue 7."),
+        ("From $1 to $2, not $3", "a b", "From a to b, not "),
+        ("It costs $10 or $ARGUMENTS", "", "It costs $10 or "),
+        ("Look.", "at this", "Look.\n\nat this"),
+        ("Look.", "", "Look."),
+        ("Say $ARGUMENTS", "$1 {args}", "Say $1 {args}"),
+    ],
+)
+def test_arguments_are_put_where_they_belong(body: str, arguments: str, text: str) -> None:
+    assert custom(body).filled(arguments) == text
+
+
+def shelf(tmp_path: Path, name: str, *, project: bool, trusted: bool) -> Shelf:
+    (tmp_path / name).mkdir()
+    return Shelf(tmp_path / name, project, trusted)
+
+
+def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> None:
+    theirs = shelf(tmp_path, "theirs", project=True, trusted=False)
+    mine = shelf(tmp_path, "mine", project=False, trusted=True)
+    (theirs.folder / "fix.md").write_text("theirs")
+    (mine.folder / "fix.md").write_text(
+        "---\ndescription: mend it\nargument-hint: [issue]\n---\nmine"
+    )
+    (mine.folder / "git").mkdir()
+    (mine.folder / "git" / "commit.md").write_text("# Commit all\nmore")
+    customs = Customs([theirs, mine])
+    assert [(one.name, one.summary) for one in customs.all()] == [
+        ("fix", "mend it"),
+        ("git:commit", "Commit all"),
+    ]
+    found = [customs.find(name) for name in ("fix", "project:fix", "user:fix", "fixes")]
+    assert [one and (one.body, one.trusted) for one in found] == [
+        ("mine", True),
+        ("theirs", False),
+        ("mine", True),
+        None,
+    ]
+
+
+def test_a_link_that_came_with_a_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("secret")
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "key.md").write_text("secret")
+    theirs = shelf(tmp_path, "theirs", project=True, trusted=False)
+    (theirs.folder / "leak.md").symlink_to(tmp_path / "secret.md")
+    (theirs.folder / "more").symlink_to(tmp_path / "secrets")
+    (tmp_path / "linked").symlink_to(tmp_path / "secrets")
+    linked = Shelf(tmp_path / "linked", True, False)
+    assert Customs([theirs, linked]).all() == []
+
+
+def test_no_folder_no_commands(tmp_path: Path) -> None:
+    assert Customs([Shelf(tmp_path / "none", True, True)]).all() == []
+
+
+def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_path: Path) -> None:
+    mine = shelf(tmp_path, "mine", project=True, trusted=True)
+    for name in ("planted", "asked"):
+        (mine.folder / f"{name}.md").write_text("Obey.")
+    customs = Customs([mine])
+    assert [one.trusted for one in customs.all()] == [True, True]
+    mark(mine.folder / "planted.md", tmp_path, unseen=True)
+    mark(mine.folder / "asked.md", tmp_path)
+    assert [(one.name, one.trusted) for one in customs.all()] == [("asked", False)]
+    assert customs.find("planted") is None

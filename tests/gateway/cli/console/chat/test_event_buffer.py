@@ -1,0 +1,45 @@
+import asyncio
+
+from agent.events import TextDelta
+from gateway.cli.console.chat.event_buffer import LIMIT, Held
+
+
+async def test_what_is_held_comes_back_in_order() -> None:
+    held = Held()
+    assert not held
+    for text in ("a", "b"):
+        await held.keep(TextDelta(text))
+    assert held
+    assert list(held.taken()) == [TextDelta("a"), TextDelta("b")]
+    assert not held
+
+
+async def test_whoever_brings_too_many_waits_until_they_are_taken() -> None:
+    held, sent = Held(), [TextDelta(str(n)) for n in range(2 * LIMIT)]
+
+    async def bring() -> None:
+        for event in sent:
+            await held.keep(event)
+
+    bringing = asyncio.create_task(bring())
+    seen: list[object] = []
+    async with asyncio.timeout(30):
+        while not bringing.done():
+            await asyncio.sleep(0)
+            brought = list(held.taken())
+            assert len(brought) <= LIMIT
+            seen += brought
+    assert seen + list(held.taken()) == sent
+
+
+async def test_who_leaves_meanwhile_is_not_kept() -> None:
+    held = Held()
+
+    async def bring() -> None:
+        while True:
+            await held.keep(TextDelta("x"))
+
+    bringing = asyncio.create_task(bring())
+    await asyncio.sleep(0)
+    bringing.cancel()
+    assert await asyncio.wait({bringing}, timeout=10) == ({bringing}, set())

@@ -1,0 +1,25 @@
+import pytest
+
+from gateway.cli.console.chat.message_builder import Speaker
+
+FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "gone"),
+    [
+        ("/model c/d", {"model"}),
+        ("/model", set()),
+        ("/thinking off", {"thinking"}),
+        ("/thinking default", {"thinking"}),
+        ("/thinking", set()),
+        ("/thinking hide", set()),
+        ("/mode ask", {"auto"}),
+        ("/mode perhaps", set()),
+        ("/plan", {"auto"}),
+        ("/cost", set()),
+    ],
+)
+def test_a_command_that_chooses_takes_the_place_of_the_flag(typed: str, gone: set[str]) -> None:
+    speaker = Speaker("main", FLAGS)
+    assert FLAGS.keys() - speaker.settled_by(typed).say("hi").options.keys() == gone

@@ -1,0 +1,79 @@
+"""What a console waits for, and what ends that."""
+
+from agent import events
+from agent.types import Result
+from gateway.cli.console.chat.message_builder import Speaker
+from gateway.cli.console.chat.pending_answers import Awaited
+from gateway.control.service import Delivered
+from gateway.core.messages import InboundMessage, OutboundKind
+
+SPEAKER = Speaker("main")
+
+
+def sent(awaited: Awaited, *texts: str) -> list[InboundMessage]:
+    messages = [SPEAKER.say(text) for text in texts]
+    for message, text in zip(messages, texts, strict=True):
+        awaited.add(message, text)
+    return messages
+
+
+def delivered(event_id: str | None, kind: OutboundKind = "answer", last: bool = True) -> Delivered:
+    return Delivered("", kind, event_id, last)
+
+
+def test_an_answer_closes_its_message_and_those_that_joined_it() -> None:
+    awaited = Awaited()
+    _, second, third = sent(awaited, "one", "two", "three")
+    assert awaited.settle(delivered(second.event_id))
+    assert awaited.next_text == "three"
+    assert awaited.settle(delivered(third.event_id))
+    assert not awaited
+
+
+def test_a_command_that_overtakes_a_turn_closes_nothing_else() -> None:
+    awaited = Awaited()
+    _, command = sent(awaited, "one", "/status")
+    assert awaited.settle(delivered(command.event_id))
+    assert awaited.next_text == "one"
+
+
+def test_neither_a_part_nor_a_notice_beside_it_closes_anything() -> None:
+    awaited = Awaited()
+    (message,) = sent(awaited, "one")
+    assert not awaited.settle(delivered(message.event_id, last=False))
+    assert not awaited.settle(delivered(None, kind="notice"))
+    assert awaited
+
+
+def test_work_is_foreign_only_while_nothing_of_ours_is_waited_for() -> None:
+    awaited = Awaited()
+    awaited.notice(events.TextDelta("hi"))
+    assert awaited.foreign
+    assert awaited.settle(delivered(None))
+    assert not awaited
+    sent(awaited, "one")
+    awaited.notice(events.TextDelta("hi"))
+    assert not awaited.foreign
+
+
+def test_a_refused_message_is_not_waited_for() -> None:
+    awaited = Awaited()
+    (message,) = sent(awaited, "one")
+    awaited.remove(message)
+    assert not awaited
+
+
+def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
+    awaited = Awaited()
+    begin, done = events.SessionStart("s", "p", "m"), events.Done(Result(True, "", "s", ()))
+    (first,) = sent(awaited, "one")
+    assert awaited.follow(begin) == ""
+    for text in ("/status", "two", "three"):
+        awaited.add(SPEAKER.say(text), text, text)
+    assert awaited.behind == 3
+    # A question ended the task of the first turn: it begins again.
+    assert awaited.follow(begin) == ""
+    told = awaited.follow(done)
+    awaited.settle(delivered(first.event_id))
+    assert [told, awaited.follow(begin), awaited.follow(done)] == ["", "two", ""]
+    assert awaited.follow(begin) == "three"

@@ -1,0 +1,594 @@
+"""A real `kore agent` in a pseudo-terminal, beside an owner that answers over its socket."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.types import assistant, user
+from gateway.cli.console.chat.message_builder import Speaker
+from gateway.control.server import ControlServer
+from tests.fakes.memory_service import MemoryService
+from tests.gateway.cli.console.terminal import DEADLINE_S, kore_agent
+
+PROMPT = "›"
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "kore"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+async def owner(home: Path) -> AsyncIterator[MemoryService]:
+    async with MemoryService() as service, ControlServer(service, home / "kore.sock"):
+        yield service
+
+
+async def submitted(owner: MemoryService, count: int) -> list[str]:
+    async with asyncio.timeout(DEADLINE_S):
+        while len(owner.submitted) < count:
+            await asyncio.sleep(0.01)
+    return [message.content for message in owner.submitted]
+
+
+async def test_a_conversation_from_greeting_to_exit(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, "--model", "offline/echo") as terminal:
+        await terminal.see("offline/echo")
+        await terminal.see("Set a key.")
+        await terminal.see(PROMPT)
+        terminal.type("hello there\r")
+        await terminal.see("echo: hello there")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        await terminal.see("kore -r 20")
+        assert await terminal.ended() == 0
+        assert terminal.echoes()
+    assert owner.submitted[0].options == {"model": "offline/echo"}
+    assert terminal.text.count("echo: hello there") == 1
+
+
+async def test_the_greeting_names_the_model_that_was_asked_for(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home, "--model", "vendor/other") as terminal:
+        await terminal.see("vendor/other")
+        await terminal.see(PROMPT)
+    assert "Set a key." not in terminal.text
+
+
+async def test_the_greeting_names_the_folder_and_how_to_trust_it(
+    owner: MemoryService, home: Path
+) -> None:
+    (home.parent / "theirs").mkdir()
+    (home.parent / "theirs" / "AGENTS.md").write_text("Use tabs.")
+    async with kore_agent(home, "--cwd", str(home.parent / "theirs")) as terminal:
+        await terminal.see("This folder is not trusted")
+        await terminal.see("kore trust")
+        await terminal.see(PROMPT)
+        terminal.type("hi\r")
+        await terminal.see("echo: hi")
+    assert "/theirs" in terminal.text.replace("\n", "")
+    shown = owner.submitted[0].options["project"]["text"]
+    assert "AGENTS.md (9 B)" in shown
+
+
+async def test_the_list_of_sessions_keeps_whole_ids_in_a_narrow_terminal(
+    owner: MemoryService, home: Path
+) -> None:
+    session = await owner.bind("cli:local:other", None)
+    stored = owner.sessions_by_id[session]
+    stored.info = replace(stored.info, name="a plan for the garden " * 3)
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.resize(24, 40)
+        terminal.type("/sessions\r")
+        await terminal.see(session)
+        await terminal.see("…")
+
+
+async def test_pasted_lines_and_alt_enter_make_one_message(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x1b[200~one\ntwo\x1b[201~\x1b\rthree\r")
+        await terminal.see("echo: one")
+    assert await submitted(owner, 1) == ["one\ntwo\nthree"]
+
+
+async def test_ctrl_c_stops_the_turn_and_not_the_program(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("Ctrl-C stops")
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
+        await terminal.see(PROMPT)
+        terminal.type("again\r")
+        await terminal.see("echo: again")
+
+
+async def test_ctrl_c_at_an_empty_prompt_leaves_at_the_second_time(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x03")
+        await terminal.see("again leaves")
+        await terminal.see(PROMPT)
+        terminal.type("\x03")
+        assert await terminal.ended() == 0
+
+
+async def test_a_command_by_hand_is_shown_and_told_with_the_next_message(
+    owner: MemoryService, home: Path, tmp_path: Path
+) -> None:
+    async with kore_agent(home, "--cwd", str(tmp_path)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("!echo $((40 + 2)); exit 7\r")
+        await terminal.see("42")
+        await terminal.see("exit code 7")
+        await terminal.see(PROMPT)
+        terminal.type("!sleep 1000\r")
+        await terminal.see("Ctrl-C stops")
+        terminal.type("why?\r")
+        await terminal.see("(queued)")
+        terminal.type("\x03")
+        await terminal.see("stopped by you")
+        await terminal.see("echo: why?")
+        await terminal.see(PROMPT)
+        terminal.type("and now?\r")
+        await terminal.see("echo: and now?")
+    first, second = owner.submitted
+    assert [told["text"].split("\n")[1] for told in first.options["run"]] == [
+        "$ echo $((40 + 2)); exit 7",
+        "$ sleep 1000",
+    ]
+    assert "run" not in second.options
+
+
+async def test_a_dumb_terminal_runs_commands_by_hand_too(
+    owner: MemoryService, home: Path, tmp_path: Path
+) -> None:
+    words = ("--cwd", str(tmp_path))
+    async with kore_agent(home, *words, environ={"TERM": "dumb"}) as terminal:
+        await terminal.see(">")
+        terminal.type("!echo $((40 + 2))\r")
+        await terminal.see("42")
+    assert owner.submitted == []
+
+
+async def test_who_leaves_is_shown_what_goes_on(owner: MemoryService, home: Path) -> None:
+    owner.running = ["make -j4", "npm run dev"]
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("hello\r")
+        await terminal.see("echo: hello")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        await terminal.see("Goes on in the background (/tasks shows it): make -j4, npm run dev")
+        assert await terminal.ended() == 0
+
+
+async def test_ctrl_d_leaves(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x04")
+        assert await terminal.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [("y", "once"), ("s", "session"), ("a", "always"), ("n", "deny"), ("\x1b", "deny")],
+)
+async def test_an_approval_is_one_key(
+    owner: MemoryService, home: Path, key: str, answer: str
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask ls\r")
+        await terminal.see("exec: ask ls")
+        await terminal.see("left)")  # keys count only after a pause
+        terminal.type(key)
+        await terminal.see(f"answer: {answer}")
+
+
+async def test_a_question_that_ctrl_c_withdraws_was_not_denied(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask ls\r")
+        await terminal.see("left)")
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
+        await terminal.see(PROMPT)
+    assert "denied" not in terminal.text
+
+
+async def test_keys_typed_before_a_question_approve_nothing(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask\rya")
+        await terminal.see("[y] once")
+        await terminal.see("› ya")
+        assert owner.answers == []
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
+
+
+@pytest.mark.parametrize("word", ["why", "yes", "stop", "ask me", "xy"])
+async def test_a_word_typed_at_a_question_approves_nothing(
+    owner: MemoryService, home: Path, word: str
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask ls\r")
+        await terminal.see("left)")  # keys count only after a pause
+        # In one write: a letter that stays alone for a moment would be an answer.
+        terminal.type(word)
+        await terminal.see(f"› {word}")
+        assert owner.answers == []
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
+
+
+async def test_what_steers_is_shown_as_such_and_a_look_does_not_queue(
+    owner: MemoryService, home: Path
+) -> None:
+    owner.mode = "steer"
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("rather green\r/status\r/new\r")
+        await terminal.see("rather green  (steering)")
+        await terminal.see("/new  (queued)")
+        assert "/status  (queued)" not in terminal.text
+
+
+async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("next one\rhalf a")
+        await terminal.see("next one  (queued)")
+        await terminal.see("half a")
+        await terminal.see("1 waits")
+        assert await submitted(owner, 2) == ["slow", "next one"]
+        terminal.type("\x03")
+        await terminal.see("Stopped.")
+        await terminal.see("› next one")  # again, above its answer
+        await terminal.see("echo: next one")
+        await terminal.see("half a")
+        terminal.type(" line\r")
+        await terminal.see("echo: half a line")
+
+
+async def test_an_answer_from_elsewhere_keeps_the_line_being_typed(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("my dra")
+        await terminal.see("my dra")
+        await owner.submit(Speaker("console-1").say("from elsewhere"))
+        await terminal.see("echo: from elsewhere")
+        await terminal.see("my dra")
+        terminal.type("ft\r")
+        await terminal.see("echo: my draft")
+
+
+async def test_sessions_are_listed_and_resumed_by_number(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("first words\r")
+        await terminal.see("echo: first words")
+        earlier = next(iter(owner.sessions_by_id))
+        terminal.type("/sessions\r/resume 1\r")
+        await terminal.see(f"1  {earlier}")
+        await terminal.see("› first words")
+        terminal.type("/resume 77\r")
+        await terminal.see("expected 1 to 1")
+
+
+async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_terminal(
+    owner: MemoryService, home: Path
+) -> None:
+    session = await owner.bind("", None)
+    said = [
+        user("long ago"),
+        assistant("so it was"),
+        user("東京\x1b[2J\u202e"),
+        assistant("**you**"),
+    ]
+    owner.sessions_by_id[session].messages += said
+    async with kore_agent(home, "-r", session) as terminal:
+        await terminal.see(f"Session {session}, 4 messages")
+        await terminal.see("› 東京\\u{1b}[2J\\u{202e}")
+        await terminal.see("you")
+        await terminal.see(PROMPT)
+        assert "long ago" not in terminal.text
+
+
+async def test_an_empty_line_parts_an_answer_from_the_next_question(
+    owner: MemoryService, home: Path
+) -> None:
+    session = await owner.bind("", None)
+    owner.sessions_by_id[session].messages += [user("a"), assistant("so it was"), user("go on")]
+    async with kore_agent(home, "-r", session) as terminal:
+        await terminal.see("› go on")
+        lines = [line.strip() for line in terminal.text.splitlines()]
+        assert lines[lines.index("so it was") :][:3] == ["so it was", "", "› go on"]
+
+
+async def test_whoever_leaves_is_told_the_session_that_they_are_in_by_then(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("hello\r")
+        await terminal.see("echo: hello")
+        (lane,) = owner.lanes
+        fork = await owner.bind(lane, None)
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        await terminal.see(f"kore -r {fork}")
+
+
+async def test_a_session_is_exported_to_new_files_that_are_private(
+    owner: MemoryService, home: Path, tmp_path: Path
+) -> None:
+    lines, page = tmp_path / "東京.jsonl", tmp_path / "talk.md"
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/export\r")
+        await terminal.see("nothing to export")
+        terminal.type("about apples\r")
+        await terminal.see("echo: about apples")
+        terminal.type(f"/export {lines}\r/export {page}\r/export {page}\r")
+        await terminal.see("already")
+    assert '"about apples"' in lines.read_text()
+    assert lines.read_text().startswith('{"_type":"meta"')
+    assert page.read_text() == "## You\n\nabout apples\n\n## Kore\n\necho: about apples\n"
+    assert lines.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_session_is_picked_by_what_is_typed_and_its_preview(
+    owner: MemoryService, home: Path
+) -> None:
+    made = {}
+    for name in ("about apples", "über 東京タワー", "about pears"):
+        session = made[name] = await owner.bind("", None)
+        await owner.rename(session, name)
+        owner.sessions_by_id[session].messages += [user(f"{name}?"), assistant(f"{name} it was")]
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/resume\r")
+        await terminal.see("about apples")
+        terminal.type("東京")
+        await terminal.see("über 東京タワー it was")
+        terminal.type("\r")
+        await terminal.see(f"Session {made['über 東京タワー']}")
+        terminal.type("/resume\r")
+        await terminal.see("session ›")
+        terminal.type("\x03")
+        terminal.type("here\r")
+        await terminal.see("echo: here")
+        assert len(owner.sessions_by_id[made["über 東京タワー"]].messages) == 4
+
+
+async def test_help_lists_the_commands_of_console_and_chat(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/help\r")
+        await terminal.see("/compact")
+        await terminal.see("/sessions")
+        await terminal.see("Alt-Enter")
+
+
+async def test_the_history_is_private_and_comes_back(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("keep me\r")
+        await terminal.see("echo: keep me")
+        terminal.type("/exit\r")
+        await terminal.ended()
+    assert (home / "console_history").stat().st_mode & 0o777 == 0o600
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x1b[A\x1b[A\r")
+        await terminal.see("echo: keep me")
+
+
+async def test_a_dumb_terminal_gets_no_control_codes(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"TERM": "dumb"}) as terminal:
+        await terminal.see("> ")
+        terminal.type("plain\n")
+        await terminal.see("echo: plain")
+        await terminal.see("> ")
+        terminal.type("/exit\n")
+        assert await terminal.ended() == 0
+    assert "\x1b" not in terminal.raw
+
+
+async def test_a_dumb_terminal_sends_ctrl_o_to_nobody(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"TERM": "dumb"}) as terminal:
+        await terminal.see("> ")
+        terminal.type("tool\n")
+        await terminal.see("4 lines")
+        await terminal.see("> ")
+        terminal.type("\x0fhalf\x0f a line\n")
+        await terminal.see("read_file notes.md")
+        await terminal.see("echo: half a line")
+        await terminal.see("> ")
+        terminal.type("\x0f\n")
+        await terminal.see("nothing more is folded")
+    assert await submitted(owner, 2) == ["tool", "half a line"]
+
+
+async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"NO_COLOR": "1"}) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("tool\r")
+        await terminal.see("4 lines")
+    assert "\x1b[36m" not in terminal.raw
+
+
+async def test_a_terminal_without_utf_8_gets_plain_signs(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, environ={"PYTHONIOENCODING": "ascii"}) as terminal:
+        await terminal.see("Kore ")
+        await terminal.see("leaves.")
+        await terminal.see(">")
+        terminal.type("tool\r")
+        await terminal.see("* read_file notes.md")
+        await terminal.see("| 4 lines")
+    assert all(ord(letter) < 128 for letter in terminal.raw)
+    assert "\\u" not in terminal.raw
+
+
+async def test_what_stood_in_a_line_is_shown_whole_by_a_key_and_by_a_command(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("tool\r")
+        await terminal.see("4 lines")
+        await terminal.see(PROMPT)
+        terminal.type("half a li\x0f")
+        await terminal.see("read_file notes.md")
+        await terminal.see("  a")
+        await terminal.see("  d")
+        await terminal.see("half a li")
+        terminal.type("ne\r")
+        await terminal.see("echo: half a line")
+        await terminal.see(PROMPT)
+        terminal.type("/output\r")
+        await terminal.see("nothing more is folded")
+    assert await submitted(owner, 2) == ["tool", "half a line"]
+
+
+async def test_losing_the_owner_for_good_is_an_error(home: Path) -> None:
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(MemoryService())
+        server = await stack.enter_async_context(ControlServer(service, home / "kore.sock"))
+        terminal = await stack.enter_async_context(kore_agent(home))
+        await terminal.see(PROMPT)
+        (home / "kore.sock").unlink()
+        (home / "kore.sock").mkdir()
+        await server.__aexit__()
+        await terminal.see("looking for it again")
+        assert await terminal.ended() == 1
+        assert "Traceback" not in terminal.text
+
+
+async def test_a_new_owner_is_found(home: Path) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(MemoryService())
+        server = await stack.enter_async_context(ControlServer(first, home / "kore.sock"))
+        terminal = await stack.enter_async_context(kore_agent(home))
+        await terminal.see(PROMPT)
+        terminal.type("first\r")
+        await terminal.see("echo: first")
+        await terminal.see(PROMPT)
+        second = await stack.enter_async_context(MemoryService())
+        second.sessions_by_id, second.lanes = first.sessions_by_id, first.lanes
+        (home / "kore.sock").unlink()
+        await stack.enter_async_context(ControlServer(second, home / "kore.sock"))
+        await server.__aexit__()
+        await terminal.see("looking for it again")
+        await terminal.see(PROMPT)
+        terminal.type("still here\r")
+        await terminal.see("echo: still here")
+        assert len(second.sessions_by_id) == 1
+
+
+async def test_a_terminated_program_restores_the_terminal(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        assert not terminal.echoes()
+        terminal.process.send_signal(signal.SIGTERM)
+        assert await terminal.ended() == 130
+        assert terminal.echoes()
+
+
+async def test_a_console_takes_over_from_a_killed_owner(home: Path) -> None:
+    async with AsyncExitStack() as stack:
+        words = (home, "--model", "offline/echo")
+        first = await stack.enter_async_context(kore_agent(*words))
+        await first.see(PROMPT)
+        second = await stack.enter_async_context(kore_agent(*words))
+        await second.see(PROMPT)
+        second.type('!tool exec {"command": "touch one"}\r')
+        await second.see("[y] once")
+        first.process.kill()
+        await second.see("looking for it again")
+        await second.see("left)")
+        second.type("n")
+        await second.see("The tools answered")
+        second.type("/exit\r")
+        assert await second.ended() == 0
+    assert "Traceback" not in second.text
+
+
+async def test_exit_typed_while_a_turn_runs_leaves_after_it(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("/exit\r")
+        await terminal.see("/exit  (queued)")
+        terminal.type("\x03")
+        await terminal.see("To go on later")
+        assert await terminal.ended() == 0
+    assert await submitted(owner, 1) == ["slow"]
+
+
+async def test_a_question_from_the_background_stays_until_it_is_answered(home: Path) -> None:
+    """A command in between has an answer of its own, and ends no turn."""
+    asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
+    line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
+    async with kore_agent(home, "--model", "offline/echo") as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"{line}\r")
+        await terminal.see("sub-agent general (1)")
+        await terminal.see("left)")
+        terminal.type("/tasks\r")
+        await terminal.see("works in the background")
+        await terminal.see("left)")
+        terminal.type("y")
+        await terminal.see("allowed once")
+        await terminal.see("number 1")
+        assert "(queued)" not in terminal.text
+    assert (home / "workspace" / "made.txt").read_text() == "hi\n"
+
+
+async def test_one_sub_agent_is_stopped_while_it_asks(home: Path) -> None:
+    asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
+    line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
+    async with kore_agent(home, "--model", "offline/echo") as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"{line}\r")
+        await terminal.see("sub-agent general (1)")
+        await terminal.see("left)")
+        terminal.type("/stop 1\r")
+        await terminal.see("Sub-agent general (1) is stopped.")
+        await terminal.see(PROMPT)
+    assert "(queued)" not in terminal.text
+    assert not (home / "workspace" / "made.txt").exists()

@@ -1,0 +1,120 @@
+"""A command that the person runs by hand: what they see, and what the model is told."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.security.redaction import Redactor
+from agent.security.taint.file_marks import mark
+from gateway.cli.console.chat.local_commands import by_hand
+from gateway.cli.console.chat.shell_escape import Command, Shell
+from tests.processes import lasting, processes
+
+DEADLINE_S = 30
+
+
+def begun(
+    folder: Path, line: str, *secrets: str, limit_bytes: int = 10_000
+) -> tuple[Command, list[str]]:
+    seen: list[str] = []
+    shell = Shell(folder, limit_bytes, Redactor(frozenset(secrets)))
+    return Command(shell, line, seen.append), seen
+
+
+async def test_output_and_exit_code_reach_both(tmp_path: Path) -> None:
+    command, seen = begun(tmp_path, "pwd; echo wrong >&2; exit 3")
+    await command.run()
+    assert "".join(seen) == f"{tmp_path}\nwrong\n"
+    assert (command.ending or "").startswith("exit code 3")
+    assert command.told["text"].split("\n")[1:] == [
+        "$ pwd; echo wrong >&2; exit 3",
+        str(tmp_path),
+        "wrong",
+        "exit code 3",
+    ]
+
+
+async def test_it_has_the_environment_of_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE", "of course")
+    command, seen = begun(tmp_path, "echo $MINE")
+    await command.run()
+    assert seen == ["of course\n"]
+
+
+async def test_secrets_are_taken_out_for_both(tmp_path: Path) -> None:
+    command, seen = begun(tmp_path, "echo sk-verysecret123", "sk-verysecret123")
+    await command.run()
+    assert "sk-verysecret123" not in "".join(seen) + str(command.told)
+
+
+async def test_long_output_is_cut_for_the_model_and_kept_whole(tmp_path: Path) -> None:
+    command, seen = begun(tmp_path, "seq 100000")
+    await command.run()
+    assert "".join(seen).endswith("99999\n100000\n")
+    text = command.told["text"]
+    assert len(text) < 12_000
+    (spilled,) = (tmp_path / ".kore" / "spill").glob("*.txt")
+    assert str(spilled) in text
+
+
+async def test_a_stop_kills_all_that_it_started_and_is_told(tmp_path: Path) -> None:
+    lasts = lasting()
+    command, seen = begun(tmp_path, f"{lasts} & echo begun; wait")
+    work = asyncio.create_task(command.run())
+    async with asyncio.timeout(DEADLINE_S):
+        while not seen:
+            await asyncio.sleep(0.01)
+        work.cancel()
+        await asyncio.wait({work})
+        while processes(lasts):
+            await asyncio.sleep(0.01)
+    assert work.cancelled()
+    assert "stopped by the person" in command.told["text"]
+
+
+@pytest.mark.parametrize(
+    ("line", "marked", "taint"),
+    [
+        ("ls", False, ["private"]),
+        ("ls", True, ["private", "untrusted"]),
+        ("sh ./fetch", False, ["private", "untrusted"]),
+    ],
+)
+async def test_what_could_have_asked_anybody_is_a_strangers_word(
+    tmp_path: Path, line: str, marked: bool, taint: list[str]
+) -> None:
+    if marked:
+        try:
+            os.setxattr(tmp_path, "user.kore.try", b"1")
+        except OSError:
+            pytest.skip("this file system keeps no marks")
+        mark(tmp_path, tmp_path)
+    command, _ = begun(tmp_path, line)
+    await command.run()
+    assert command.told["taint"] == taint
+
+
+async def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    command, _ = begun(tmp_path / "gone", "ls")
+    await command.run()
+    assert "could not be started" in (command.ending or "")
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("!ls -la", "ls -la"),
+        ("! ls", "ls"),
+        ("!", None),
+        ("ls", None),
+        ("!tool exec {}", None),
+        ("!toolbox", "toolbox"),
+        ("![picture](x.png)", None),
+    ],
+)
+def test_which_lines_are_commands(line: str, command: str | None) -> None:
+    assert by_hand(line) == command

@@ -1,0 +1,115 @@
+"""What becomes of keys when the service says no."""
+
+import asyncio
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from agent import events
+from agent.context.project_context import Project
+from agent.errors import KoreError
+from gateway.cli.console.chat.message_builder import Speaker
+from gateway.cli.console.chat.turn_screen import Stage
+from gateway.cli.console.input.plain_prompt import PlainPrompt
+from gateway.cli.console.output.screen import Screen
+from gateway.control.service import Delivered, WatchEvent
+from gateway.core.messages import InboundMessage
+from tests.fakes.memory_service import MemoryService
+
+
+class Summing(MemoryService):
+    """Makes a summary before everything that it answers."""
+
+    def _tell(self, lane: str, event: WatchEvent) -> None:
+        if isinstance(event, Delivered):
+            super()._tell(lane, events.Compacted(900, 100, 2, 0, 7))
+        super()._tell(lane, event)
+
+
+class Refusing(MemoryService):
+    """Refuses the first message."""
+
+    refused = False
+
+    async def submit(self, message: InboundMessage) -> None:
+        if not self.refused:
+            self.refused = True
+            raise KoreError("the disk is full")
+        await super().submit(message)
+
+
+class Full(MemoryService):
+    """A service whose disk is full."""
+
+    async def stop(self, lane: str) -> bool:
+        raise KoreError("the disk is full")
+
+
+async def test_a_stop_that_cannot_be_stored_is_told_and_the_conversation_goes_on() -> None:
+    keyboard, typist = os.pipe()
+    screen = io.StringIO()
+    with open(keyboard) as keys, open(typist, "w"):
+        async with Full() as service, asyncio.timeout(30):
+            stage = Stage(service, Speaker("main"), Screen(screen), PlainPrompt(keys, screen))
+            async with stage.open(unfinished=False):
+                stage.interrupt()
+                while "the disk is full" not in screen.getvalue():
+                    await asyncio.sleep(0.005)
+                await stage.submit("hello")
+                await stage.until_idle()
+    assert [message.content for message in service.submitted] == ["hello"]
+
+
+async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too() -> None:
+    keyboard, typist = os.pipe()
+    screen = io.StringIO()
+    with open(keyboard) as keys, open(typist, "w"):
+        async with Summing() as service, asyncio.timeout(30):
+            stage = Stage(service, Speaker("main"), Screen(screen), PlainPrompt(keys, screen))
+            async with stage.open(unfinished=False):
+                await stage.submit("/compact")
+                await stage.until_idle()
+                assert "older messages" not in screen.getvalue()
+                assert "command /compact" in screen.getvalue()
+                await stage.submit("hello")
+                await stage.until_idle()
+    assert screen.getvalue().count("older messages are a summary") == 1
+
+
+async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("apples")
+    project = Project(None, (tmp_path / "notes.md",), 1_000)
+    speaker = Speaker("main", {"mode": "ask"}, project)
+    speaker.run.append({"text": "$ ls"})
+    keyboard, typist = os.pipe()
+    screen = io.StringIO()
+    with open(keyboard) as keys, open(typist, "w"):
+        async with Refusing() as service, asyncio.timeout(30):
+            stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
+            async with stage.open(unfinished=False):
+                with pytest.raises(KoreError):
+                    await stage.submit("hello")
+                await stage.submit("hello again")
+                await stage.submit("and again")
+                await stage.until_idle()
+    told, later = (message.options for message in service.submitted)
+    assert told["run"] == [{"text": "$ ls"}]
+    assert "apples" in told["project"]["text"]
+    assert set(later) == {"mode"}
+
+
+async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None:
+    keyboard, typist = os.pipe()
+    screen = io.StringIO()
+    with open(keyboard) as keys, open(typist, "w"):
+        async with Refusing() as service, asyncio.timeout(30):
+            speaker = Speaker("main", {"mode": "ask"})
+            stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
+            async with stage.open(unfinished=False):
+                with pytest.raises(KoreError):
+                    await stage.submit("/plan")
+                await stage.submit("hello")
+                await stage.until_idle()
+    assert [message.options for message in service.submitted] == [{"mode": "ask"}]

@@ -1,0 +1,38 @@
+"""What was typed comes back: in this folder first, privately, and never without end."""
+
+from pathlib import Path
+
+from gateway.cli.console.input.history import ConsoleHistory
+
+
+def test_lines_of_this_folder_are_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    here, there = ConsoleHistory(file, "/here"), ConsoleHistory(file, "/there")
+    for history, line in ((here, "a\nb"), (there, "c"), (here, "d"), (there, "e"), (here, "d")):
+        history.store_string(line)
+    assert list(here.load_history_strings()) == ["d", "a\nb", "e", "c"]
+    assert list(there.load_history_strings()) == ["e", "c", "d", "a\nb"]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    file.write_text("\n# 2026-11-20 10:00:00.123\n+old\n+line\n")
+    assert list(ConsoleHistory(file, "/here").load_history_strings()) == ["old\nline"]
+
+
+def test_of_a_long_file_the_newer_half_stays(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    history = ConsoleHistory(file, "/here")
+    for n in range(3):
+        history.store_string(f"{n} " + "x" * 400_000)
+    history.store_string("newest")
+    kept = [line[:6] for line in history.load_history_strings()]
+    assert kept == ["newest", "2 xxxx"]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_history_that_cannot_be_written_loses_nothing_else(tmp_path: Path) -> None:
+    history = ConsoleHistory(tmp_path / "no" / "history", "/here")
+    history.store_string("x")
+    assert list(history.load_history_strings()) == []

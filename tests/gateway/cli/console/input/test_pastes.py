@@ -1,0 +1,38 @@
+"""Placeholders of what was pasted, and what stands behind them."""
+
+from gateway.cli.console.input.pastes import Pastes
+
+
+def test_a_short_paste_stays_as_it_is() -> None:
+    assert Pastes().fold("a\nb") == "a\nb"
+
+
+def test_two_long_pastes_keep_apart_and_the_same_one_keeps_its_words() -> None:
+    pastes = Pastes()
+    one, two = "a\n" * 20, "b\n" * 20
+    assert (pastes.fold(one), pastes.fold(two)) == ("[pasted 20 lines]", "[pasted 20 lines, 2]")
+    assert pastes.fold(one) == "[pasted 20 lines]"
+    assert pastes.whole("x [pasted 20 lines, 2] y [pasted 20 lines]") == f"x {two} y {one}"
+
+
+def test_a_long_line_is_counted_in_characters() -> None:
+    assert Pastes().fold("z" * 2000) == "[pasted 2,000 characters]"
+
+
+def test_words_in_brackets_that_nobody_pasted_stay() -> None:
+    assert Pastes().whole("[pasted 20 lines]") == "[pasted 20 lines]"
+
+
+def test_a_short_line_of_an_earlier_conversation_counts_as_typed_and_a_long_one_as_pasted() -> None:
+    pastes = Pastes()
+    long = "@/etc/hosts\n" * 20
+    assert pastes.recall("see @/etc/hosts") == "see @/etc/hosts"
+    assert pastes.recall(long) == "[pasted 20 lines]"
+    assert pastes.spans("see @/etc/hosts") == []
+    assert pastes.spans(long) == [(0, len(long))]
+
+
+def test_where_a_line_was_pasted_is_known() -> None:
+    pastes = Pastes()
+    pastes.fold("@x")
+    assert pastes.spans("see @x and @x") == [(4, 6), (11, 13)]

@@ -1,0 +1,68 @@
+"""Markdown in pieces: nothing is lost, and a finished block never changes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.cli.console.output.markdown_blocks import Blocks
+
+LINES = st.sampled_from(
+    [
+        "",
+        "text",
+        "- item",
+        "  more",
+        "1. one",
+        "```py",
+        "```",
+        "~~~",
+        "# head",
+        "| a | b |",
+        "漢字 😀",
+    ]
+)
+TEXTS = st.lists(LINES, max_size=30).map("\n".join)
+
+
+def cut(text: str, size: int) -> tuple[list[str], str]:
+    blocks, finished = Blocks(), []
+    for start in range(0, len(text), size):
+        finished += blocks.feed(text[start : start + size])
+    return finished, blocks.finish()
+
+
+@given(TEXTS, st.integers(1, 40))
+def test_no_line_is_lost_or_moved(text: str, size: int) -> None:
+    finished, rest = cut(text, size)
+    filled = [line for line in text.split("\n") if line]
+    assert [line for block in [*finished, rest] for line in block.split("\n") if line] == filled
+
+
+@given(TEXTS, st.integers(1, 40))
+def test_how_the_text_was_cut_makes_no_difference(text: str, size: int) -> None:
+    assert cut(text, size) == cut(text, 1)
+
+
+def test_a_paragraph_is_finished_when_the_next_one_begins() -> None:
+    blocks = Blocks()
+    assert blocks.feed("one\n\n") == []
+    assert blocks.feed("t") == ["one"]
+    assert blocks.tail == "t"
+
+
+def test_a_fence_is_one_block_whatever_is_in_it() -> None:
+    finished, rest = cut("```\na\n\nb\n~~~\n```\nafter", 3)
+    assert finished == ["```\na\n\nb\n~~~\n```"]
+    assert rest == "after"
+
+
+def test_an_indented_paragraph_stays_with_its_list() -> None:
+    finished, _ = cut("1. one\n\n   more\n\nafter", 4)
+    assert finished == ["1. one\n\n   more"]
+
+
+def test_an_open_fence_is_known_by_its_first_line() -> None:
+    blocks = Blocks()
+    blocks.feed("````py\n```\ncode")
+    assert blocks.open_fence == "````py"
+    blocks.feed("\n````\n")
+    assert blocks.open_fence is None

@@ -1,0 +1,64 @@
+"""The status line tells what happened, in as many parts as fit."""
+
+import pytest
+
+from agent import events
+from agent.types import Result, Usage
+from gateway.cli.console.output.status_line import Status
+from tests.fakes.memory_service import MemoryService
+
+DONE = events.Done(Result(True, "said", "s", ()))
+
+
+def status(**options: str) -> Status:
+    return Status(options, "vendor/model", "ask", lambda _: 10_000)
+
+
+def test_before_anything_happened_model_and_mode_are_told() -> None:
+    assert status().line(80) == "vendor/model · ask"
+    assert status(model="quick", mode="plan").line(80) == "quick · plan"
+
+
+def test_a_model_is_called_by_what_says_something() -> None:
+    titles = {"default": "vendor/model"}
+    shown = Status({}, "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name))
+    assert shown.line(80) == "vendor/model · ask"
+    shown.settled({"model": "quick"})
+    assert shown.line(80) == "quick · ask"
+
+
+def test_the_windows_share_is_that_of_the_last_call_not_of_the_whole_turn() -> None:
+    shown = status()
+    shown.take(events.SessionStart("s", "vendor", "model"))
+    shown.take(events.UsageReport(Usage(4_000, 100, 0)))
+    shown.take(events.UsageReport(Usage(8_900, 200, 0), session_cost_usd=0.5))
+    assert shown.line(80) == "vendor/model · ask · ████░░░░ 50% of 10k (5.0k) · $0.50"
+    # A question ended the turn's task: it goes on as if it began, and counts what was before.
+    shown.take(events.SessionStart("s", "vendor", "model"))
+    shown.take(events.UsageReport(Usage(14_900, 300, 0)))
+    assert "61% of 10k (6.1k)" in shown.line(80)
+    shown.take(DONE)
+    shown.take(events.SessionStart("s", "vendor", "model"))
+    shown.take(events.UsageReport(Usage(900, 100, 0)))
+    assert "10% of 10k" in shown.line(80)
+    shown.take(events.Compacted(9_000, 700, 3, 2))
+    assert "7% of 10k (700)" in shown.line(80)
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [(40, "vendor/model · ask · 50% · $0.50"), (24, "vendor/model · ask"), (10, "ask")],
+)
+def test_a_narrow_terminal_leaves_out_what_is_wanted_least(columns: int, line: str) -> None:
+    shown = status()
+    shown.take(events.UsageReport(Usage(4_900, 100, 0), session_cost_usd=0.5))
+    assert shown.line(columns) == line
+
+
+async def test_what_waits_runs_and_was_chosen_is_asked_for() -> None:
+    async with MemoryService() as service:
+        await service.bind("cli:local:x", None)
+        service.running = ["make", "serve"]
+        shown = status()
+        await shown.refresh(service, "cli:local:x")
+        assert shown.line(80) == "vendor/model · ask · $0.25 · 2 in the background"

@@ -1,0 +1,40 @@
+from agent.events import FromAgent
+from gateway.cli.console.output.subagent_lines import Crew
+from gateway.cli.console.output.text import call_line, side_line
+
+
+def told(kind: str, number: str = "1", **more: object) -> FromAgent:
+    return FromAgent("explore", number, "look around", {"type": kind, **more})
+
+
+def test_each_sub_agent_has_a_line_until_it_ends() -> None:
+    crew = Crew()
+    crew.take(told("session_start"))
+    crew.take(told("session_start", "2"))
+    assert [line.plain for line in crew.lines("*")] == [
+        "* explore (1) look around · 0 s",
+        "* explore (2) look around · 0 s",
+    ]
+    crew.take(told("tool_start", name="read_file", arguments={"path": "a\x1b[31m.txt"}))
+    crew.take(told("done", "2"))
+    (line,) = crew.lines("*")
+    assert line.plain.startswith("* explore (1) read_file a")
+    assert "\x1b" not in line.plain
+    crew.take(told("done"))
+    assert not list(crew.lines("*"))
+
+
+def test_the_line_of_one_that_was_given_up_ends() -> None:
+    crew = Crew()
+    crew.take(told("session_start"))
+    crew.take(told("error", message="broke"))
+    assert not list(crew.lines("*"))
+
+
+def test_steps_and_calls_are_one_line_each() -> None:
+    step = told("tool_start", name="exec", arguments={"command": "ls"})
+    assert side_line(step) == "explore (1) ● exec ls"
+    assert side_line(told("done")) == "explore (1) has ended"
+    assert side_line(told("tool_result")) is None
+    args = {"subagent_type": "explore", "description": "look", "prompt": "x"}
+    assert call_line("task", args) == "task explore: look"

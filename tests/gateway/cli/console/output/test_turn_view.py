@@ -1,0 +1,320 @@
+"""What a turn leaves on the screen, and in which words."""
+
+import io
+
+import pytest
+from rich.text import Text
+
+from agent import events
+from agent.text.visible import visible
+from agent.types import Result
+from gateway.cli.console.approvals.key_choice import answer_for
+from gateway.cli.console.approvals.prompt import subject
+from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
+from gateway.cli.console.output.turn_view import View
+from gateway.control.service import Delivered
+
+
+def shown(*happened: events.Event | Delivered) -> str:
+    out = io.StringIO()
+    view = View(Screen(out))
+    view.begin()
+    for event in happened:
+        view.take(event)
+    view.end()
+    return out.getvalue()
+
+
+def delivered(text: str, *, maybe_duplicate: bool = False) -> Delivered:
+    return Delivered(text, "final", "e", True, maybe_duplicate)
+
+
+def test_a_streamed_answer_is_not_shown_again_when_it_is_delivered() -> None:
+    text = shown(
+        events.TextDelta("one\n\n"),
+        events.TextDelta("two <promise>COMPLETE</promise>"),
+        events.Done(Result(True, "one\n\ntwo", "s", ())),
+        delivered("one\n\ntwo"),
+    )
+    assert (text.count("one"), text.count("two")) == (1, 1)
+    assert "promise" not in text
+
+
+def test_an_answer_that_was_not_streamed_is_shown_whole() -> None:
+    assert "earlier" in shown(delivered("earlier"))
+
+
+def test_a_possible_repeat_says_so() -> None:
+    text = shown(delivered("again", maybe_duplicate=True))
+    assert text.index("seen this already") < text.index("again")
+
+
+def test_a_delivery_after_the_next_turn_has_begun_is_recognised() -> None:
+    start = events.SessionStart("s", "p", "m")
+    text = shown(
+        start, events.TextDelta("first"), start, events.TextDelta("second"), delivered("first")
+    )
+    assert text.count("first") == 1
+
+
+def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
+    text = shown(
+        events.IterationStart(1, 5),
+        events.TextDelta("half an ans"),
+        events.Retry("connection reset", 1, 3, 0.5),
+        events.TextDelta("answer"),
+        delivered("answer"),
+    )
+    assert "half" not in text
+    assert "connection reset" in text
+    assert text.count("answer") == 1
+
+
+def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
+    out = io.StringIO()
+    asked = events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0)
+    View(Screen(out)).ask(asked, bool)
+    assert "[y] once  [s] for this session  [a] always  [n] no  (5:00 min left)" in out.getvalue()
+
+
+def test_a_question_stands_apart_from_the_text_before_it() -> None:
+    out = io.StringIO()
+    view = View(Screen(out))
+    view.take(events.TextDelta("I would run this:"))
+    view.ask(events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0), bool)
+    assert "I would run this:\n\n? exec: ls\n" in out.getvalue()
+
+
+def test_only_what_was_not_shown_whole_is_unfolded() -> None:
+    out = io.StringIO()
+    view = View(Screen(out))
+    view.take(events.ToolResulted("1", "exec", "short\n[exit code 0]", False, 0.1))
+    view.take(events.ThinkingEnd("a thought\nof two lines"))
+    assert not view.unfold()
+    view.take(events.ToolResulted("2", "exec", "\n".join("abcdefg"), False, 0.1))
+    view.take(events.ThinkingEnd("\n".join("abcdefghi")))
+    assert view.unfold()
+    assert "✻ a\n  b" in out.getvalue()
+    assert view.unfold()
+    assert not view.unfold()
+
+
+def test_chinese_goes_on_in_its_line_behind_words_with_blanks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "31")
+    said = "使用 kore agent 命令可以开始**一段对话**，然后（也许）。"
+    lines = shown(events.TextDelta(f"{said}\n\n- {said}")).split("\n")
+    assert lines[0] == "使用 kore agent 命令可以开始一"
+    assert lines[1] == "段对话，然后（也许）。"
+    out = io.StringIO()
+    Screen(out).print(Text(said.replace("*", ""), "dim"))
+    assert out.getvalue().split("\n")[:2] == lines[:2]
+    assert lines[3:5] == [" • 使用 kore agent 命令可以开", "   始一段对话，然后（也许）。"]
+
+
+def test_a_diff_is_shown_with_its_result() -> None:
+    diff = "--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new\n"
+    text = shown(
+        events.ToolStart("1", "edit_file", {"path": "a"}),
+        events.ToolResulted("1", "edit_file", "1 edit", False, 0.1, diff),
+    )
+    assert "● edit_file a" in text
+    assert "-old" in text
+    assert "+new" in text
+
+
+def test_a_long_outcome_stays_indented_where_it_wraps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = shown(events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1))
+    head, *body = text.splitlines()
+    assert head == "● exec"
+    assert body[0].startswith("  └ word word")
+    assert len(body) == 4
+    assert all(line.startswith("    word") for line in body[1:3])
+    assert body[3] == "      second"
+    assert max(map(len, body)) < 80
+
+
+def test_a_screen_that_is_no_terminal_gets_no_control_codes() -> None:
+    text = shown(
+        events.ThinkingDelta("hm", 2),
+        events.ThinkingEnd("hm"),
+        events.TextDelta("# T\n\n```python\nx = 1\n```\n"),
+        events.Error("unavailable", "bad \x1b]0;title\x07", "try"),
+    )
+    assert "\x1b" not in text
+    assert "x = 1" in text
+
+
+def test_links_spell_out_where_they_lead() -> None:
+    assert "https://evil.example" in shown(delivered("[your bank](https://evil.example)"))
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a\x1b[31mb", "a\\u{1b}[31mb"),
+        ("a\u202eb", "a\\u{202e}b"),
+        ("a\tb\r\nc\rd", "a\tb\nc\\u{d}d"),
+        ("字 👩‍👩‍👧", "字 👩‍👩‍👧"),
+    ],
+)
+def test_the_unseen_becomes_visible(text: str, plain: str) -> None:
+    assert visible(text) == plain
+
+
+def test_a_programs_colours_are_dropped() -> None:
+    assert without_ansi("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x07") == "red link\\u{7}"
+
+
+def test_a_call_is_one_line_however_long() -> None:
+    line = call_line("exec", {"command": "echo 1\necho 2 " + "x" * 1000})
+    assert line.startswith("exec echo 1 echo 2 x")
+    assert "\n" not in line
+    assert len(line) <= 200
+
+
+def test_a_look_at_a_process_says_what_it_does() -> None:
+    line = call_line("process", {"action": "input", "id": 2, "text": "yes\n"})
+    assert line == "process input 2 yes"
+
+
+def test_an_outcome_names_what_it_leaves_out() -> None:
+    result = events.ToolResulted("1", "task", "1\n2\n3\n4\n5", False, 2.0)
+    assert outcome(result) == ["1", "2", "3", "… 2 more lines (2.0 s)"]
+
+
+def test_the_end_of_what_a_command_printed_stays_with_its_exit_code() -> None:
+    result = events.ToolResulted("1", "exec", "1\n2\n3\n4\n[exit code 1]", True, 0.1)
+    assert outcome(result) == ["… 2 more lines", "3", "4", "[exit code 1]"]
+    bar = events.ToolResulted("1", "exec", "50 %\r100 %\n[exit code 0]", False, 0.1)
+    assert outcome(bar) == ["100 %", "[exit code 0]"]
+
+
+def test_an_approval_shows_every_argument_and_every_character() -> None:
+    asked = events.ApprovalAsked(
+        "n", "exec", {"command": "ls\x1b[8m; rm x", "workdir": "/w"}, "why", None, 60.0
+    )
+    assert subject(asked) == "exec: ls\\u{1b}[8m; rm x\n  workdir: /w"
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("y", "once"),
+        ("s", "session"),
+        ("a", "always"),
+        ("\x1b", "deny"),
+        ("\r", "deny"),
+        ("q", None),
+    ],
+)
+def test_only_y_and_a_allow(key: str, answer: str | None) -> None:
+    assert answer_for(key) == answer
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "text"), [(0.44, "0.4 s"), (12.3, "12 s"), (187, "3:07 min")]
+)
+def test_times_are_short(elapsed_s: float, text: str) -> None:
+    assert seconds(elapsed_s) == text
+
+
+def test_between_a_line_and_its_code_stands_one_empty_line() -> None:
+    text = shown(delivered("Window of x:\n```\n1 of 2\nfree\n```\nMore."))
+    lines = [line.strip() for line in text.rstrip("\n").split("\n")]
+    assert lines == ["Window of x:", "", "1 of 2", "free", "", "More."]
+
+
+def test_line_ends_of_an_answer_stay() -> None:
+    assert shown(delivered("one\ntwo")).startswith("one\ntwo\n")
+
+
+def test_of_a_delivery_only_the_new_part_is_shown() -> None:
+    text = shown(
+        events.TextDelta("what was said"),
+        events.Error("unavailable", "the model is away", "try later"),
+        Delivered(
+            "what was said\n\nI could not answer: the model is away (unavailable)\n\nAnd more.",
+            "final",
+            "e",
+            True,
+        ),
+    )
+    assert text.count("what was said") == 1
+    assert text.count("the model is away") == 1
+    assert "And more." in text
+
+
+def test_a_stop_is_told_once() -> None:
+    text = shown(
+        events.TextDelta("half"),
+        events.ToolStart("1", "exec", {"command": "sleep 9"}),
+        events.Done(Result(False, "half", "s", (), stopped="cancelled")),
+        delivered("half\n\n⏹ Stopped."),
+    )
+    assert text.count("Stopped.") == 1
+    assert "● exec sleep 9\n  └ stopped" in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("Use the <Button> and <br/> here", "Use the <Button> and <br/> here"),
+        ("<div>\nblock\n</div>", "<div>"),
+        ("see ![a plot](http://a.example/p.png) there", "a plot (http://a.example/p.png) there"),
+        ("| 名称说明文字很长很长很长 | " + "b" * 60 + " |\n|-|-|\n| x | y |", "很长"),
+    ],
+)
+def test_nothing_of_an_answer_is_left_out(
+    answer: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = shown(delivered(answer))
+    assert words in text
+    assert "…" not in text
+
+
+def test_a_long_list_is_shown_in_the_tail_by_its_end_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    view = View(Screen(out))
+    view.begin()
+    view.take(events.TextDelta("\n".join(f"- item {n}" for n in range(200))))
+    out.truncate(0)
+    view.tick()
+    tail = without_ansi(out.getvalue())
+    assert "item 199" in tail
+    assert "item 100" not in tail
+    view.end()
+    assert "item 100" in without_ansi(out.getvalue())
+
+
+def test_a_long_table_keeps_its_head_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    view = View(Screen(out))
+    view.begin()
+    rows = "\n".join(f"| {n} | value |" for n in range(100))
+    view.take(events.TextDelta(f"| number | word |\n|---|---|\n{rows}"))
+    out.truncate(0)
+    view.tick()
+    tail = without_ansi(out.getvalue())
+    assert "99" in tail
+    assert "|" not in tail
+    view.end()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True

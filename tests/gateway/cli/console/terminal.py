@@ -1,0 +1,122 @@
+"""A pseudo-terminal with a real `kore agent` in it."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import sys
+import termios
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+DEADLINE_S = 30
+ROOT = Path(__file__).parents[4]
+_FORWARD = re.compile(r"\x1b\[(\d*)C")
+_CONTROLS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>])|\r")
+
+
+class Terminal:
+    """What the program wrote is `raw`; `text` is that without control codes."""
+
+    def __init__(self, master: int, process: asyncio.subprocess.Process) -> None:
+        self._master = master
+        self._news = asyncio.Event()
+        self._mark = 0
+        self.process = process
+        self.raw = ""
+
+    @property
+    def text(self) -> str:
+        spaced = _FORWARD.sub(lambda found: " " * int(found[1] or 1), self.raw)
+        return _CONTROLS.sub("", spaced)
+
+    def on_ready(self) -> None:
+        try:
+            data = os.read(self._master, 65_536)
+        except OSError:  # the other end is closed
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._master)
+        # A terminal answers when it is asked where its cursor stands.
+        for _ in range(data.count(b"\x1b[6n")):
+            os.write(self._master, b"\x1b[9;1R")
+        self.raw += data.decode(errors="replace")
+        self._news.set()
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def echoes(self) -> bool:
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
+
+    async def see(self, text: str) -> None:
+        """Wait until the text has appeared since the last one that was seen."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while (at := self.text.find(text, self._mark)) < 0:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"{text!r} not in …{self.text[self._mark :][-800:]!r}") from None
+        self._mark = at + len(text)
+
+    async def interrupt(self, text: str) -> None:
+        """Press Ctrl-C until the text appears: what comes between a prompt and its reading is only
+        seen at the next key, here as with every program that reads lines."""
+        async with asyncio.timeout(DEADLINE_S):
+            while text not in self.text[self._mark :]:
+                self.process.send_signal(signal.SIGINT)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(3):
+                        while text not in self.text[self._mark :]:
+                            self._news.clear()
+                            await self._news.wait()
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.process.wait()
+
+
+def kore_agent(
+    home: Path, *words: str, environ: Mapping[str, str] | None = None
+) -> AbstractAsyncContextManager[Terminal]:
+    """`kore agent` in a terminal of 24 lines of 80 columns."""
+    return kore_there(home, "agent", *words, environ=environ)
+
+
+@asynccontextmanager
+async def kore_there(
+    home: Path, *words: str, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[Terminal]:
+    """Any verb in such a terminal."""
+    master, slave = pty.openpty()
+    env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", *words),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=ROOT,
+        env={**env, **(environ or {})},
+        start_new_session=True,
+    )
+    terminal = Terminal(master, process)
+    terminal.resize(24, 80)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(master, terminal.on_ready)
+    try:
+        yield terminal
+    finally:
+        loop.remove_reader(master)
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        os.close(master)
+        os.close(slave)

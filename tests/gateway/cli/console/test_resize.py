@@ -1,0 +1,110 @@
+"""The console in a real terminal whose window changes: tmux moves lines as other terminals do."""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.console.input.prompt import rewraps, wrapped_rows
+from gateway.control.server import ControlServer
+from tests.fakes.memory_service import MemoryService
+from tests.gateway.cli.console.terminal import DEADLINE_S, ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+class Tmux:
+    """A window with `kore agent` in it."""
+
+    def __init__(self, home: Path) -> None:
+        self._socket = str(home / "tmux")
+        self._home = home
+
+    async def start(self, columns: int) -> None:
+        own = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
+        given = [word for name, value in own.items() for word in ("-e", f"{name}={value}")]
+        program = (sys.executable, "-m", "gateway", "agent")
+        size = ("-x", str(columns), "-y", "30")
+        await self("-f", "/dev/null", "new-session", "-d", "-c", str(ROOT), *size, *given, *program)
+
+    async def __call__(self, *words: str) -> str:
+        ran = await asyncio.create_subprocess_exec(
+            *("tmux", "-S", self._socket, *words),
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return (await ran.communicate())[0].decode()
+
+    async def see(self, is_there: Callable[[str], bool]) -> str:
+        """All lines, those above the window too, once they are as wanted."""
+        shown = ""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while not is_there(shown := await self("capture-pane", "-p", "-S", "-")):
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(shown) from None
+        return shown
+
+
+@pytest.fixture
+async def window(tmp_path: Path) -> AsyncIterator[Tmux]:
+    tmp_path.chmod(0o700)
+    tmux = Tmux(tmp_path)
+    async with MemoryService() as service, ControlServer(service, tmp_path / "kore.sock"):
+        await tmux.start(100)
+        yield tmux
+        await tmux("kill-server")
+
+
+async def test_a_window_that_narrows_after_ctrl_l_copies_nothing(window: Tmux) -> None:
+    await window.see(lambda shown: "\n›" in shown)
+    await window("send-keys", "one long line " * 9, "Enter")
+    await window.see(lambda shown: shown.count("echo: one long line") == 1)
+    await window("send-keys", "C-l")
+    await window("send-keys", "draft")
+    await window.see(lambda shown: shown.count("› draft") == 1)
+    # Never shorter than the status line: the terminal wraps that before Kore hears of it.
+    for columns in range(95, 60, -5):
+        await window("resize-window", "-x", str(columns), "-y", "30")
+    await window("send-keys", "ed")
+    shown = await window.see(lambda shown: "› drafted" in shown)
+    assert shown.count("draft") == 1
+    assert shown.count("echo: one long") == 1
+
+
+async def test_a_draft_of_several_rows_leaves_no_copy_when_the_window_narrows(
+    window: Tmux,
+) -> None:
+    await window.see(lambda shown: "\n›" in shown)
+    lines = [word for n in range(30) for word in (f"line{n}", "C-j")]
+    await window("send-keys", *lines, "last", "Enter")
+    # Below a full window: what has left it at its top is nobody's to erase.
+    await window.see(lambda shown: shown.count("last") == 2 and " tokens in" in shown)
+    await window("send-keys", "draft " + "数字 and words " * 15 + "tail")
+    await window.see(lambda shown: "tail" in shown)
+    for columns in (60, 30, 20):
+        await window("resize-window", "-x", str(columns), "-y", "30")
+        mark = f"m{columns}"
+        await window("send-keys", mark)
+        shown = await window.see(lambda shown, mark=mark: mark in shown.replace("\n  ", ""))
+        assert shown.count("draft") == 1, (columns, shown)
+
+
+def test_going_up_further_is_for_terminals_that_wrap_anew() -> None:
+    assert rewraps({"TMUX": "/tmp/tmux-0/default,1,0"})
+    assert rewraps({"TERM_PROGRAM": "iTerm.app"})
+    assert not rewraps({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"})
+    # What a terminal tells of itself is told inside of GNU Screen, too.
+    assert not rewraps({"STY": "1.pts-0", "VTE_VERSION": "7400"})
+
+
+@pytest.mark.parametrize(
+    ("cells", "columns", "rows"), [([], 5, 1), ([1] * 5, 5, 1), ([1] * 6, 5, 2), ([2, 0] * 5, 5, 3)]
+)
+def test_rows_that_a_line_is_wrapped_to(cells: list[int], columns: int, rows: int) -> None:
+    assert wrapped_rows(cells, columns) == rows

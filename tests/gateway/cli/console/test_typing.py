@@ -1,0 +1,273 @@
+"""What is typed and pasted at a real prompt, and what becomes of it."""
+
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gateway.control.server import ControlServer
+from tests.fakes.memory_service import MemoryService
+from tests.gateway.cli.console.chat.test_repl import PROMPT, submitted
+from tests.gateway.cli.console.terminal import kore_agent
+
+PICTURE = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "kore"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+async def owner(home: Path) -> AsyncIterator[MemoryService]:
+    async with MemoryService() as service, ControlServer(service, home / "kore.sock"):
+        yield service
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "place"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "orchard.py").write_text("apples = 3\n")
+    (folder / "my notes.md").write_text("pears\n")
+    (folder / "tree.png").write_bytes(PICTURE)
+    return folder
+
+
+async def test_a_long_paste_is_a_few_words_on_the_line_and_sent_whole(
+    owner: MemoryService, home: Path
+) -> None:
+    lines = "\n".join(f"line {n}" for n in range(120))
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"what is this: \x1b[200~{lines}\x1b[201~?\r")
+        await terminal.see("[pasted 120 lines]?")
+        await terminal.see("echo: what is this: line 0")
+        await terminal.see(PROMPT)
+        terminal.type("\x1b[A")
+        await terminal.see("[pasted 120 lines]?")
+        terminal.type(" again\r")
+        await terminal.see("echo: what is this: line 0")
+    assert await submitted(owner, 2) == [
+        f"what is this: {lines}?",
+        f"what is this: {lines}? again",
+    ]
+    assert "+line 119?\n" in (home / "console_history").read_text()
+
+
+async def test_backspace_takes_a_long_paste_away_at_once(owner: MemoryService, home: Path) -> None:
+    lines = "\n".join(map(str, range(50)))
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"see \x1b[200~{lines}\x1b[201~\x7fthis\r")
+        await terminal.see("echo: see this")
+    assert await submitted(owner, 1) == ["see this"]
+
+
+async def test_a_long_paste_while_a_turn_runs_is_sent_whole_too(
+    owner: MemoryService, home: Path
+) -> None:
+    lines = "\n".join(f"line {n}" for n in range(30))
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type(f"\x1b[200~{lines}\x1b[201~\r")
+        await terminal.see("[pasted 30 lines]  (queued)")
+        terminal.type("\x03")
+        await terminal.see("echo: line 0")
+    assert await submitted(owner, 2) == ["slow", lines]
+
+
+async def test_escape_stops_a_turn_and_alt_enter_does_not(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("two\x1b\rlines")
+        await terminal.see("lines")
+        terminal.type("\x1b")
+        await terminal.see("Stopped.")
+        await terminal.see(PROMPT)
+        terminal.type("\r")
+        await terminal.see("echo: two")
+    assert await submitted(owner, 2) == ["slow", "two\nlines"]
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "/quit"])
+async def test_a_word_leaves(owner: MemoryService, home: Path, word: str) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type(f"{word}\r")
+        assert await terminal.ended() == 0
+    assert owner.submitted == []
+
+
+async def test_lines_typed_before_the_console_is_up_are_messages_of_their_own(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        terminal.type("one\rtwo\r/exit\r")
+        assert await terminal.ended() == 0
+    assert await submitted(owner, 2) == ["one", "two"]
+
+
+async def test_ctrl_r_finds_what_was_typed_and_ctrl_c_leaves_the_search(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("about the orchard\r")
+        await terminal.see("echo: about the orchard")
+        await terminal.see(PROMPT)
+        terminal.type("about pears\r")
+        await terminal.see("echo: about pears")
+        await terminal.see(PROMPT)
+        terminal.type("\x12orch")
+        await terminal.see("about the orchard")
+        terminal.type("\x03fresh\r")
+        await terminal.see("echo: fresh")
+        await terminal.see(PROMPT)
+        terminal.type("\x12orch")
+        await terminal.see("about the orchard")
+        terminal.type("\r\x05 again\r")
+        await terminal.see("echo: about the orchard again")
+    assert (await submitted(owner, 4))[2:] == ["fresh", "about the orchard again"]
+
+
+async def test_a_file_is_completed_and_shown_to_the_model(
+    owner: MemoryService, home: Path, place: Path
+) -> None:
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("look at @orch")
+        await terminal.see("src/orchard.py")
+        terminal.type("\tand @my")
+        await terminal.see("my notes.md")
+        terminal.type("\t\r")
+        await terminal.see("shown to the model: orchard.py, my notes.md")
+        await terminal.see("echo: look at")
+    (text,) = await submitted(owner, 1)
+    assert text == 'look at @src/orchard.py and @"my notes.md" '
+    shown = owner.submitted[0].options["project"]["text"]
+    assert "apples = 3" in shown
+    assert "pears" in shown
+
+
+async def test_a_picture_goes_along_as_one(owner: MemoryService, home: Path, place: Path) -> None:
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("what is @tree.png?\r")
+        await terminal.see("shown to the model: tree.png")
+        await terminal.see("echo: what is")
+    (media,) = owner.submitted[0].media
+    assert (media.kind, media.path) == ("photo", str(place / "tree.png"))
+    assert (media.media_type, media.size_bytes) == ("image/png", len(PICTURE))
+    assert media.digest == sha256(PICTURE).hexdigest()
+
+
+async def test_what_stands_behind_a_command_is_completed(owner: MemoryService, home: Path) -> None:
+    session = await owner.bind("", None)
+    await owner.rename(session, "about plums")
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/mode acc")
+        await terminal.see("accept-edits")
+        terminal.type("\t\r")
+        await terminal.see("command /mode accept-edits")
+        await terminal.see(PROMPT)
+        terminal.type("/resume plu")
+        await terminal.see(session)
+        terminal.type("\t\r")
+        await terminal.see(f"Session {session}")
+
+
+async def test_a_misspelt_word_of_the_console_goes_to_nobody(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/exti\r")
+        await terminal.see("There is no /exti; did you mean /exit?")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
+    assert owner.submitted == []
+
+
+async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
+    owner: MemoryService, home: Path, place: Path
+) -> None:
+    (place / ".claude" / "commands").mkdir(parents=True)
+    (place / ".claude" / "commands" / "explain.md").write_text(
+        "---\ndescription: say what a file does\n---\nExplain @src/orchard.py to $ARGUMENTS."
+    )
+    (home / "commands").mkdir()
+    (home / "commands" / "greet.md").write_text("Say hello to {args}.")
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/expl")
+        await terminal.see("say what a file does")
+        terminal.type("\t a child\r")
+        await terminal.see("shown to the model: orchard.py")
+        await terminal.see("echo: Explain")
+        await terminal.see(PROMPT)
+        terminal.type("/greet Ann\r")
+        await terminal.see("echo: Say hello to Ann.")
+        await terminal.see(PROMPT)
+        terminal.type("/help\r")
+        await terminal.see("/greet")
+        await terminal.see("say what a file does")
+    assert await submitted(owner, 2) == [
+        "Explain @src/orchard.py to a child.",
+        "Say hello to Ann.",
+    ]
+    theirs, mine = (message.options.get("project") for message in owner.submitted)
+    assert "untrusted" in theirs["taint"]
+    assert str(place / ".claude" / "commands" / "explain.md") in theirs["text"]
+    assert mine is None
+
+
+async def test_review_and_init_are_prompts_of_ours(
+    owner: MemoryService, home: Path, place: Path
+) -> None:
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("/review src/orchard.py\r")
+        await terminal.see("echo: Review the changes")
+        await terminal.see(PROMPT)
+        terminal.type("slow\r")
+        await terminal.see("working")
+        terminal.type("/init\r")
+        await terminal.see("/init  (queued)")
+        terminal.type("\x03")
+        await terminal.see("echo: Write AGENTS.md")
+    review, _, init = await submitted(owner, 3)
+    assert "not committed yet: src/orchard.py." in review
+    assert "write_file" in init
+
+
+async def test_the_last_line_shows_model_mode_and_cost(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, "--permission-mode", "plan") as terminal:
+        await terminal.see("offline/echo · plan")
+        terminal.type("hi\r")
+        await terminal.see("echo: hi")
+        await terminal.see("offline/echo · plan · ░░░░░░░░ 0% of 128k (10) · $0.25")
+
+
+async def test_the_rows_of_a_menu_go_with_it_and_no_terminal_is_asked_for_its_cursor(
+    owner: MemoryService, home: Path, place: Path
+) -> None:
+    async with kore_agent(home, "--cwd", str(place)) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("see @orch")
+        await terminal.see("src/orchard.py")
+        before = len(terminal.raw)
+        terminal.type("\t")
+        await terminal.see("see @src/orchard.py")
+        await terminal.see(" · ask")
+        assert "\x1b[J" in terminal.raw[before:]
+        assert "\x1b[6n" not in terminal.raw

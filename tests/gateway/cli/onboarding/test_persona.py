@@ -1,0 +1,53 @@
+"""Answers find their places in the starter's files, and in files that people wrote."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.onboarding.persona import Persona, clothe, here, known_zone
+from gateway.runtime.workspace import ensure_workspace
+
+
+def test_every_answer_has_its_place_in_the_starter(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    ensure_workspace(workspace)
+    clothe(workspace, Persona("Jarvis", "Curt.", r"Ada \1", "Asia/Taipei", "繁體中文"))
+    identity = (workspace / "IDENTITY.md").read_text()
+    assert "You are Jarvis, a personal assistant. You live" in identity
+    soul = (workspace / "SOUL.md").read_text()
+    assert "\nCurt.\n" in soul
+    assert "Warm, plain" not in soul
+    user = (workspace / "USER.md").read_text().splitlines()
+    assert r"- Name, and how to address them: Ada \1" in user
+    assert "- Language: 繁體中文" in user
+    assert "- Place and time zone: Asia/Taipei" in user
+
+
+def test_a_second_answer_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    ensure_workspace(workspace)
+    for name in ("Ada", "Grace"):
+        clothe(workspace, Persona(name=name, person=name))
+    assert (workspace / "IDENTITY.md").read_text().count("You are ") == 1
+    assert "You are Grace," in (workspace / "IDENTITY.md").read_text()
+    assert "Ada" not in (workspace / "USER.md").read_text()
+
+
+def test_a_file_without_the_place_gets_a_line_and_keeps_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "SOUL.md").write_text("Mine.\n")
+    clothe(tmp_path, Persona(manner="Curt.", person="Ada"))
+    assert (tmp_path / "SOUL.md").read_text() == "Mine.\n\nCurt.\n"
+    assert (tmp_path / "USER.md").read_text() == "- Name, and how to address them: Ada\n"
+    assert not (tmp_path / "IDENTITY.md").exists()
+
+
+def test_the_time_zone_is_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TZ", raising=False)
+    assert here(tmp_path) == "UTC"
+    (tmp_path / "localtime").symlink_to("/usr/share/zoneinfo/Europe/Berlin")
+    assert here(tmp_path) == "Europe/Berlin"
+    (tmp_path / "timezone").write_text("Asia/Taipei\n")
+    assert here(tmp_path) == "Asia/Taipei"
+    monkeypatch.setenv("TZ", "America/Lima")
+    assert here(tmp_path) == "America/Lima"
+    assert not known_zone("../../etc/passwd")

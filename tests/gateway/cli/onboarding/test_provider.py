@@ -1,0 +1,29 @@
+import pytest
+
+from agent.providers.local_discovery import LocalServer
+from gateway.cli.onboarding.provider import _with_scheme, offered
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("localhost:8080", "http://localhost:8080"),
+        ("192.168.1.5:8080/v1", "http://192.168.1.5:8080/v1"),
+        ("nas:11434", "http://nas:11434"),
+        ("nas", "http://nas"),
+        ("[::1]:8080", "http://[::1]:8080"),
+        ("box.local/v1", "http://box.local/v1"),
+        ("models.example.com/v1", "https://models.example.com/v1"),
+        ("http://models.example.com", "http://models.example.com"),
+        ("ftp://x", "ftp://x"),
+        ("", ""),
+    ],
+)
+def test_an_address_needs_no_scheme(typed: str, meant: str) -> None:
+    assert _with_scheme(typed) == meant
+
+
+def test_ollama_is_in_the_list_once_whether_it_runs_or_not() -> None:
+    for servers in ([], [LocalServer("ollama", 11434, ("llama3.2",))]):
+        vendors = [one.vendor.name for one in offered(servers, {}) if one.vendor]
+        assert vendors.count("ollama") == 1

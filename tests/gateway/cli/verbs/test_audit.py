@@ -1,0 +1,120 @@
+"""`kore audit`, as a program beside a writer."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from gateway.ops.audit.log import AuditLog
+from tests.gateway.cli.kore import ROOT, kore
+from tests.gateway.ops.audit.entries import entry
+
+
+async def filled(home: Path) -> AuditLog:
+    log = AuditLog(home / "audit", mark=home / "audit-mark.json")
+    await log.open()
+    await log.record(entry("a"))
+    await log.record(entry("b", tool="exec", allowed=False, session_id="2027", ts=1_900_000_000.0))
+    return log
+
+
+async def test_entries_are_shown_searched_and_verified_beside_a_writer(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    log = await filled(home)
+
+    async def out(*words: str) -> str:
+        return (await asyncio.to_thread(kore, "audit", *words, home=home)).stdout
+
+    first, second = (await out("tail")).splitlines()
+    assert "allowed  read_file" in first
+    assert "DENIED   exec" in second
+    assert (await out("tail", "-n", "1")).splitlines() == [second]
+    for words in (["--tool", "exec"], ["--denied"], ["--session", "20270"[:4]], ["NOTES/B"]):
+        assert (await out("search", *words)).splitlines() == [second]
+    assert (await out("search", "--since", "2030-01-01")).splitlines() == [second]
+    assert await out("search", "--tool", "exec", "nothing") == ""
+    (line,) = (await out("search", "--denied", "--json")).splitlines()
+    assert json.loads(line)["tool"] == "exec"
+    assert "2 entries in 1 file: whole" in await out("verify")
+    await log.close()
+
+
+async def test_verify_names_the_place_and_fails(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    await (await filled(home)).close()
+    path = home / "audit" / "audit.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"notes/a.md", b"notes/c.md"))
+    ran = kore("audit", "verify", home=home)
+    assert ran.returncode == 1
+    assert "audit.jsonl, line 1: the entry was changed" in ran.stdout
+    report = json.loads(kore("audit", "verify", "--json", home=home).stdout)
+    assert report["ok"] is False
+    assert report["faults"][0]["line"] == 1
+    forged = kore("audit", "verify", "--head", "f" * 64, home=home)
+    assert "no entry has the hash" in forged.stdout
+
+
+async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    await (await filled(home)).close()
+    shutil.rmtree(home / "audit")
+    ran = kore("audit", "verify", home=home)
+    assert (ran.returncode, "2 entries were written" in ran.stdout) == (1, True)
+
+    await (await filled(home)).close()
+    for _ in range(2):
+        ran = kore("audit", "verify", home=home)
+        assert (ran.returncode, "2 entries of an earlier trail are gone" in ran.stdout) == (1, True)
+        await (await filled(home)).close()
+    # The owner knows why.
+    (home / "audit-mark.json").unlink()
+    assert kore("audit", "verify", home=home).returncode == 0
+
+
+async def test_a_damaged_mark_is_a_fault(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    await (await filled(home)).close()
+    assert kore("audit", "verify", home=home).returncode == 0
+    (home / "audit-mark.json").write_text("{}")
+    assert "damaged" in kore("audit", "verify", home=home).stdout
+
+
+def test_nothing_yet_is_no_error(tmp_path: Path) -> None:
+    ran = kore("audit", "verify", home=tmp_path / "h")
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "0 entries in 0 files: whole")
+    assert kore("audit", "search", "--since", "soon", home=tmp_path / "h").returncode == 2
+
+
+async def test_follow_shows_what_comes_across_files(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    log = AuditLog(home / "audit", limit_bytes=1_000)
+    await log.open()
+    await log.record(entry("first"))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "audit", "tail", "--follow", "--json"),
+        env={**os.environ, "KORE_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    seen = [json.loads(await process.stdout.readline())["params"]["path"]]
+    for n in range(8):
+        await log.record(entry(str(n)))
+        seen.append(json.loads(await process.stdout.readline())["params"]["path"])
+    assert seen == ["notes/first.md", *(f"notes/{n}.md" for n in range(8))]
+    process.send_signal(signal.SIGINT)
+    _, complaints = await process.communicate()
+    assert (process.returncode, complaints) == (130, b"")
+    await log.close()
+
+
+def test_a_trail_without_entries_says_so_and_prints_none(tmp_path: Path) -> None:
+    for words, told in ((("tail",), "no entries yet"), (("search", "x"), "no entry fits")):
+        done = kore("audit", *words, home=tmp_path / "h")
+        assert (done.returncode, done.stdout) == (0, "")
+        assert told in done.stderr
+    done = kore("audit", "tail", "--json", home=tmp_path / "h")
+    assert (done.stdout, done.stderr) == ("", "")

@@ -1,0 +1,204 @@
+"""`kore channel`, against a stand-in Bot API: by hand in a terminal, and from a script."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gateway.control.client import Client
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.gateway.cli.console.terminal import Terminal, kore_there
+from tests.gateway.cli.kore import kore
+
+VARIABLE = "TELEGRAM_BOT_TOKEN"
+SECRET = TOKEN.partition(":")[2]
+CODE = re.compile(r"\?start=([A-Za-z0-9_-]+)")
+
+
+def surroundings(api: BotApi, **more: str) -> dict[str, str]:
+    place = {
+        "KORE_TELEGRAM_BASE_URL": api.url,
+        "KORE_AGENT_MODEL": "offline/echo",
+        "KORE_HTTP_PORT": "0",
+    }
+    return {**place, "PYTHONUTF8": "1", **more}
+
+
+async def ran(
+    api: BotApi, home: Path, *words: str, stdin: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
+    environ = surroundings(api, **more)
+    done = await asyncio.to_thread(kore, "channel", *words, home=home, environ=environ, stdin=stdin)
+    assert SECRET not in done.stdout + done.stderr
+    return done
+
+
+async def code_in(terminal: Terminal) -> str:
+    await terminal.see("?start=")
+    await terminal.see("It holds for an")
+    return CODE.findall(terminal.text)[-1]
+
+
+def config(home: Path) -> dict[str, object]:
+    found = json.loads((home / "config.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_a_token_that_is_typed_is_checked_kept_apart_and_never_shown(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    home = tmp_path / "h"
+    home.mkdir()
+    (home / "config.json").write_text('{"telegram": {"allow_from": []}, "limits": {}}')
+    async with kore_there(
+        home, "channel", "add", "telegram", environ=surroundings(bot_api)
+    ) as terminal:
+        await terminal.see("Token (not shown")
+        terminal.type("no token\r")
+        await terminal.see("looks like 123456789")
+        await terminal.see("Token (not shown")
+        terminal.type("99999:a-token-that-nobody-knows\r")
+        await terminal.see("does not know this token")
+        await terminal.see("Token (not shown")
+        assert not terminal.echoes()
+        assert not (home / "secrets.json").exists()
+        terminal.type(f"{TOKEN}\r")
+        await terminal.see("@kore_test_bot is connected")
+        code = await code_in(terminal)
+        await bot_api.user_says(66, "/start guessed")
+        await terminal.see("Person 66 (telegram:66) wrote without the link")
+        await bot_api.user_says(77, f"/start {code}")
+        await terminal.see("Person 77 (telegram:77) is the owner.")
+        assert await terminal.ended() == 0
+        assert SECRET not in terminal.text
+    assert config(home) == {
+        "telegram": {"allow_from": [], "enabled": True, "token": f"${{{VARIABLE}}}"},
+        "limits": {},
+    }
+    assert json.loads((home / "secrets.json").read_text()) == {VARIABLE: TOKEN}
+    assert (home / "secrets.json").stat().st_mode & 0o777 == 0o600
+    assert "You are my owner" in bot_api.answers(77)[-1]
+    assert not any("You are my owner" in text for text in bot_api.answers(66))
+
+
+async def test_ctrl_c_leaves_a_bot_that_is_set_up_and_a_link_that_still_opens(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    home, environ = tmp_path / "h", surroundings(bot_api, TELEGRAM_BOT_TOKEN=TOKEN)
+    async with kore_there(home, "channel", "add", "telegram", environ=environ) as terminal:
+        await terminal.see("Use the token in TELEGRAM_BOT_TOKEN?")
+        terminal.type("\r")
+        code = await code_in(terminal)
+        await terminal.interrupt("The link holds on")
+        assert await terminal.ended() == 0
+    assert not (home / "secrets.json").exists()
+    async with kore_there(home, "gateway", environ=environ):
+        await bot_api.user_says(77, f"/start {code}")
+        await bot_api.wait_for(lambda: bot_api.answers(77), timeout_s=30)
+    assert "You are my owner" in bot_api.answers(77)[-1]
+
+
+async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_api: BotApi) -> None:
+    home, environ = tmp_path / "h", surroundings(bot_api)
+    async with kore_there(home, "gateway", environ=environ) as without:
+        await without.see("is running")
+        async with kore_there(home, "channel", "add", "telegram", environ=environ) as terminal:
+            await terminal.see("Token (not shown")
+            terminal.type(f"{TOKEN}\r")
+            await terminal.see("does not know this bot yet")
+            without.process.send_signal(signal.SIGINT)
+            assert await without.ended() == 0
+            async with kore_there(home, "gateway", environ=environ):
+                code = await code_in(terminal)
+                await bot_api.user_says(77, f"/start {code}")
+                await terminal.see("is the owner.")
+                client = await Client.connect(home / "kore.sock")
+                assert client is not None
+                assert (await client.people())["owner"] == "telegram:77"
+
+
+@pytest.mark.parametrize("way", ["stdin", "variable"])
+async def test_a_script_gives_the_token_and_gets_the_link(
+    way: str, tmp_path: Path, bot_api: BotApi
+) -> None:
+    home = tmp_path / "h"
+    words = ["add", "telegram", "--no-wait"]
+    if way == "stdin":
+        done = await ran(bot_api, home, *words, stdin=f"{TOKEN}\n")
+    else:
+        done = await ran(bot_api, home, *words, "--token-env", "OTHER", OTHER=TOKEN)
+    assert done.returncode == 0, done.stderr
+    assert CODE.search(done.stdout)
+    assert (home / "secrets.json").exists() == (way == "stdin")
+    listed = await ran(bot_api, home, "list", "--json", OTHER=TOKEN)
+    assert json.loads(listed.stdout) == [
+        {"channel": "telegram", "account": "123456", "state": "not running", "trouble": None}
+    ]
+    tested = await ran(bot_api, home, "test", "telegram", "--json", OTHER=TOKEN)
+    assert json.loads(tested.stdout)["link"] == "https://t.me/kore_test_bot"
+
+
+async def test_without_anybody_to_ask_it_says_how(tmp_path: Path, bot_api: BotApi) -> None:
+    done = await ran(bot_api, tmp_path / "h", "add", "telegram")
+    assert done.returncode == 2
+    assert "--token-env" in done.stderr
+    assert not (tmp_path / "h").exists()
+
+
+async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
+    home = tmp_path / "h"
+    further = ["add", "telegram", "--name", "work", "--no-wait"]
+    early = await ran(bot_api, home, *further, stdin=f"{TOKEN}\n")
+    assert early.returncode == 2
+    assert "no first bot" in early.stderr
+    await ran(bot_api, home, "add", "telegram", "--no-wait", stdin=f"{TOKEN}\n")
+    added = await ran(bot_api, home, *further, stdin=f"{TOKEN}\n")
+    assert added.returncode == 0, added.stderr
+    assert json.loads((home / "secrets.json").read_text()) == {
+        VARIABLE: TOKEN,
+        f"{VARIABLE}_WORK": TOKEN,
+    }
+    listed = await ran(bot_api, home, "list", "--json")
+    assert [one["account"] for one in json.loads(listed.stdout)] == ["123456", "work"]
+    removed = await ran(bot_api, home, "remove", "telegram", "--name", "work", "--yes")
+    assert removed.returncode == 0, removed.stderr
+    assert json.loads((home / "secrets.json").read_text()) == {VARIABLE: TOKEN}
+    await ran(bot_api, home, "remove", "telegram", "--yes")
+    assert json.loads((home / "secrets.json").read_text()) == {}
+    assert (await ran(bot_api, home, "list", "--json")).stdout.strip() == "[]"
+    again = await ran(bot_api, home, "remove", "telegram", "--yes")
+    assert again.returncode == 1
+    assert "no such bot" in again.stderr
+
+
+async def test_who_owns_the_place_already_stays_its_owner(tmp_path: Path, bot_api: BotApi) -> None:
+    words = ["add", "telegram"]
+    done = await ran(
+        bot_api, tmp_path / "h", *words, stdin=f"{TOKEN}\n", KORE_ACCESS_OWNER="telegram:5"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "telegram:5 is the owner." in done.stdout
+    assert "?start=" not in done.stdout
+
+
+async def test_what_stands_in_the_way_of_telegram_is_said(tmp_path: Path, bot_api: BotApi) -> None:
+    for address, reason in (
+        ("http://127.0.0.1:9", "cannot be asked"),
+        ("http://no-such-host.invalid", "was not found"),
+    ):
+        done = await ran(
+            bot_api,
+            tmp_path / "h",
+            *["add", "telegram"],
+            stdin=f"{TOKEN}\n",
+            KORE_TELEGRAM_BASE_URL=address,
+        )
+        assert done.returncode == 1
+        assert reason in done.stderr

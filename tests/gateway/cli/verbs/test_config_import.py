@@ -1,0 +1,137 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.config.folder_trust import digest, is_trusted, remember
+from gateway.config.jsonc import read
+from tests.gateway.cli.console.terminal import kore_there
+from tests.gateway.cli.kore import kore
+from tests.gateway.config.test_foreign_formats import DESIGN, REAL
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / ".kode.json").write_text(REAL)
+    return tmp_path / "h"
+
+
+def test_import_takes_over_for_good_and_says_what_it_left(home: Path) -> None:
+    done = kore("config", "import", home=home)
+    assert done.returncode == 0, done.stderr
+    assert "taken: model_list from" in done.stdout
+    assert "projects: not taken" in done.stdout
+    assert "canary" not in done.stdout + done.stderr
+    config = json.loads((home / "config.json").read_text())
+    assert [one["model_name"] for one in config["model_list"]] == ["Main", "Fast"]
+    assert "canary" not in (home / "config.json").read_text()
+    secrets = json.loads((home / "secrets.json").read_text())
+    assert sorted(secrets.values()) == ["sk-canary-a", "sk-canary-b"]
+    (home.parent / ".kode.json").unlink()
+    shown = json.loads(kore("config", "show", home=home).stdout)
+    assert shown["profiles"]["quick"] == "Fast"
+    assert kore("config", "validate", home=home).returncode == 0
+
+
+def test_import_overwrites_nothing(home: Path) -> None:
+    kore("config", "set", "profiles.default", "openai/mine", home=home)
+    done = kore("config", "import", "--json", home=home)
+    assert any("profiles.default: set already" in line for line in json.loads(done.stdout)["left"])
+    config = json.loads((home / "config.json").read_text())
+    assert config["profiles"]["default"] == "openai/mine"
+    again = json.loads(kore("config", "import", "--json", home=home).stdout)
+    assert again["taken"] == []
+
+
+def test_a_change_in_their_file_leaves_all_the_rest_of_it(home: Path) -> None:
+    file = home.parent / ".kode.json"
+    assert (
+        kore("config", "set", "--file", file, "profiles.quick", "Main", home=home).returncode == 0
+    )
+    assert file.read_text() == REAL.replace('"quick": "glm-4/air"', '"quick": "claude-sonnet-4"')
+    done = kore(
+        "config", "set", "--file", file, "modelProfiles.Main.apiKey", "sk-canary-c", home=home
+    )
+    assert "canary" not in done.stdout + done.stderr
+    assert read(file.read_text()).value["modelProfiles"][0]["apiKey"] == "sk-canary-c"
+    kore("config", "set", "--file", file, "proxy", "http://p", home=home)
+    assert read(file.read_text()).value["proxy"] == "http://p"
+    assert "// written by the other program" in file.read_text()
+    kore("config", "unset", "--file", file, "proxy", home=home)
+    expected = REAL.replace('"quick": "glm-4/air"', '"quick": "claude-sonnet-4"')
+    assert file.read_text() == expected.replace("sk-canary-a", "sk-canary-c")
+
+
+def test_the_shape_of_the_design_is_written_too(tmp_path: Path) -> None:
+    file = tmp_path / ".kode.json"
+    file.write_text(json.dumps(DESIGN, indent=2))
+    done = kore("config", "set", "--file", file, "agent.model", "near", home=tmp_path / "h")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(file.read_text()) == {**DESIGN, "defaultModel": "near"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("telegram.token", "x", "has no place for telegram.token"),
+        ("agent.model", "nobody", "no model is called 'nobody' there; there are Main, Fast, Off"),
+    ],
+)
+def test_what_has_no_place_there_is_refused(home: Path, key: str, value: str, said: str) -> None:
+    file = home.parent / ".kode.json"
+    done = kore("config", "set", "--file", file, key, value, home=home)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert file.read_text() == REAL
+
+
+async def test_what_is_changed_while_somebody_reads_it_is_not_trusted(tmp_path: Path) -> None:
+    home, work = tmp_path / "h", tmp_path / "work"
+    work.mkdir()
+    file = work / ".mcp.json"
+    file.write_text('{"mcpServers": {"good": {"command": "true"}}}')
+    async with kore_there(home, "trust", str(work)) as talk:
+        await talk.see("Type yes:")
+        file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
+        talk.type("yes\r")
+        await talk.see("changed meanwhile")
+    assert not is_trusted(file, home)
+
+
+def test_trust_shows_what_it_is_about_and_wants_a_yes(tmp_path: Path) -> None:
+    work, home = tmp_path / "work", tmp_path / "h"
+    work.mkdir()
+    (work / ".kode.json").write_text(REAL)
+    done = kore("trust", work, home=home)
+    assert done.returncode == 1
+    assert "claude-sonnet-4" in done.stderr
+    assert "canary" not in done.stderr
+    assert kore("trust", work, "--yes", home=home).returncode == 0
+    assert str(work / ".kode.json") in (home / "trust.json").read_text()
+    assert kore("trust", work, "--revoke", home=home).returncode == 0
+    assert str(work / ".kode.json") not in (home / "trust.json").read_text()
+
+
+def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) -> None:
+    home, work = tmp_path / "h", tmp_path / "work"
+    work.mkdir()
+    file = work / ".mcp.json"
+    file.write_text("{}")
+    remember({file: digest(file)}, home)
+    with file.open("r+b") as huge:
+        huge.truncate(1 << 38)  # more than memory holds, and no blocks on the disk
+    assert not is_trusted(file, home)
+    done = kore("trust", work, "--yes", home=home)
+    assert done.returncode == 1
+    assert "cannot be read, or is too large" in done.stderr
+
+
+def test_the_configuration_of_kore_itself_is_not_brought_by_the_folder_around_it(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / ".kore"
+    home.mkdir()
+    (home / "config.json").write_text("{}")
+    done = kore("trust", tmp_path, "--yes", home=home)
+    assert done.returncode == 1
+    assert "Kore's own folder" in done.stderr

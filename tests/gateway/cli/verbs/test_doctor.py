@@ -1,0 +1,148 @@
+import json
+import sqlite3
+import subprocess
+from pathlib import Path
+
+from gateway.store.sqlite.engine import connect
+from tests.fakes.bot_api import BotApi
+from tests.gateway.cli.console.terminal import kore_there
+from tests.gateway.cli.kore import kore
+
+
+def states(stdout: str) -> dict[str, str]:
+    return {check["name"]: check["state"] for check in json.loads(stdout)["checks"]}
+
+
+def test_a_fresh_place_is_fine_without_any_network(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    done = kore("doctor", "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    found = states(done.stdout)
+    assert found.pop("model") == "warn"
+    assert set(found.values()) == {"ok"}, done.stdout
+
+
+def test_a_broken_config_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    (home / "config.json").write_text('{"agnet": {}}')
+    done = kore("doctor", home=home)
+    assert done.returncode == 1
+    assert 'agnet: unknown section; did you mean "agent"?' in done.stdout
+    assert "python" in done.stdout
+
+
+async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    (home / "config.json").write_text('{"telegram": {"nonsense_there": 1}}')
+    async with kore_there(home, "doctor") as terminal:
+        assert await terminal.ended() == 1
+        await terminal.see("clock")
+    found = terminal.text.split("FAIL")[1].split("\nok")[0].splitlines()
+    assert len(found) > 2
+    assert all(line.startswith(" " * 18) and line[18] != " " for line in found[1:])
+    assert max(map(len, found[1:])) <= 80
+
+
+def test_a_corrupt_database_is_found_and_left_alone(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    content = b"SQLite format 3\0" + b"nonsense" * 1000
+    (home / "kore.db").write_bytes(content)
+    (home / "kore.db").chmod(0o600)
+    done = kore("doctor", "--json", home=home)
+    assert states(done.stdout)["database"] == "fail"
+    assert "backup" in done.stdout
+    assert (home / "kore.db").read_bytes() == content
+
+
+def test_a_whole_database_is_ok(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    database = sqlite3.connect(home / "kore.db")
+    database.execute("CREATE TABLE t (x)")
+    database.commit()
+    database.close()
+    (home / "kore.db").chmod(0o644)
+    found = states(kore("doctor", "--json", home=home).stdout)
+    assert (found["database"], found["home"]) == ("ok", "warn")
+
+
+def test_a_database_in_use_is_no_finding_and_nobody_is_told_to_replace_it(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    owner = connect(home / "kore.db")
+    try:
+        done = kore("doctor", home=home)
+    finally:
+        owner.close()
+    assert done.returncode == 0, done.stdout
+    assert "kore.db, in use" in done.stdout
+    assert "backup" not in done.stdout
+
+
+def test_a_missing_key_is_found(tmp_path: Path) -> None:
+    done = kore(
+        "doctor", "--json", home=tmp_path / "h", environ={"KORE_AGENT_MODEL": "openai/gpt-5"}
+    )
+    assert states(done.stdout)["model"] == "fail"
+    assert "OPENAI_API_KEY" in done.stdout
+
+
+async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_api: BotApi) -> None:
+    import asyncio
+
+    for token, state in ((bot_api.token, "ok"), ("999:wrong-canary", "fail")):
+        environ = {
+            "KORE_TELEGRAM_ENABLED": "true",
+            "KORE_TELEGRAM_TOKEN": token,
+            "KORE_TELEGRAM_BASE_URL": bot_api.base_url,
+            "KORE_AGENT_MODEL": "offline/echo",
+        }
+        done = await asyncio.to_thread(
+            kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
+        )
+        assert states(done.stdout)["bot"] == state, done.stdout
+        # Nobody is listed: that is how pairing begins.
+        assert states(done.stdout)["telegram"] == "ok"
+        assert token not in done.stdout + done.stderr
+
+
+def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    kore("agent", "-m", "hi", home=home)
+    log = tmp_path / "elsewhere.log"
+    log.touch(0o640)
+    for path, mode in ((home, 0o755), (home / "logs" / "agent.log", 0o644), (log, 0o640)):
+        path.chmod(mode)
+    environ = {"KORE_LOGGING_FILE": str(log)}
+    done = kore("doctor", "--json", home=home, environ=environ)
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["home"]["detail"] == f"others can read {home} and 1 more"
+    assert checks["files"]["detail"] == f"others can read {log}"
+    for name in ("home", "files"):
+        subprocess.run(["sh", "-c", checks[name]["fix"]], check=True)
+    mended = states(kore("doctor", "--json", home=home, environ=environ).stdout)
+    assert (mended["home"], mended["files"]) == ("ok", "ok")
+
+
+def test_the_policy_file_is_named(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    kore("init", "--yes", home=home)
+    file = tmp_path / "policy.yaml"
+    file.write_text("roles: {build: {tools: {read_file: {}}}}\n")
+    environ = {"KORE_SECURITY_POLICY_FILE": str(file)}
+    assert str(file) in kore("doctor", home=home, environ=environ).stdout
+    file.write_text("roles: {build: {tools: {read_file: {pahts: [x]}}}}\n")
+    done = kore("doctor", "--json", home=home, environ=environ)
+    assert states(done.stdout)["policy"] == "fail"
+
+
+def test_the_longest_name_of_a_check_stands_apart_from_what_is_said(tmp_path: Path) -> None:
+    done = kore("doctor", "--live", home=tmp_path / "kore")
+    assert "model call  not needed offline" in done.stdout, done.stdout

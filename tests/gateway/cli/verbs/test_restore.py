@@ -1,0 +1,314 @@
+"""A backup is read back, and put in the place of what there is."""
+
+import json
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.runtime.lock import hold
+from gateway.runtime.paths import Home
+from tests.gateway.cli.kore import kore
+from tests.towers import LEVELS, depth_of, remove, towers
+
+OFFLINE = {"KORE_AGENT_MODEL": "offline/echo"}
+
+
+def said(home: Path, text: str) -> None:
+    done = kore("agent", "-m", text, home=home, environ=OFFLINE)
+    assert done.returncode == 0, done.stderr
+
+
+def texts(home: Path) -> str:
+    with closing(sqlite3.connect(home / "kore.db")) as connection:
+        rows = connection.execute("SELECT content FROM message").fetchall()
+    return "".join(text for (text,) in rows)
+
+
+def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "hello")
+    # It comes before the backup's own parts, and does not become smaller.
+    (home / "workspace" / ".a").write_bytes(os.urandom(300_000))
+    done = kore("backup", home / "workspace" / "b.zip", home=home)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(home / "workspace" / "b.zip") as packed:
+        names = packed.namelist()
+    assert "workspace/.a" in names
+    assert [name for name in names if "b.zip" in name] == []
+
+
+@contextmanager
+def in_use(home: Path) -> Iterator[None]:
+    with hold(Home(home).lock, "kore gateway"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A home that went on after its backup, and that backup."""
+    folder = tmp_path_factory.mktemp("kore")
+    home, target = folder / "h", folder / "all.zip"
+    said(home, "before the backup")
+    kore("config", "set", "http.port", "0", home=home)
+    (home / "workspace" / "run.sh").write_text("#!/bin/sh\n")
+    (home / "workspace" / "run.sh").chmod(0o755)
+    done = kore("backup", target, "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["counts"]["conversations"] == 1
+    assert facts["counts"]["messages"] == 2
+    assert target.stat().st_mode & 0o777 == 0o600
+    return home, target
+
+
+def test_all_of_it_comes_back_and_what_was_there_is_kept(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, target = tmp_path / "h", backed_up[1]
+    said(home, "something else")
+    kore("config", "set", "http.port", "99", home=home)
+    (home / "workspace" / "AGENT.md").write_text("changed")
+    done = kore("restore", target, "--yes", "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    assert "before the backup" in texts(home)
+    assert "something else" not in texts(home)
+    assert json.loads((home / "config.json").read_text()) == {"http": {"port": 0}}
+    assert os.access(home / "workspace" / "run.sh", os.X_OK)
+    kept = [Path(path) for path in json.loads(done.stdout)["kept"]]
+    assert all(path.exists() for path in kept)
+    (old,) = (path for path in kept if path.suffix == ".db")
+    with closing(sqlite3.connect(old)) as connection:
+        rows = connection.execute("SELECT content FROM message").fetchall()
+    assert "something else" in str(rows)
+    (workspace,) = (path for path in kept if path.is_dir())
+    assert (workspace / "AGENT.md").read_text() == "changed"
+    said(home, "and on")
+    assert not list(home.glob(".restore-*"))
+
+
+def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "first")
+    copy = tmp_path / "copy.db"
+    done = kore("backup", copy, home=home)
+    assert "read back: 1 conversation, 2 messages" in done.stdout
+    said(home, "second")
+    (home / "workspace" / "mine.txt").write_text("kept")
+    assert kore("restore", copy, "--yes", home=home).returncode == 0
+    assert "second" not in texts(home)
+    assert (home / "workspace" / "mine.txt").read_text() == "kept"
+
+
+def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    with in_use(home):
+        done = kore("restore", backed_up[1], "--yes", home=home)
+    assert done.returncode == 75
+    assert "in use by kore gateway" in done.stderr
+    assert "here" in texts(home)
+
+
+def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    done = kore("restore", backed_up[1], home=home)
+    assert (done.returncode, "nothing was restored" in done.stderr) == (1, True)
+    assert "here" in texts(home)
+
+
+@pytest.mark.parametrize("harm", ["cut", "other", "newer", "climbing"])
+def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
+    backed_up: tuple[Path, Path], tmp_path: Path, harm: str
+) -> None:
+    home, bad = tmp_path / "h", tmp_path / "bad.db"
+    said(home, "here")
+    with zipfile.ZipFile(backed_up[1]) as packed:
+        whole = packed.read("kore.db")
+    if harm == "cut":
+        bad.write_bytes(whole[: len(whole) // 2])
+    elif harm == "other":
+        with closing(sqlite3.connect(bad)) as connection:
+            connection.execute("CREATE TABLE cat (name TEXT)")
+    elif harm == "newer":
+        bad.write_bytes(whole)
+        with closing(sqlite3.connect(bad)) as connection:
+            connection.execute("PRAGMA user_version = 9999")
+    else:
+        with zipfile.ZipFile(bad, "w") as packed:
+            packed.writestr("kore.db", whole)
+            packed.writestr("workspace/../../x", "out")
+    done = kore("restore", bad, "--yes", home=home)
+    assert done.returncode == 1, done.stderr
+    assert "here" in texts(home)
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_is_no_backup_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database")
+    done = kore("restore", tmp_path / "notes.txt", "--yes", home=tmp_path / "h")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"kore: {tmp_path}/notes.txt is no whole database")
+
+
+def test_a_configuration_that_would_not_load_is_refused_before_anything_is_replaced(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, bad = tmp_path / "h", tmp_path / "bad.zip"
+    said(home, "here")
+    (home / "config.json").write_text("{}")
+    with zipfile.ZipFile(backed_up[1]) as packed, zipfile.ZipFile(bad, "w") as made:
+        made.writestr("kore.db", packed.read("kore.db"))
+        made.writestr("config.json", '{"http": {"port": "none"}}')
+    done = kore("restore", bad, "--yes", home=home)
+    assert done.returncode == 2
+    assert "http.port" in done.stderr
+    assert "nothing was restored" in done.stderr
+    assert (home / "config.json").read_text() == "{}"
+    assert "here" in texts(home)
+    assert kore("restore", bad, "--yes", "--database-only", home=home).returncode == 0
+
+
+@pytest.mark.parametrize("by", ["variable", "flag"])
+def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
+    tmp_path: Path, by: str
+) -> None:
+    home, mine, target = tmp_path / "h", tmp_path / "mine.json", tmp_path / "all.zip"
+    environ = {"KORE_CONFIG": str(mine)} if by == "variable" else {}
+    flags = [] if by == "variable" else ["--config", str(mine)]
+    said(home, "hello")
+    (home / "config.json").write_text('{"http": {"port": 1}}')
+    mine.write_text('{"http": {"port": 2}}')
+    done = kore(*flags, "backup", target, home=home, environ=environ)
+    assert f"config.json ({mine})" in done.stdout, done.stderr
+    mine.write_text('{"http": {"port": 3}}')
+    done = kore(*flags, "restore", target, "--yes", home=home, environ=environ)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(mine.read_text()) == {"http": {"port": 2}}
+    assert json.loads((home / "config.json").read_text()) == {"http": {"port": 1}}
+    (aside,) = (home / "backups").glob("before-restore-*-config.json")
+    assert json.loads(aside.read_text()) == {"http": {"port": 3}}
+    assert f"{mine} is kept as {aside}" in done.stderr
+
+
+def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    terminal, inside = pty.openpty()
+    command = [sys.executable, "-m", "gateway", "restore", str(backed_up[1])]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KORE_HOME": str(home)}
+    restoring = subprocess.Popen(command, stdin=inside, stderr=subprocess.PIPE, env=environ)
+    assert restoring.stderr is not None
+    try:
+        # It asks once everything is unpacked.
+        restoring.stderr.readline()
+        assert list(home.glob(".restore-*/kore.db"))
+    finally:
+        restoring.kill()
+        restoring.communicate()
+        os.close(terminal)
+        os.close(inside)
+    (home / "kore.db.restore").write_bytes(b"half of a copy")
+    with towers(home / ".workspace.restore-1"):
+        said(home, "and on")
+        assert not [path.name for path in home.iterdir() if "restore" in path.name]
+    assert (home / "workspace").is_dir()
+
+
+def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    said(home, "here")
+    (home / "workspace" / "mine.txt").write_text("restored")
+    (home / "workspace").rename(home / ".workspace.restore-1")
+    said(home, "and on")
+    assert (home / "workspace" / "mine.txt").read_text() == "restored"
+    assert not (home / ".workspace.restore-1").exists()
+
+
+def test_a_tower_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names(
+    tmp_path: Path,
+) -> None:
+    """And it is in the way of no restore, neither there nor in the backup."""
+    home, target = tmp_path / "h", tmp_path / "all.zip"
+    said(home, "hello")
+    try:
+        with towers(home / "workspace"):
+            done = kore("backup", target, home=home)
+            assert done.returncode == 0, done.stderr
+            assert "left out: 1 file or folder" in done.stdout
+            with zipfile.ZipFile(target, "a") as archive:
+                assert "workspace/first.txt" in archive.namelist()
+                # As deep as the format allows.
+                archive.writestr(
+                    "workspace/" + "d" * 19 + f"/{'d' * 19}" * (LEVELS - 1) + "/a", "x"
+                )
+            done = kore("restore", target, "--yes", "--json", home=home)
+            assert done.returncode == 0, done.stderr
+            assert (home / "workspace" / "first.txt").read_text() == "first"
+            assert depth_of(home / "workspace", "d" * 19) == LEVELS
+            (aside,) = (
+                Path(kept) for kept in json.loads(done.stdout)["kept"] if "workspace" in kept
+            )
+            assert depth_of(aside) == LEVELS
+    finally:
+        for folder in home.glob("*workspace*"):
+            remove(folder)
+
+
+def packed(path: Path, names: list[str]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    return path
+
+
+def patched(path: Path, mark: bytes, offset: int, number: int) -> Path:
+    """Another number of four bytes behind each `mark`."""
+    data = bytearray(path.read_bytes())
+    at = data.find(mark)
+    while at >= 0:
+        data[at + offset : at + offset + 4] = number.to_bytes(4, "little")
+        at = data.find(mark, at + 1)
+    path.write_bytes(data)
+    return path
+
+
+def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    names = ["kore.db", *(f"workspace/{n}" for n in range(2_000))]
+    # Eight terabytes, says the list of what is in it.
+    bomb = patched(packed(tmp_path / "bomb.zip", names), b"PK\1\2", 24, 0xFFFFFFF0)
+    done = kore("restore", bomb, "--yes", home=home)
+    assert done.returncode != 0
+    assert "may be used" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in home.glob(".restore-*")] == []
+    assert not (home / "workspace").exists()
+
+
+def test_a_list_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
+    many = patched(packed(tmp_path / "many.zip", ["kore.db"]), b"PK\5\6", 12, 0xFFFFFFF0)
+    done = kore("restore", many, "--yes", home=tmp_path / "h")
+    assert done.returncode != 0
+    assert "lists too many files" in done.stderr
+
+
+def test_a_configuration_too_large_to_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("kore.db", b"x")
+        archive.writestr("config.json", b" " * 20_000_000)
+    done = kore("restore", path, "--yes", home=tmp_path / "h")
+    assert done.returncode != 0
+    assert "config.json" in done.stderr
+    assert "too large" in done.stderr

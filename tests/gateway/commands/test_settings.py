@@ -1,0 +1,97 @@
+"""Choosing how much runs without a question, from a chat and from the terminal."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.providers.scripted import Scripted
+from agent.types import Message, ToolCall, assistant
+from gateway.channels.base import Batch
+from gateway.core.messages import InboundMessage, Sender
+from tests.gateway.parts import Parts, running, said, typed
+
+GROUP: dict[str, Any] = {"chat": "-5", "private": False}
+
+
+def other(text: str, **more: Any) -> InboundMessage:
+    return said(text, sender=Sender("8"), **more)
+
+
+async def told(parts: Parts, message: InboundMessage) -> str:
+    """The last thing that the chat shows once the message was answered."""
+    before = len(parts.platform.chats[message.chat_id])
+    await parts.bus.accept(message.channel, message.account, Batch([message]))
+    await parts.platform.until(lambda: len(parts.platform.chats[message.chat_id]) > before)
+    return parts.platform.chats[message.chat_id][-1].text
+
+
+async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
+        shown = await told(parts, said("/mode"))
+        assert shown.startswith("Mode: `ask`")
+        assert all(f"`{mode}`" in shown for mode in ("plan", "ask", "accept-edits", "auto"))
+        assert "`plan`" in await told(parts, said("/plan"))
+        assert (await told(parts, said("/mode"))).startswith("Mode: `plan`")
+        assert "`accept-edits`" in await told(parts, said("/mode accept-edits"))
+        assert "`auto`" in await told(parts, said("/auto"))
+        assert "no such mode" in await told(parts, said("/mode everything"))
+        assert (await told(parts, said("/mode"))).startswith("Mode: `auto`")
+
+
+async def test_a_new_conversation_begins_with_the_channels_mode(tmp_path: Path) -> None:
+    modes: Mapping[str, Any] = {"chat": "plan"}
+    async with running(tmp_path, ["Hello."], owner="chat:7", modes=modes) as parts:
+        await told(parts, said("/auto"))
+        await told(parts, said("/new"))
+        assert (await told(parts, said("/mode"))).startswith("Mode: `plan`")
+
+
+async def test_others_may_tighten_and_in_their_own_chat_go_back(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
+        assert "Only the owner" in await told(parts, other("/auto"))
+        assert "Only the owner" in await told(parts, other("/mode accept-edits"))
+        assert "Mode of this conversation: `plan`" in await told(parts, other("/plan"))
+        assert "Mode of this conversation: `ask`" in await told(parts, other("/mode ask"))
+
+
+async def test_what_the_owner_tightens_in_a_group_stays_tight_for_others(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
+        await told(parts, said("/plan", **GROUP))
+        assert "Only the owner" in await told(parts, other("/mode ask", **GROUP))
+        await told(parts, said("/auto", **GROUP))
+        assert (await told(parts, other("/mode", **GROUP))).startswith("Mode: `ask`")
+        assert "Mode of this conversation: `plan`" in await told(parts, other("/plan", **GROUP))
+
+
+def overwriting() -> list[Message | str]:
+    arguments = {"path": "a.txt", "content": "new"}
+    return [assistant("", (ToolCall("1", "write_file", arguments, ""),)), "Done."]
+
+
+async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> None:
+    provider = Scripted([*overwriting(), *overwriting()])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        file = parts.workspace / "a.txt"
+        file.write_text("old")
+        await told(parts, said("/plan"))
+        assert await told(parts, said("overwrite it")) == "Done."
+        assert file.read_text() == "old"
+        await told(parts, said("/mode accept-edits"))
+        assert await told(parts, said("overwrite it")) == "Done."
+        assert file.read_text() == "new"
+
+
+async def test_the_command_line_of_the_console_beats_the_conversation(tmp_path: Path) -> None:
+    provider = Scripted([*overwriting(), *overwriting()])
+    async with running(tmp_path, provider) as parts:
+        file = parts.workspace / "a.txt"
+        file.write_text("old")
+        for mode, content in (("plan", "old"), ("accept-edits", "new")):
+            message = typed("overwrite it", options={"mode": mode})
+            await parts.bus.submit(message)
+            await parts.until(
+                "SELECT 1 FROM inbox i JOIN turn t ON t.id = i.turn_id"
+                " WHERE i.event_id = ? AND t.state = 'done'",
+                message.event_id,
+            )
+            assert file.read_text() == content

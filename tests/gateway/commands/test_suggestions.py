@@ -1,0 +1,73 @@
+"""A command with a slip of the finger."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.providers.scripted import Echo
+from gateway.commands import command_of, is_at_once
+from gateway.commands.suggestions import meant
+from gateway.commands.table import COMMANDS, GROUPS
+from tests.gateway.parts import running, said
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("/statsu", "status"),
+        ("/Hlep", "help"),
+        ("/models", "model"),
+        ("/compcat@my_bot", "compact"),
+    ],
+)
+def test_a_word_close_to_a_command_is_taken_for_it(typed: str, name: str) -> None:
+    assert meant(typed) == name
+    assert is_at_once(said(typed))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("/etc/hosts is odd", "/etc/hosts", "/notes.md", "/home/", "//", "/"),
+        *("statsu", "/statsu now", "what is /statsu", ""),
+    ],
+)
+def test_paths_and_sentences_are_for_the_model(text: str) -> None:
+    assert command_of(said(text)) is None
+
+
+def test_what_was_forwarded_is_no_slip() -> None:
+    assert command_of(said("/statsu", forwarded=True)) is None
+
+
+async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(said("/statsu"))
+        await parts.platform.answers("1", 1)
+        assert parts.platform.texts("1") == ["There is no `/statsu`; did you mean `/status`?"]
+        assert await parts.rows("SELECT 1 FROM message") == []
+        await parts.bus.submit(said("/nosuch"))
+        unknown = (await parts.platform.answers("1", 2))[1]
+        assert unknown == "There is no command `/nosuch`. /help lists the commands."
+        for n, word in enumerate(("/skills", "/mcp list", "/plugin add x", "/doctor", "/exit"), 3):
+            await parts.bus.submit(said(word))
+            assert "/nosuch" not in (await parts.platform.answers("1", n))[-1]
+        assert await parts.rows("SELECT 1 FROM message") == []
+
+
+async def test_words_of_other_programs_begin_a_new_conversation(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        for n, word in enumerate(("/new", "/clear", "/Reset"), 1):
+            await parts.bus.submit(said(word))
+            assert "New conversation" in (await parts.platform.answers("1", n))[-1]
+
+
+async def test_help_names_every_command_once(tmp_path: Path) -> None:
+    listed = [name for _, names in GROUPS for name in names]
+    assert sorted([*listed, "start"]) == sorted(COMMANDS)
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(said("/help"))
+        await parts.platform.until(lambda: "/help - " in "".join(parts.platform.texts("1")))
+        text = "".join(parts.platform.texts("1"))
+        assert all(f"/{name} - " in text for name in listed)
+        assert "Conversation" in text.splitlines()[0]

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+from gateway.config.diff import AT_ONCE, is_at_once, update
+from gateway.config.key_catalog import catalogue, whole_sections
+from tests.gateway.config.loading import load
+from tests.house.pages import page, quoted
+
+
+def test_what_can_change_at_once_does_and_the_rest_stays(tmp_path: Path) -> None:
+    running = load(tmp_path, {"agent": {"max_iterations": 3}, "http": {"port": 1}})
+    wanted = load(
+        tmp_path,
+        {"agent": {"max_iterations": 4}, "http": {"port": 2}, "telegram": {"enabled": True}},
+    )
+    found = update(running, wanted)
+    assert found.changed == ("agent.max_iterations",)
+    assert found.waiting == ("telegram.enabled", "http.port")
+    assert found.settings.agent.max_iterations == 4
+    assert found.settings.http.port == 1
+    assert not found.settings.telegram.enabled
+    assert update(found.settings, wanted).waiting == found.waiting
+
+
+def test_who_may_write_to_a_further_bot_changes_at_once_and_its_token_does_not(
+    tmp_path: Path,
+) -> None:
+    def bots(token: str, *people: int) -> dict[str, object]:
+        bot = {"name": "b", "token": token, "allow_from": list(people)}
+        return {"telegram": {"accounts": [bot]}}
+
+    running = load(tmp_path, bots("1:one", 5))
+    assert update(running, load(tmp_path, bots("1:one", 6))).changed == ("telegram.accounts",)
+    found = update(running, load(tmp_path, bots("2:two", 6)))
+    assert (found.changed, found.waiting) == ((), ("telegram.accounts",))
+    assert found.settings.telegram.accounts == running.telegram.accounts
+
+
+def test_every_name_in_the_list_is_a_section_or_a_key() -> None:
+    keys = {f"{section}.{key}" for section, names in catalogue().items() for key in names}
+    assert keys.union(catalogue(), whole_sections()) >= AT_ONCE
+
+
+def test_the_page_says_what_changes_at_once() -> None:
+    body = page("configuration").partition("- At once: ")[2].partition("- After a restart")[0]
+    assert set(quoted(body)) == {*AT_ONCE, "allow_from", "telegram.accounts"}
+    assert is_at_once(("limits", "tokens_per_turn"))
+    assert not is_at_once(("store", "url"))

@@ -1,0 +1,279 @@
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import Settings, load_settings
+from gateway.config.folder_trust import trust
+from gateway.config.foreign_formats import Foreign, read_foreign
+
+REAL = """\
+{
+  // written by the other program
+  "numStartups": 12,
+  "theme": "dark",
+  "modelProfiles": [
+    {"name": "Main", "provider": "anthropic", "modelName": "claude-sonnet-4",
+     "apiKey": "sk-canary-a", "maxTokens": 8192,
+     "contextLength": 200000, "isActive": true, "createdAt": 1700000},
+    {"name": "Fast", "provider": "custom-openai", "modelName": "glm-4/air",
+     "baseURL": "http://localhost:9/v1", "apiKey": "sk-canary-b",
+     "isActive": true, "createdAt": 1700001},
+    {"name": "Off", "provider": "openai", "modelName": "gpt-4", "isActive": false},
+  ],
+  "modelPointers": {"main": "claude-sonnet-4",
+    "task": "claude-sonnet-4", "quick": "glm-4/air", "compact": ""},
+  "defaultModelName": "Main",
+  "mcpServers": {"files": {"type": "stdio", "command": "npx", "args": ["-y", "files"], "env": {}}},
+  "projects": {"/home/me/x": {"allowedTools": ["Bash(git diff:*)"],
+    "hasTrustDialogAccepted": true}},
+}
+"""
+DESIGN = {
+    "modelProfiles": {
+        "gpt": {"provider": "openai", "apiKey": "sk-canary", "model": "gpt-5"},
+        "near": {"provider": "ollama", "model": "llama3.2", "baseURL": "http://localhost:11434"},
+    },
+    "defaultModel": "gpt",
+    "quickModel": "near",
+    "mcpServers": [{"name": "files", "command": "npx", "args": ["files"]}],
+}
+
+
+def loaded(root: Path, cwd: Path | None = None, **environ: str) -> Settings:
+    home = root / "kore"
+    home.mkdir(exist_ok=True)
+    return load_settings(
+        config=None,
+        home=home,
+        cwd=cwd or root,
+        environ={"HOME": str(root), **environ},
+        overrides={},
+    )
+
+
+def named(settings: Settings) -> dict[str, str]:
+    return {one.model_name: one.model for one in settings.model_list}
+
+
+def test_the_file_that_the_other_program_writes_is_read(tmp_path: Path) -> None:
+    (tmp_path / ".kode.json").write_text(REAL)
+    settings = loaded(tmp_path)
+    assert named(settings) == {"Main": "anthropic/claude-sonnet-4", "Fast": "openai/glm-4/air"}
+    assert (settings.profiles.default, settings.profiles.quick) == ("Main", "Fast")
+    assert settings.model_list[0].context_tokens == 200_000
+    assert settings.mcp_servers["files"].command == "npx"
+    assert settings.security.modes == {"cli": "ask"}
+    assert tmp_path / ".kode.json" in settings.files
+
+
+def test_the_shape_of_its_design_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / ".kode.json").write_text(json.dumps(DESIGN))
+    settings = loaded(tmp_path)
+    assert named(settings) == {"gpt": "openai/gpt-5", "near": "ollama/llama3.2"}
+    assert (settings.profiles.default, settings.profiles.quick) == ("gpt", "near")
+    assert settings.mcp_servers["files"].args == ("files",)
+
+
+def test_profiles_by_id_with_a_nested_config_are_read(tmp_path: Path) -> None:
+    content = {
+        "modelProfiles": [
+            {
+                "id": "m1",
+                "type": "alibaba",
+                "config": {"model": "qwen-max", "apiKey": "sk-canary", "temperature": 0.2},
+            },
+            {
+                "id": "m2",
+                "name": "Near",
+                "provider": "own",
+                "adapt": "anthropic",
+                "config": {"modelName": "claude", "baseURL": "http://localhost:9"},
+            },
+            {"id": "m3", "name": "odd", "provider": "groq", "model": "x", "adapt": "grpc"},
+        ],
+        "modelPointers": {"main": "m1", "task": "m2", "compact": "m2"},
+    }
+    (tmp_path / ".kode.json").write_text(json.dumps(content))
+    settings = loaded(tmp_path)
+    assert named(settings) == {"m1": "qwen/qwen-max", "Near": "anthropic/claude", "odd": "groq/x"}
+    assert settings.model_list[0].temperature == 0.2
+    profiles = settings.profiles
+    assert (profiles.default, profiles.task, profiles.quick) == ("m1", "Near", "Near")
+    left = read_foreign(tmp_path / ".kode.json")
+    assert left is not None
+    assert any("adapt 'grpc'" in line for line in left.left)
+
+
+def test_what_is_not_taken_of_a_profile_or_a_pointer_is_said(tmp_path: Path) -> None:
+    content = {
+        "modelProfiles": [
+            {"name": "a", "provider": "openai", "modelName": "x", "reasoningEffort": "high"},
+            {"name": "b", "provider": "openai", "modelName": "y", "createdAt": 1},
+        ],
+        "modelPointers": {"quick": "a", "compact": "b", "vision": "a"},
+    }
+    (tmp_path / ".kode.json").write_text(json.dumps(content))
+    found = read_foreign(tmp_path / ".kode.json")
+    assert found is not None
+    assert found.left == (
+        "modelProfiles.a.reasoningEffort: not taken",
+        "modelPointers.compact: not taken",
+        "modelPointers.vision: not taken",
+    )
+    assert found.values["profiles", "quick"] == "a"
+
+
+def test_a_file_of_ours_wins_and_takes_models_and_their_names_together(tmp_path: Path) -> None:
+    (tmp_path / ".kode.json").write_text(REAL)
+    (tmp_path / "kore").mkdir()
+    ours = {"model_list": [{"model_name": "mine", "model": "openai/x"}]}
+    (tmp_path / "kore" / "config.json").write_text(json.dumps(ours))
+    settings = loaded(tmp_path)
+    assert named(settings) == {"mine": "openai/x"}
+    assert settings.profiles.default == "default"
+    assert "files" in settings.mcp_servers
+
+
+def test_kodax_is_read_and_its_permission_mode_is_not(tmp_path: Path) -> None:
+    (tmp_path / ".kodax").mkdir()
+    content = {
+        "provider": "near",
+        "model": "big",
+        "thinking": True,
+        "permissionMode": "auto",
+        "alwaysAllowTools": ["Bash(git diff:*)"],
+        "customProviders": [
+            {
+                "name": "near",
+                "protocol": "anthropic",
+                "baseUrl": "http://localhost:9",
+                "apiKeyEnv": "NEAR_KEY",
+                "model": "small",
+                "models": ["small", {"id": "big"}],
+                "contextWindow": 64000,
+            }
+        ],
+    }
+    (tmp_path / ".kodax" / "config.json").write_text(json.dumps(content))
+    settings = loaded(tmp_path, NEAR_KEY="sk-canary")
+    assert named(settings) == {"near": "anthropic/small", "near:big": "anthropic/big"}
+    assert settings.profiles.default == "near:big"
+    assert settings.agent.thinking is True
+    assert settings.model_list[0].api_key is not None
+    assert settings.model_list[0].api_key.get_secret_value() == "sk-canary"
+    assert settings.security.modes == {"cli": "ask"}
+
+
+def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / ".config" / "kore" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "llm:\n  provider: openai\n  model: gpt-5\n  api_key: sk-canary\n"
+        "  temperature: 0.0\n  flavour: 1\n"
+        "context:\n  max_tokens: 64000\n"
+        "security:\n  blocked_paths: [.secret, .git]\n  blocked_cmds: [dd]\n"
+        "  restrict_to_workspace: false\n"
+    )
+    settings = loaded(tmp_path)
+    assert named(settings) == {"llm": "openai/gpt-5"}
+    assert settings.model_list[0].temperature == 0.0
+    assert "llm.flavour: not taken" in (read_foreign(file) or Foreign()).left
+    assert settings.context.max_tokens == 64_000
+    # What is blocked anyway stays so: their list may only add to it.
+    assert settings.security.blocked_paths == (*Settings().security.blocked_paths, ".secret")
+    assert {"rm", "sudo", "dd"} <= {*settings.security.blocked_commands}
+    assert settings.security.restrict_to_workspace
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"modelProfiles": [{"name": "x", "provider": "openai", "modelName": 3}]}']
+)
+def test_one_that_does_not_fit_harms_nobody_and_is_noted(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".kode.json").write_text(text)
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
+    settings = loaded(tmp_path)
+    assert settings.mcp_servers == {}
+    assert any(".mcp.json: left out" in note for note in settings.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".kode.json", '{"modelPointers": ["main"]}'),
+        (".kode.json", '{"modelPointers": {"main": {"name": "x"}}}'),
+        (".kode.json", '{"modelProfiles": 5}'),
+        (".kode.json", '{"defaultModel": ["x"]}'),
+        (".kode.json", '{"mcpServers": "files"}'),
+        (".kodax/config.json", '{"customProviders": 5}'),
+        (".kodax/config.json", '{"customProviders": [{"name": "a", "models": 7}]}'),
+        (".config/kore/config.yaml", "context: [a]"),
+        (".config/kore/config.yaml", "security: 5"),
+        (".config/kore/config.yaml", "context: {max_tokens: 2020-01-01}"),
+        (".config/kore/config.yaml", "context: {2020-01-01: 5}"),
+        (".config/kore/config.yaml", "context: &a [*a]"),
+        (".config/kore/config.yaml", "context: {max_tokens: .nan}"),
+    ],
+)
+def test_an_odd_shape_in_a_file_of_others_is_no_crash(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    settings = loaded(tmp_path)
+    assert settings.model_list == ()
+    assert settings.profiles.default == "default"
+    assert settings.context.max_tokens == 128_000
+
+
+@pytest.mark.parametrize("name", [".kode.json", ".mcp.json", ".mcprc"])
+def test_what_a_folder_brings_counts_once_it_is_trusted_and_until_it_changes(
+    tmp_path: Path, name: str
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    file = work / name
+    file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
+    settings = loaded(tmp_path, work)
+    assert settings.mcp_servers == {}
+    assert any(f"{file}: not read before `kore trust`" in note for note in settings.notes)
+    trust([file], tmp_path / "kore")
+    assert "evil" in loaded(tmp_path, work).mcp_servers
+    file.write_text('{"mcpServers": {"worse": {"command": "sh"}}}')
+    assert loaded(tmp_path, work).mcp_servers == {}
+
+
+def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path) -> None:
+    file = tmp_path / "work" / ".kore" / "config.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"agent": {"model": "openai/x"}}')
+    with pytest.raises(Exception, match="may not set this"):
+        loaded(tmp_path, tmp_path / "work")
+    trust([file], tmp_path / "kore")
+    assert loaded(tmp_path, tmp_path / "work").agent.model == "openai/x"
+
+
+@pytest.mark.parametrize("name", [".mcp.json", ".kore/config.json"])
+def test_what_is_read_of_a_trusted_file_is_what_was_found_to_be_trusted(
+    tmp_path: Path, name: str
+) -> None:
+    file, other = tmp_path / "work" / name, tmp_path / "other"
+    file.parent.mkdir(parents=True)
+    key = "mcpServers" if name == ".mcp.json" else "mcp_servers"
+    file.write_text(json.dumps({key: {"good": {"command": "true"}}}))
+    other.write_text(json.dumps({key: {"evil": {"command": "sh"}}}))
+    trust([file], tmp_path / "kore")
+    opened: list[str] = []
+
+    def swap(event: str, args: tuple[Any, ...]) -> None:
+        """Another file stands there as soon as it was opened once."""
+        if event == "open" and args[0] in (file, str(file)):
+            opened.append(event)
+            if len(opened) == 2:
+                os.replace(other, file)
+
+    sys.addaudithook(swap)
+    assert list(loaded(tmp_path, tmp_path / "work").mcp_servers) == ["good"]
+    assert opened

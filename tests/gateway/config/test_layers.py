@@ -1,0 +1,79 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ConfigError
+from gateway.config import Settings
+from tests.gateway.config.loading import load
+
+
+def test_only_the_given_layers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / ".env").write_text("KORE_HTTP_PORT=2\nHTTP={}\n")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("KORE_HTTP_PORT", "1")
+    monkeypatch.setenv("AGENT", '{"model": "evil/model"}')
+    assert (Settings().http.port, Settings().agent.model) == (8787, "default")
+    settings = load(tmp_path)
+    assert (settings.http.port, settings.agent.model) == (8787, "default")
+
+
+def test_a_map_or_a_list_is_set_as_a_whole_and_never_mixed_from_two_layers(tmp_path: Path) -> None:
+    user = {
+        "access": {"roles": {"telegram:1": "admin"}},
+        "mcp_servers": {"a": {"command": "x", "env": {"K": "v"}}},
+        "telegram": {"allow_from": [1]},
+    }
+    settings = load(
+        tmp_path,
+        user,
+        environ={
+            "KORE_ACCESS_ROLES": '{"telegram:2": "guest"}',
+            "KORE_MCP_SERVERS": json.dumps({"a": {"url": "https://h"}}),
+            "KORE_TELEGRAM_ALLOW_FROM": "[2]",
+        },
+    )
+    assert settings.access.roles == {"telegram:2": "guest"}
+    assert (settings.mcp_servers["a"].command, settings.mcp_servers["a"].env) == (None, {})
+    assert settings.telegram.allow_from == ("2",)
+
+
+def test_what_a_layer_above_overrides_needs_no_reference(tmp_path: Path) -> None:
+    user = {"http": {"port": "${GONE}"}}
+    assert load(tmp_path, user, environ={"KORE_HTTP_PORT": "1"}).http.port == 1
+    with pytest.raises(ConfigError, match=r"config.json: http.port: found \$\{GONE\}"):
+        load(tmp_path, user)
+
+
+def test_a_token_that_leads_nowhere_does_not_bring_back_the_one_below(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, {"telegram": {"token": "old"}}, environ={"KORE_TELEGRAM_TOKEN": "${GONE}"}
+    )
+    assert settings.telegram.token.get_secret_value() == ""
+    assert [lack.name for lack in settings.missing] == ["GONE"]
+
+
+def test_null_from_above_clears_what_is_below(tmp_path: Path) -> None:
+    user = {"agent": {"max_tokens": 5}, "logging": {"file": "x.log"}}
+    environ = {"KORE_AGENT_MAX_TOKENS": "null", "KORE_LOGGING_FILE": "null"}
+    settings = load(tmp_path, user, environ=environ)
+    assert (settings.agent.max_tokens, settings.logging.file) == (None, None)
+
+
+def test_each_complaint_names_the_layer_that_it_is_about(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(
+            tmp_path,
+            {"http": {"port": "x"}, "tools": {"exec_timeout_s": 0}},
+            project={"tools": {"web_search_results": 99}},
+            environ={"KORE_HTTP_PORT": "99999"},
+            agent__temperature=3,
+        )
+    lines = sorted(line.replace(str(tmp_path), "") for line in str(caught.value).splitlines())
+    assert lines == [
+        "/home/config.json: tools.exec_timeout_s: found 0, expected more than 0",
+        "/work/.kore/config.json: tools.web_search_results: found 99, expected at most 50",
+        "command line: agent.temperature: found 3, expected at most 2",
+        "environment variable KORE_HTTP_PORT: http.port: found 99999, expected at most 65535",
+    ]

@@ -1,0 +1,364 @@
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.errors import ConfigError
+from agent.i18n import speaking
+from gateway.config import Settings, load_settings, require_model, require_telegram
+from gateway.config.model_entries import chosen_model, model_list
+from gateway.config.sections import ModelEntry
+from tests.gateway.config.loading import load
+
+EXAMPLE = Path(__file__).parents[3] / "config.example.json"
+CANARY = "sk-CANARY-8f3a1c"
+
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+keys = st.sampled_from(
+    [
+        f"{name}.{key}"
+        for name, info in Settings.model_fields.items()
+        for key in getattr(info.annotation, "model_fields", [""])
+    ]
+)
+
+
+def keys_of(value: Any) -> Any:
+    return {k: keys_of(v) for k, v in value.items()} if isinstance(value, dict) else None
+
+
+def complaint(act: Callable[[], object]) -> str | None:
+    """What was complained about, if anything was; any other exception gets through."""
+    try:
+        act()
+    except ConfigError as exc:
+        return str(exc)
+    return None
+
+
+def test_the_example_names_every_key_and_only_real_ones(tmp_path: Path) -> None:
+    example = json.loads(EXAMPLE.read_text())
+    load(tmp_path, example, environ={"OPENAI_API_KEY": "k"})
+    defaults = Settings().model_dump(mode="json")
+    assert keys_of({**example, "model_list": 0}) == keys_of({**defaults, "model_list": 0})
+    named = {key for entry in example["model_list"] for key in entry}
+    assert named == set(ModelEntry.model_fields)
+
+
+def test_a_nothing_that_is_promised_is_taken(tmp_path: Path) -> None:
+    config = {"telegram": {"long_answer_messages": 0}, "media": {"keep_days": None}}
+    settings = load(tmp_path, config)
+    assert settings.telegram.long_answer_messages == 0
+    assert settings.media.keep_days is None
+
+
+def test_the_example_shows_the_defaults() -> None:
+    example = json.loads(EXAMPLE.read_text())
+    defaults = Settings().model_dump(mode="json")
+    for section in set(example) - {"model_list", "profiles"}:
+        assert example[section] == defaults[section], section
+
+
+def test_without_any_file_the_defaults_hold_and_live_in_the_home(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert settings.agent.workspace == tmp_path / "home" / "workspace"
+    assert settings.store.path == tmp_path / "home" / "kore.db"
+    assert settings.files == ()
+
+
+@given(
+    given_at=st.lists(st.sampled_from(["user", "project", "environ", "override"]), unique=True),
+    start=st.integers(1, 1000),
+)
+def test_each_layer_wins_over_the_ones_below(given_at: list[str], start: int) -> None:
+    value = {name: start + n for n, name in enumerate(("user", "project", "environ", "override"))}
+    content = {name: {"agent": {"max_iterations": n}} for name, n in value.items()}
+    with tempfile.TemporaryDirectory() as root:
+        settings = load(
+            Path(root),
+            content["user"] if "user" in given_at else None,
+            project=content["project"] if "project" in given_at else None,
+            environ={"KORE_AGENT_MAX_ITERATIONS": str(value["environ"])}
+            if "environ" in given_at
+            else {},
+            agent__max_iterations=value["override"] if "override" in given_at else None,
+        )
+    expected = max((value[name] for name in given_at), default=50)
+    assert settings.agent.max_iterations == expected
+
+
+@given(
+    iterations=st.integers(1, 10**6),
+    temperature=st.none() | st.floats(0, 2),
+    token=st.just("") | st.from_regex(r"[0-9]{1,9}:[!-#%-~]{1,20}", fullmatch=True),
+    commands=st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True)),
+)
+def test_what_is_written_is_what_is_read(
+    iterations: int, temperature: float | None, token: str, commands: list[str]
+) -> None:
+    written = {
+        "agent": {"max_iterations": iterations, "temperature": temperature},
+        "telegram": {"token": token},
+        "security": {"blocked_commands": commands},
+    }
+    with tempfile.TemporaryDirectory() as root:
+        settings = load(Path(root), written)
+        again = load(Path(root), {**settings.model_dump(mode="json"), "telegram": {"token": token}})
+    assert settings.agent.max_iterations == iterations
+    assert settings.agent.temperature == temperature
+    assert settings.telegram.token.get_secret_value() == token
+    assert list(settings.security.blocked_commands) == commands
+    assert again == settings
+
+
+@given(any_json)
+def test_no_file_content_breaks_the_reader(content: Any) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        said = complaint(lambda: load(Path(root), json.dumps(content)))
+        assert said is None or str(Path(root) / "home" / "config.json") in said
+
+
+@given(keys, any_json, st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_no_value_in_any_place_breaks_the_reader(key: str, content: Any, text: str) -> None:
+    section, _, name = key.partition(".")
+    file = {section: {name: content} if name else content}
+    variable = f"KORE_{section}_{name}".upper().rstrip("_")
+    for user, environ in ((json.dumps(file), {}), (None, {variable: text})):
+        with tempfile.TemporaryDirectory() as root:
+            assert complaint(lambda: load(Path(root), user, environ=environ)) != ""  # noqa: B023
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reader(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        path = Path(root) / "c.json"
+        path.write_bytes(content)
+        where = {"home": Path(root), "cwd": Path(root)}
+        said = complaint(lambda: load_settings(config=path, **where, environ={}, overrides={}))
+        assert said is None or str(path) in said
+
+
+@given(keys)
+def test_an_error_never_repeats_a_secret(key: str) -> None:
+    section, _, name = key.partition(".")
+    wrong: list[Any] = [CANARY, [CANARY], {CANARY[:2]: CANARY}, {"a": {"api_key": [CANARY]}}]
+    if section == "model_list":
+        wrong = [[{"model_name": "a", "model": CANARY}], [{"model": "a/b", "api_key": [CANARY]}]]
+    for value in wrong:
+        with tempfile.TemporaryDirectory() as root:
+            said = complaint(
+                lambda: load(
+                    Path(root),
+                    {section: {name: value} if name else value},  # noqa: B023
+                    environ={"KORE_HTTP_PORT": CANARY, "KORE_AGENT_THINKING": "${K}", "K": CANARY},
+                )
+            )
+        assert said is not None
+        assert CANARY not in said
+
+
+def test_settings_print_without_secrets(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"telegram": {"token": f"1:{CANARY}"}})
+    assert CANARY not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize("name", ["KORE_TELEGRAM_TOKEN", "KORE_TELEGRAM__TOKEN"])
+def test_both_spellings_of_a_variable_work(tmp_path: Path, name: str) -> None:
+    settings = load(tmp_path, environ={name: "1:a"})
+    assert settings.telegram.token.get_secret_value() == "1:a"
+
+
+def test_the_documented_variable_of_the_stores_key_is_no_setting(tmp_path: Path) -> None:
+    user = {"store": {"encryption_key_env": "KORE_STORE_KEY"}}
+    settings = load(tmp_path, user, environ={"KORE_STORE_KEY": "k" * 44})
+    assert settings.store.encryption_key_env == "KORE_STORE_KEY"
+
+
+def test_lists_come_from_the_environment_as_json(tmp_path: Path) -> None:
+    entry = {"model_name": "m", "model": "ollama/x"}
+    settings = load(
+        tmp_path,
+        environ={"KORE_MODEL_LIST": json.dumps([entry]), "KORE_TELEGRAM_ALLOW_FROM": '[1, "*"]'},
+    )
+    assert settings.model_list[0].model == "ollama/x"
+    assert settings.telegram.allow_from == ("1", "*")
+
+
+def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
+    assert load(tmp_path, environ={"KORE_HTTP_PORT": ""}).http.port == 8787
+
+
+def test_variables_of_others_are_left_alone(tmp_path: Path) -> None:
+    load(tmp_path, environ={"KORE_HOME": "/x", "KORE_BUILD_NUMBER": "7", "KOREA": "1"})
+
+
+def test_a_reference_is_filled_from_the_environment_then_from_the_secrets(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    secrets = tmp_path / "home" / "secrets.json"
+    secrets.write_text('{"A": "1:file", "B": "b"}')
+    secrets.chmod(0o600)
+    user = {"telegram": {"token": "${A}", "webhook_secret": "x${B}"}, "http": {"port": "${P}"}}
+    settings = load(tmp_path, user, environ={"A": "1:outside", "P": "81"})
+    assert settings.telegram.token.get_secret_value() == "1:outside"
+    assert settings.telegram.webhook_secret
+    assert settings.telegram.webhook_secret.get_secret_value() == "xb"
+    assert settings.http.port == 81
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes mean nothing there")
+def test_secrets_that_others_can_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    secrets = tmp_path / "home" / "secrets.json"
+    secrets.write_text("{}")
+    secrets.chmod(0o644)
+    with pytest.raises(ConfigError, match="mode 0644") as caught:
+        load(tmp_path)
+    assert caught.value.hint == f"chmod 600 {secrets}"
+
+
+TWO_MODELS = {
+    "agent": {"model": "a"},
+    "model_list": [
+        {"model_name": "a", "model": "openai/x", "api_key": "${KEY_A}"},
+        {"model_name": "b", "model": "openai/y", "api_key": "${KEY_B}", "api_base": "${URL_B}"},
+    ],
+}
+
+
+def test_a_missing_key_of_a_model_that_nobody_uses_stops_nobody(tmp_path: Path) -> None:
+    settings = load(tmp_path, TWO_MODELS, environ={"KEY_A": "k"})
+    require_model(settings)
+    first, second = model_list(settings)
+    assert (first.api_key, second.api_key, second.api_base) == ("k", "${KEY_B}", "${URL_B}")
+
+
+def test_a_missing_key_of_the_chosen_model_is_named(tmp_path: Path) -> None:
+    settings = load(tmp_path, TWO_MODELS)
+    with pytest.raises(ConfigError, match=r"config.json: model_list\[0\].api_key: .*KEY_A"):
+        require_model(settings)
+    require_model(load(tmp_path, TWO_MODELS, agent__model="offline/echo"))
+
+
+@pytest.mark.parametrize("token", ["hello", "98765", "bot1:AAF0", "1: 2", "1:"])
+def test_what_is_no_token_is_refused_and_not_quoted(tmp_path: Path, token: str) -> None:
+    with pytest.raises(ConfigError, match=r"telegram\.token: .*BotFather") as caught:
+        load(tmp_path, {"telegram": {"token": token}})
+    assert token not in str(caught.value)
+
+
+def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> None:
+    require_telegram(load(tmp_path, {"telegram": {"token": "${T}"}}))
+    with pytest.raises(ConfigError, match=r"telegram.token: found \$\{T\}"):
+        require_telegram(load(tmp_path, {"telegram": {"token": "${T}", "enabled": True}}))
+    with pytest.raises(ConfigError, match=r"telegram\.token: found nothing"):
+        require_telegram(load(tmp_path, {"telegram": {"enabled": True}}))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"telegram": {"token": "x"}},
+        {"agent": {"workspace": "/"}},
+        {"agent": {"model": "evil/model"}},
+        {"model_list": []},
+        {"security": {"sandbox": "none"}},
+        {"mcp_servers": {}},
+        {"http": {"host": "0.0.0.0"}},
+        {"store": {"url": "sqlite:///x"}},
+    ],
+)
+def test_a_projects_file_may_set_harmless_keys_only(tmp_path: Path, content: Any) -> None:
+    with pytest.raises(ConfigError, match="a project's own file may not set this"):
+        load(tmp_path, project=content)
+
+
+def test_roles_are_for_people_chats_and_channels(tmp_path: Path) -> None:
+    roles = {"telegram:1": "plan", "telegram:chat:-1001": "guest", "telegram": "my_own-2"}
+    assert load(tmp_path, {"access": {"roles": roles}}).access.roles == roles
+
+
+@pytest.mark.parametrize("key", ["telegram:bob", "telegram:-1001", "telegram:", "cli", "1", ""])
+def test_a_role_for_nobody_is_one_clear_line(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        load(tmp_path, {"access": {"roles": {key: "plan"}}})
+    assert str(found.value).endswith(
+        f"config.json: access.roles.{key}: expected a key like "
+        '"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"'
+    )
+
+
+@pytest.mark.parametrize("role", ["", "Two words", 7])
+def test_a_role_without_a_proper_name_is_one_clear_line(tmp_path: Path, role: Any) -> None:
+    with pytest.raises(ConfigError, match=r"access\.roles\.telegram: found .*, expected"):
+        load(tmp_path, {"access": {"roles": {"telegram": role}}})
+
+
+def test_a_projects_file_may_set_its_limits(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, project={"tools": {"exec_timeout_s": 5}, "context": {"max_tree_depth": 2}}
+    )
+    assert (settings.tools.exec_timeout_s, settings.context.max_tree_depth) == (5, 2)
+
+
+def test_in_the_users_own_folder_the_home_is_no_project(tmp_path: Path) -> None:
+    home = tmp_path / ".kore"
+    home.mkdir()
+    (home / "config.json").write_text('{"http": {"port": 1}}')
+    settings = load_settings(config=None, home=home, cwd=tmp_path, environ={}, overrides={})
+    assert settings.http.port == 1
+    assert settings.files == (home / "config.json",)
+
+
+def test_paths_start_at_the_file_that_names_them(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"agent": {"workspace": "ws"}, "store": {"url": "sqlite:///d.db"}})
+    assert settings.agent.workspace == tmp_path / "home" / "ws"
+    assert settings.store.path == tmp_path / "home" / "d.db"
+    settings = load(tmp_path, environ={"KORE_AGENT_WORKSPACE": "ws"})
+    assert settings.agent.workspace == tmp_path / "work" / "ws"
+
+
+def test_the_default_model_is_what_the_environment_offers(tmp_path: Path) -> None:
+    assert chosen_model(load(tmp_path), {}) == "offline/echo"
+    assert chosen_model(load(tmp_path), {"OPENAI_API_KEY": "k"}).startswith("openai/")
+    assert chosen_model(load(tmp_path, agent__model="ollama/x"), {}) == "ollama/x"
+
+
+def test_the_profile_default_is_the_model_when_no_other_is_named(tmp_path: Path) -> None:
+    profiles = {"profiles": {"default": "ollama/d", "quick": "ollama/q"}}
+    assert chosen_model(load(tmp_path, profiles), {"OPENAI_API_KEY": "k"}) == "ollama/d"
+    assert chosen_model(load(tmp_path, profiles, agent__model="quick"), {}) == "ollama/q"
+    assert chosen_model(load(tmp_path, profiles, agent__model="ollama/x"), {}) == "ollama/x"
+    entry = {"model_list": [{"model_name": "quick", "model": "ollama/named"}]}
+    assert chosen_model(load(tmp_path, profiles | entry, agent__model="quick"), {}) == "quick"
+
+
+def test_an_owner_by_number_is_a_telegram_id(tmp_path: Path) -> None:
+    assert load(tmp_path, {"access": {"owner": 12}}).access.owner == "telegram:12"
+    assert load(tmp_path, environ={"KORE_ACCESS_OWNER": "12"}).access.owner == "telegram:12"
+
+
+def test_a_bot_servers_address_may_carry_the_path_that_libraries_want(tmp_path: Path) -> None:
+    for address in ("http://127.0.0.1:8081", "http://127.0.0.1:8081/", "http://127.0.0.1:8081/bot"):
+        settings = load(tmp_path, {"telegram": {"base_url": address}})
+        assert settings.telegram.base_url == "http://127.0.0.1:8081"
+
+
+def test_what_is_wrong_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:
+    wrong = {"agent": {"max_iterations": 0, "modle": "x"}, "model_list": [{"model_name": "a"}]}
+    with speaking("zh-Hans"):
+        said = complaint(lambda: load(tmp_path, wrong)) or ""
+    assert "agent.modle: 未知的键；你是想写“model”吗？" in said
+    assert "agent.max_iterations：现值：0；应为：不小于 1 的数" in said
+    assert "model_list[0]：缺少键“model”" in said

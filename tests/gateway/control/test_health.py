@@ -1,0 +1,139 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.errors import ConfigError
+from gateway.control.health import serve_health
+
+
+def _well() -> dict[str, Any]:
+    return {
+        "uptime_s": 5,
+        "lanes_busy": 1,
+        "messages_waiting": 2,
+        "updates_undecoded": None,
+        "routes_with_mail": 3,
+        "obstacle": None,
+        "channels": {"telegram:bot": {"state": "polling"}},
+    }
+
+
+@dataclass
+class Running:
+    """An `Upkeep` that tells what it is told to."""
+
+    facts: dict[str, Any] = field(default_factory=_well)
+
+    async def status(self) -> Mapping[str, Any]:
+        return self.facts
+
+    async def replay(self, seq: int) -> str:
+        raise NotImplementedError
+
+    async def backup(self, target: Path) -> int:
+        raise NotImplementedError
+
+
+@asynccontextmanager
+async def asked(running: Running) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    counts = {"parts_sent": 4.0}
+    async with (
+        serve_health("127.0.0.1", port, running, lambda: counts),
+        aiohttp.ClientSession() as session,
+    ):
+        yield session, f"http://127.0.0.1:{port}"
+
+
+async def test_all_is_well_as_long_as_every_channel_receives() -> None:
+    async with asked(Running()) as (session, url), session.get(f"{url}/healthz") as response:
+        assert response.status == 200
+        assert await response.json() == {"status": "ok", "broken": []}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "named"),
+    [
+        ({"channels": {"telegram:bot": {"state": "conflict"}}}, "telegram:bot"),
+        ({"obstacle": "the disk is full"}, "intake"),
+    ],
+)
+async def test_what_receives_nothing_is_named(trouble: dict[str, Any], named: str) -> None:
+    running = Running({**_well(), **trouble})
+    async with asked(running) as (session, url), session.get(f"{url}/healthz") as response:
+        assert response.status == 503
+        assert await response.json() == {"status": "degraded", "broken": [named]}
+
+
+async def test_updates_that_could_not_be_decoded_are_counted() -> None:
+    running = Running({**_well(), "updates_undecoded": 3})
+    async with asked(running) as (session, url):
+        async with session.get(f"{url}/healthz") as response:
+            assert response.status == 200
+            assert await response.json() == {"status": "ok", "broken": [], "updates_undecoded": 3}
+        async with session.get(f"{url}/metrics") as response:
+            assert "kore_updates_undecoded 3" in await response.text()
+
+
+async def test_the_metrics_are_prometheus_text() -> None:
+    async with asked(Running()) as (session, url), session.get(f"{url}/metrics") as response:
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lines = (await response.text()).splitlines()
+    assert "# TYPE kore_parts_sent_total counter" in lines
+    assert "kore_parts_sent_total 4.0" in lines
+    assert "kore_messages_waiting 2" in lines
+    assert "kore_updates_undecoded 0" in lines
+    assert 'kore_channel_up{channel="telegram:bot"} 1' in lines
+
+
+async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
+    async with asked(Running()) as (session, url):
+        for path in ("/healthz", "/metrics"):
+            async with session.get(url + path, headers={"Host": "evil.example:80"}) as response:
+                assert response.status == 403
+                assert "kore_" not in await response.text()
+
+
+async def test_it_listens_on_loopback_only() -> None:
+    with pytest.raises(ConfigError, match=r"http\.host"):
+        async with serve_health("0.0.0.0", 0, Running(), dict):
+            pass
+
+
+async def test_a_port_that_is_taken_is_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"{port} cannot be used"):
+            async with serve_health("127.0.0.1", port, Running(), dict):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (b"POST /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.0 405"),
+        (b"GET /other HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", b"HTTP/1.0 404"),
+        (b"GET /healthz HTTP/1.0\r\n\r\n", b"HTTP/1.0 200"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nhost: evil\r\n\r\n", b"HTTP/1.0 403"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost.evil\r\n\r\n", b"HTTP/1.0 403"),
+        (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n\r\n", b""),
+        (b"\xff\r\n\r\n", b"HTTP/1.0 405"),
+    ],
+)
+async def test_odd_requests_get_one_answer_or_none(request_: bytes, answer: bytes) -> None:
+    async with asked(Running()) as (_, url):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(request_)
+        try:
+            assert (await reader.read(12)).startswith(answer)
+        except ConnectionResetError:
+            assert answer == b""
+        writer.close()

@@ -1,0 +1,229 @@
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from agent.errors import KoreError
+from agent.events import SessionClosed, SessionCreated, SessionStart, ToolResulted, ToolStart
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
+from agent.subagents.definition import Definition
+from agent.types import ToolCall, assistant
+from gateway.channels.base import Batch
+from gateway.control.client import Client
+from gateway.control.protocol import OwnerLost
+from gateway.control.server import ControlServer
+from gateway.control.service import Delivered, WatchEvent
+from gateway.core.event_hub import LET_GO
+from gateway.core.messages import InboundMessage
+from tests.fakes.gated import Gated
+from tests.gateway.parts import Parts, running, said, typed
+
+
+async def delivered(events: AsyncIterator[WatchEvent]) -> Delivered:
+    async with asyncio.timeout(30):
+        async for event in events:
+            if isinstance(event, Delivered):
+                return event
+    raise AssertionError("the watch ended")
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
+    async with running(tmp_path, Gated(is_open=lambda text: text != "long")) as parts:
+        yield parts
+
+
+def at(opened_chat: str, text: str) -> InboundMessage:
+    return typed(text, opened_chat)
+
+
+async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
+    message = typed("hi")
+    async with parts.desk.watch(message.session_key) as events:
+        await parts.desk.submit(message)
+        answer = await delivered(events)
+    assert (answer.text, answer.event_id, answer.last) == ("re: hi", message.event_id, True)
+    assert not answer.maybe_duplicate
+
+
+async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
+    parts: Parts, tmp_path: Path
+) -> None:
+    path, message = tmp_path / "kore.sock", typed("hi")
+    large = ToolResulted("1", "exec", "x" * 1_000_000, False, 0.1)
+    async with ControlServer(parts.desk, path):
+        client = await Client.connect(path)
+        assert client is not None
+        async with client.watch(message.session_key) as behind:
+            while parts.watchers.is_watched(message.session_key):
+                parts.watchers.publish(message.session_key, large)
+                await asyncio.sleep(0)
+            async with parts.desk.watch(message.session_key) as events:
+                await parts.desk.submit(message)
+                assert (await delivered(events)).text == "re: hi"
+            with pytest.raises(OwnerLost, match=LET_GO):
+                await delivered(behind)
+
+
+async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_path: Path) -> None:
+    call = ToolCall("1", "exec", {"command": "sleep 60"}, "")
+    message = typed("go", options={"auto": True})
+    async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
+        lane = message.session_key
+        async with asyncio.timeout(30), parts.desk.watch(lane) as first:
+            await parts.desk.submit(message)
+            while not isinstance(started := await anext(first), ToolStart):
+                pass
+            async with parts.desk.watch(lane) as late:
+                assert await anext(late) == started
+            await parts.desk.stop(lane)
+            await delivered(first)
+        with parts.watchers.watch(lane) as later:
+            later.close()
+            assert [event async for event in later] == []
+
+
+async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
+    first = await parts.desk.open_console(None, fresh=True)
+    second = await parts.desk.open_console(None, fresh=True)
+    assert first.chat_id != second.chat_id
+
+
+async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Parts) -> None:
+    await parts.desk.submit(typed("hi"))
+    await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    async with parts.desk.watch("cli:local:main") as events:
+        await delivered(events)
+    opened = await asyncio.gather(*(parts.desk.open_console(None, fresh=True) for _ in range(3)))
+    assert len({one.chat_id for one in opened}) == 3
+
+
+async def test_a_place_that_could_not_be_opened_is_free_again(parts: Parts) -> None:
+    with pytest.raises(KoreError, match="no session"):
+        await parts.desk.open_console("none", fresh=False)
+    assert (await parts.desk.open_console(None, fresh=True)).chat_id == "main"
+
+
+async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
+    await parts.desk.submit(typed("hi"))
+    await parts.until("SELECT 1 FROM outbox")
+    opened = await parts.desk.open_console(None, fresh=True)
+    assert (opened.chat_id, opened.unfinished) == ("main", True)
+    assert opened.session is not None
+    async with parts.desk.watch("cli:local:main") as events:
+        assert (await delivered(events)).text == "re: hi"
+
+
+async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(parts: Parts) -> None:
+    first, second = typed("hi"), typed("again")
+    async with parts.desk.watch(first.session_key) as events:
+        await parts.desk.submit(first)
+        created = await anext(events)
+        assert isinstance(created, SessionCreated)
+        assert created.name == "hi"
+        await delivered(events)
+        await parts.desk.submit(second)
+        assert isinstance(await anext(events), SessionStart)
+        await delivered(events)
+        await parts.desk.set_status(created.session_id, "paused")
+        await parts.desk.set_status(created.session_id, "closed")
+        assert await anext(events) == SessionClosed(created.session_id, "hi")
+
+
+async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path) -> None:
+    other = ModelConfig("other", "offline/echo", context_tokens=50_000)
+    critic = asdict(Definition("critic", "Finds mistakes.", "Be a critic.", model="other"))
+    words = ("/status", "/context", "/model offline/echo", "/status")
+    async with running(tmp_path, Models("offline/echo", known=(other,))) as parts:
+        told = []
+        for message in (typed(word, options={"agent": critic}) for word in words):
+            async with parts.desk.watch(message.session_key) as events:
+                await parts.desk.submit(message)
+                told.append((await delivered(events)).text)
+    assert "Model: other" in told[0].replace("`", "")
+    assert "of 50,000 tokens" in told[1]
+    assert "Model: offline/echo" in told[3].replace("`", "")
+
+
+async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
+    first, fork, second = typed("hi"), typed("/fork"), typed("on")
+    async with parts.desk.watch(first.session_key) as events:
+        for message in (first, fork):
+            await parts.desk.submit(message)
+            await delivered(events)
+        await parts.desk.submit(second)
+        created = await anext(events)
+        assert isinstance(created, SessionCreated)
+        assert created.session_id == (await parts.desk.sessions(1))[0].id
+
+
+async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
+    session = await parts.desk.bind("cli:local:other", None)
+    opened = await parts.desk.open_console(session[:13], fresh=False)
+    assert opened.session == session
+    with pytest.raises(KoreError, match="no session"):
+        await parts.desk.open_console("nope", fresh=False)
+
+
+async def test_going_on_with_a_paused_session_opens_it(parts: Parts) -> None:
+    session = await parts.desk.bind("cli:local:other", None)
+    for named in (session, None):
+        await parts.desk.set_status(session, "paused")
+        opened = await parts.desk.open_console(named, fresh=False)
+        assert opened.session == session
+        (info,) = await parts.desk.sessions()
+        assert info.status == "idle"
+
+
+async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
+    session = await parts.desk.bind("cli:local:main", None)
+    await parts.desk.set_status(session, "paused")
+    async with parts.desk.watch("cli:local:main") as events:
+        for text in ("one", "two"):
+            message = typed(text)
+            await parts.desk.submit(message)
+            told = await delivered(events)
+            assert (told.event_id, told.kind, told.last) == (message.event_id, "notice", True)
+            assert "/resume" in told.text
+    opened = await parts.desk.open_console(None, fresh=True)
+    assert (opened.chat_id, opened.unfinished) == ("main-2", False)
+    async with parts.desk.watch("cli:local:main") as events:
+        await parts.desk.bind("cli:local:main", session)
+        assert [(await delivered(events)).text for _ in range(2)] == ["re: one", "re: two"]
+
+
+async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
+    message = typed("long")
+    lane = message.session_key
+    assert not await parts.desk.stop(lane)
+    async with parts.desk.watch(lane) as events:
+        await parts.desk.submit(message)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+        assert await parts.desk.stop(lane)
+        assert "Stopped" in (await delivered(events)).text
+        assert not await parts.desk.stop(lane)
+
+
+async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
+    await parts.bus.accept("chat", "bot", Batch([said("long")]))
+    await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+    status = await parts.desk.status()
+    assert (status["lanes_busy"], status["messages_waiting"]) == (1, 0)
+    assert (status["routes_with_mail"], status["parts_given_up"]) == (0, 0)
+
+
+async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
+    await parts.bus.accept("chat", "bot", Batch([said("hi")]))
+    await parts.platform.answers("1", 1)
+    await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    assert "chat:bot:1" in await parts.desk.replay(1)
+    assert await parts.platform.answers("1", 2) == ["re: hi", "re: hi"]
+    with pytest.raises(KoreError, match="no message"):
+        await parts.desk.replay(99)
+
+
+async def test_a_backup_is_made_while_it_works(parts: Parts, tmp_path: Path) -> None:
+    assert await parts.desk.backup(tmp_path / "copy.db") > 0

@@ -1,0 +1,226 @@
+"""The control socket itself: its file, its guards, its failures."""
+
+import asyncio
+import json
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.errors import KoreError
+from gateway.control.client import Client
+from gateway.control.protocol import REQUEST_LIMIT_BYTES, OwnerLost
+from gateway.control.server import ControlServer
+from gateway.core.messages import InboundMessage, Sender
+from tests.fakes.memory_service import MemoryService
+
+LANE = "cli:local:c"
+
+
+def message(text: str) -> InboundMessage:
+    return InboundMessage("cli", "local", "c", Sender("0"), "e1", text, 1.0, options={"auto": True})
+
+
+@pytest.fixture
+async def owner() -> AsyncIterator[MemoryService]:
+    async with MemoryService() as service:
+        yield service
+
+
+async def connected(path: Path) -> Client:
+    client = await Client.connect(path)
+    assert client is not None
+    return client
+
+
+async def test_nobody_listens_is_none_not_an_error(tmp_path: Path) -> None:
+    assert await Client.connect(tmp_path / "kore.sock") is None
+
+
+async def test_only_the_owner_may_open_the_socket_file(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not path.exists()
+
+
+async def test_a_stale_socket_file_is_replaced(owner: MemoryService, tmp_path: Path) -> None:
+    path = tmp_path / "kore.sock"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    assert await Client.connect(path) is None
+    async with ControlServer(owner, path):
+        await connected(path)
+
+
+async def test_a_listening_owner_is_not_displaced(owner: MemoryService, tmp_path: Path) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        with pytest.raises(KoreError, match="already listens"):
+            async with ControlServer(owner, path):
+                pass
+        await connected(path)
+
+
+async def test_a_file_in_the_way_is_kept_and_named(owner: MemoryService, tmp_path: Path) -> None:
+    path = tmp_path / "kore.sock"
+    path.write_text("precious")
+    with pytest.raises(KoreError, match="not a socket"):
+        async with ControlServer(owner, path):
+            pass
+    assert path.read_text() == "precious"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+async def test_a_deep_folder_does_not_break_the_address(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("deep" * 20) / ("er" * 20)
+    folder.mkdir(parents=True)
+    async with ControlServer(owner, folder / "kore.sock"):
+        client = await connected(folder / "kore.sock")
+        assert (await client.status())["pid"] == 1
+
+
+async def test_a_whole_message_arrives_with_its_options(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        await (await connected(path)).submit(message("hi \udcff"))
+    assert owner.submitted[0].options == {"auto": True}
+    assert owner.submitted[0].sender == Sender("0")
+    assert owner.submitted[0].content == "hi \ufffd"
+
+
+async def test_errors_keep_code_and_hint(owner: MemoryService, tmp_path: Path) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        client = await connected(path)
+        with pytest.raises(KoreError, match="no message 5") as caught:
+            await client.replay(5)
+    assert caught.value.code == "error"
+    assert caught.value.hint == "kore status lists them"
+
+
+async def test_an_oversized_request_is_refused_with_a_sentence(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        client = await connected(path)
+        with pytest.raises(KoreError, match="limited to"):
+            await client.submit(message("x" * (REQUEST_LIMIT_BYTES + 1)))
+    assert not owner.submitted
+
+
+async def test_a_watcher_that_leaves_is_forgotten(owner: MemoryService, tmp_path: Path) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        client = await connected(path)
+        async with client.watch(LANE):
+            assert owner.watchers(LANE) == 1
+        async with asyncio.timeout(30):
+            while owner.watchers(LANE):
+                await asyncio.sleep(0.005)
+
+
+async def test_a_watcher_that_is_killed_is_forgotten_without_a_word(
+    owner: MemoryService, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kore.sock"
+    body = json.dumps({"lane": LANE}).encode()
+    async with ControlServer(owner, path):
+        # What a socket has not read when it is closed resets the connection.
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.connect(str(path))
+            killed.sendall(
+                b"POST /watch HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            async with asyncio.timeout(30):
+                while not owner.watchers(LANE):
+                    await asyncio.sleep(0.005)
+        async with asyncio.timeout(30):
+            while owner.watchers(LANE):
+                await asyncio.sleep(0.005)
+    assert caplog.records == []
+
+
+async def test_losing_the_owner_ends_the_watch_with_an_error(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with asyncio.timeout(30):
+        async with ControlServer(owner, path):
+            client = await connected(path)
+            watch = client.watch(LANE)
+            events = await watch.__aenter__()
+        with pytest.raises(OwnerLost):
+            await anext(events)
+        await watch.__aexit__(None, None, None)
+        with pytest.raises(OwnerLost):
+            await client.status()
+
+
+async def test_a_call_that_is_not_json_is_refused(owner: MemoryService, tmp_path: Path) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"POST /submit HTTP/1.0\r\nContent-Length: 3\r\n\r\nhey")
+        reply = await reader.read()
+        writer.close()
+    assert b" 400 " in reply.split(b"\r\n")[0]
+    assert b"not JSON" in reply
+
+
+async def test_a_request_that_says_it_is_huge_is_not_read(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        size = REQUEST_LIMIT_BYTES + 1
+        writer.write(f"POST /submit HTTP/1.0\r\nContent-Length: {size}\r\n\r\n".encode())
+        async with asyncio.timeout(30):
+            reply = await reader.read()
+        writer.close()
+    assert b"limited to" in reply
+
+
+class Broken(MemoryService):
+    async def stop(self, lane: str) -> bool:
+        raise ZeroDivisionError(lane)
+
+
+async def test_a_bug_in_one_call_leaves_the_others_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with Broken() as broken, ControlServer(broken, path):
+        client = await connected(path)
+        with pytest.raises(KoreError, match="failed at this call"):
+            await client.stop(LANE)
+        assert (await client.status())["pid"] == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_stop_waits_for_a_call_under_way(tmp_path: Path) -> None:
+    class Slow(MemoryService):
+        async def stop(self, lane: str) -> bool:
+            began.set()
+            await go_on.wait()
+            return True
+
+    began, go_on = asyncio.Event(), asyncio.Event()
+    path = tmp_path / "kore.sock"
+    async with Slow() as slow, asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with ControlServer(slow, path):
+            call = group.create_task((await connected(path)).stop(LANE))
+            await began.wait()
+            asyncio.get_running_loop().call_soon(go_on.set)
+        assert await call

@@ -1,0 +1,197 @@
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from agent.errors import KoreError
+from agent.events import (
+    Error,
+    State,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolOutput,
+    ToolResulted,
+    ToolStart,
+    UsageReport,
+)
+from agent.types import Usage
+from gateway.control.protocol import OwnerLost
+from gateway.control.service import WatchEvent
+from gateway.core.event_hub import (
+    JOINED_CHARS,
+    LET_GO,
+    LIMIT,
+    LIMIT_CHARS,
+    OUTPUT_LIMIT,
+    STATUS_LIMIT,
+    Watcher,
+    Watchers,
+)
+
+
+async def read(watcher: Watcher) -> list[WatchEvent]:
+    """Everything, once it was closed."""
+    watcher.close()
+    async with asyncio.timeout(30):
+        return [event async for event in watcher]
+
+
+async def let_go(watcher: Watcher) -> list[WatchEvent]:
+    """What it had not read yet; then it is told why there is no more."""
+    seen = []
+
+    async def to_the_end() -> None:
+        async for event in watcher:
+            seen.append(event)
+
+    async with asyncio.timeout(30):
+        with pytest.raises(OwnerLost, match=LET_GO):
+            await to_the_end()
+    return seen
+
+
+def mark(n: int) -> Error:
+    return Error(str(n), "", None)
+
+
+async def test_text_for_a_slow_watcher_is_joined_and_none_is_lost() -> None:
+    watcher = Watcher()
+    for text in ("a", "b", "c"):
+        watcher.put(TextDelta(text))
+    watcher.put(ThinkingDelta("x", 1))
+    watcher.put(ThinkingDelta("y", 2))
+    watcher.put(TextDelta("d"))
+    assert await read(watcher) == [TextDelta("abc"), ThinkingDelta("xy", 2), TextDelta("d")]
+
+
+async def test_of_states_the_latest_stays() -> None:
+    watcher = Watcher()
+    watcher.put(State("planning"))
+    watcher.put(State("executing"))
+    assert await read(watcher) == [State("executing")]
+
+
+async def test_a_long_text_is_joined_in_pieces_so_that_no_delta_costs_its_length() -> None:
+    watcher, text = Watcher(), "x" * 1000
+    for _ in range(100):
+        watcher.put(TextDelta(text))
+    seen = [event.text for event in await read(watcher) if isinstance(event, TextDelta)]
+    assert "".join(seen) == text * 100
+    assert max(map(len, seen)) < JOINED_CHARS + 1000
+    assert len(seen) < 10
+
+
+async def test_a_call_that_the_model_still_writes_is_joined_call_by_call() -> None:
+    watcher = Watcher()
+    for id_, piece in (("a", "{"), ("a", "}"), ("b", "{}")):
+        watcher.put(ToolCallDelta(id_, "write_file", piece))
+    assert await read(watcher) == [
+        ToolCallDelta("a", "write_file", "{}"),
+        ToolCallDelta("b", "write_file", "{}"),
+    ]
+
+
+async def test_of_statuses_between_other_events_the_last_few_stay() -> None:
+    watcher = Watcher()
+    for n in range(STATUS_LIMIT + 5):
+        watcher.put(UsageReport(Usage(n, 0, 0)))
+        watcher.put(mark(n))
+    seen = await read(watcher)
+    counts = [event.usage.input for event in seen if isinstance(event, UsageReport)]
+    assert counts == list(range(5, STATUS_LIMIT + 5))
+    assert len([event for event in seen if isinstance(event, Error)]) == STATUS_LIMIT + 5
+
+
+async def test_live_output_is_left_out_when_there_is_too_much_and_that_is_said() -> None:
+    watcher, result = Watcher(), ToolResulted("1", "exec", "all", False, 0.1)
+    for _ in range(OUTPUT_LIMIT + 50):
+        watcher.put(ToolOutput("1", "ab", "stdout"))
+    watcher.put(ToolOutput("1", "ab", "stdout", skipped_bytes=7))
+    watcher.put(result)
+    seen = await read(watcher)
+    assert len(seen) == OUTPUT_LIMIT + 2
+    assert seen[-2:] == [ToolOutput("1", "", "stdout", skipped_bytes=109), result]
+
+
+async def test_a_watcher_is_let_go_for_its_memory_too_and_told_so() -> None:
+    watcher, large = Watcher(), "x" * 1_000_000
+    for n in range(2 * LIMIT_CHARS // len(large)):
+        watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
+    assert not watcher.is_open
+    seen = await let_go(watcher)
+    assert sum(len(e.content) for e in seen if isinstance(e, ToolResulted)) <= LIMIT_CHARS + 1e6
+
+
+async def test_a_watcher_that_keeps_up_is_never_let_go() -> None:
+    watcher, large = Watcher(), "x" * 1_000_000
+    reader = aiter(watcher)
+    for n in range(2 * LIMIT_CHARS // len(large)):
+        watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
+        await anext(reader)
+    assert watcher.is_open
+
+
+async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
+    watchers = Watchers()
+    with watchers.watch("x") as watcher:
+        for n in range(LIMIT * 2):
+            watchers.publish("x", mark(n))
+        assert not watchers.is_watched("x")
+        assert len(await let_go(watcher)) == LIMIT + 1
+    assert not watchers.is_watched("x")
+
+
+async def test_every_watcher_of_a_lane_sees_everything_and_no_other_lane() -> None:
+    watchers = Watchers()
+    with watchers.watch("x") as one, watchers.watch("x") as two, watchers.watch("y") as other:
+        watchers.publish("x", mark(1))
+        watchers.publish("z", mark(2))
+        watchers.close()
+        assert await read(one) == await read(two) == [mark(1)]
+        assert await read(other) == []
+
+
+async def test_a_reader_that_waits_is_woken() -> None:
+    watchers = Watchers()
+    with watchers.watch("x") as watcher:
+        reading = asyncio.create_task(anext(aiter(watcher)))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        watchers.publish("x", mark(1))
+        async with asyncio.timeout(30):
+            assert await reading == mark(1)
+
+
+async def test_who_comes_late_is_told_of_the_calls_that_still_run() -> None:
+    watchers = Watchers()
+    over, running = (ToolStart(id, "exec", {"command": id}) for id in ("over", "running"))
+    with watchers.turn("x"):
+        watchers.publish("x", over)
+        watchers.publish("x", running)
+        watchers.publish("x", ToolResulted("over", "exec", "", False, 0.1))
+        with watchers.watch("x") as late, watchers.watch("y") as other:
+            assert await read(late) == [running]
+            assert await read(other) == []
+    with watchers.watch("x") as later:
+        assert await read(later) == []
+
+
+async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
+    watchers = Watchers()
+    with suppress(asyncio.CancelledError), watchers.turn("x"):
+        watchers.publish("x", ToolStart("1", "exec", {}))
+        raise asyncio.CancelledError
+    with watchers.watch("x") as late:
+        assert await read(late) == []
+
+
+async def test_who_watches_a_lane_that_failed_gets_what_was_held_and_then_the_reason() -> None:
+    watchers = Watchers()
+    with watchers.watch("a") as watcher, watchers.watch("b") as other:
+        watchers.publish("a", TextDelta("x"))
+        watchers.fail("a", KoreError("broken"))
+        events = aiter(watcher)
+        assert await anext(events) == TextDelta("x")
+        with pytest.raises(KoreError, match="broken"):
+            await anext(events)
+        assert other.is_open

@@ -1,0 +1,163 @@
+"""Every field of everything that goes out passes one function, and none of them is a link."""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+import pytest
+
+import gateway
+from agent.security.taint.link_defusing import addresses
+from agent.security.taint.taint import BOTH
+from gateway.channels.telegram.outbound.utf16 import offsets
+from gateway.core.messages import Button, Entity, OutboundFile, OutboundKind, OutboundPart, Route
+from gateway.store.repositories import outbox, sessions
+from gateway.store.repositories.outbox import Due, Letter
+from tests.gateway.store.repositories.test_inbox import db
+
+__all__ = ["db"]
+
+ROUTE = Route("chat", "bot", "1")
+LINK = "https://evil.example/?d=secret"
+BARE = "www.secret.evil.example"
+# What no reader is shown: where a file lies, what is in it, and what comes back from a button.
+HIDDEN = {
+    (OutboundFile, "path"),
+    (OutboundFile, "text"),
+    (OutboundFile, "kind"),
+    (Button, "data"),
+    (Entity, "type"),
+}
+
+
+def told(db: Connection, part: OutboundPart, **more: Any) -> OutboundPart:
+    """What the outbox hands to a channel of this part."""
+    route = more.pop("route", ROUTE)
+    outbox.put(db, None, [Letter("d", route, [part], **more)], 1.0)
+    due = outbox.head(db, route.lane, 10.0)
+    assert isinstance(due, Due)
+    return due.message.content
+
+
+def dangerous(db: Connection, lane: str = ROUTE.lane) -> None:
+    session = sessions.create_session(db, "chat:7", 1.0, lane=lane)
+    sessions.add_taint(db, session, BOTH)
+
+
+def texts_of(kind: type) -> Iterator[tuple[type, str]]:
+    """Every field of text of a kind of message, and of what it is made of."""
+    for name, found in typing.get_type_hints(kind).items():
+        within = [one for one in typing.get_args(found) if dataclasses.is_dataclass(one)]
+        for one in within:
+            yield from texts_of(one)
+        if not within and found not in (int, bool):
+            yield kind, name
+
+
+def holding(kind: type, name: str, text: str) -> OutboundPart:
+    """A message with this text in that field."""
+    file = OutboundFile("a.txt", text="x")
+    match kind.__name__:
+        case "OutboundPart":
+            return OutboundPart(text)
+        case "Button":
+            return OutboundPart("Choose", buttons=(Button(text, "c:x"),))
+        case "OutboundFile":
+            return OutboundPart("", files=(dataclasses.replace(file, **{name: text}),))
+        case "Entity":
+            return OutboundPart("here", (Entity("text_link", 0, 4, {"url": text}),))
+    raise AssertionError(f"{kind.__name__}.{name} goes out, and nothing here looks at it")
+
+
+def links(part: OutboundPart) -> list[str]:
+    """What a screen would make a link of."""
+    units, code = offsets(part.text), set[int]()
+    for one in part.entities:
+        if one.type in ("code", "pre"):
+            code.update(range(one.offset, one.offset + one.length))
+    found = [
+        part.text[a:b]
+        for a, b in addresses(part.text)
+        if not code >= set(range(units[a], units[b]))
+    ]
+    found += [str(one.extra["url"]) for one in part.entities if "url" in one.extra]
+    plain = [one.label for one in part.buttons] + [one.name for one in part.files]
+    return found + [text[a:b] for text in plain for a, b in addresses(text)]
+
+
+@pytest.mark.parametrize("where", sorted(set(texts_of(OutboundPart)) - HIDDEN, key=str), ids=str)
+@pytest.mark.parametrize("link", [LINK, BARE, f"mail {BARE}/x and 😀 {LINK}."])
+@pytest.mark.parametrize("kind", typing.get_args(OutboundKind))
+def test_no_field_that_goes_out_is_a_link(
+    db: Connection, where: tuple[type, str], link: str, kind: OutboundKind
+) -> None:
+    dangerous(db)
+    part = holding(*where, link)
+    assert links(part)
+    assert links(told(db, part, kind=kind)) == []
+
+
+@pytest.mark.parametrize("where", sorted(set(texts_of(OutboundPart)) - HIDDEN, key=str), ids=str)
+def test_elsewhere_every_field_goes_out_as_it_is(db: Connection, where: tuple[type, str]) -> None:
+    part = holding(*where, LINK)
+    assert told(db, part) == part
+
+
+def test_a_letter_brings_the_taint_of_the_conversation_that_it_is_from(db: Connection) -> None:
+    assert links(told(db, OutboundPart(LINK), taint=BOTH)) == []
+
+
+def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
+    db: Connection,
+) -> None:
+    dangerous(db)
+    file, button = OutboundFile("www.secret.evil.example.txt", text=""), Button(LINK, "c:x")
+    read = told(db, OutboundPart(LINK, (), (button,), (file,)), is_read=True)
+    assert links(read) == [LINK]
+    assert read.files[0].name == "www_secret_evil_example.txt"
+    assert read.buttons[0].label == "https[:]//evil[.]example/?d=secret"
+
+
+def test_what_an_address_looks_like_stays_beside_it(db: Connection) -> None:
+    dangerous(db)
+    text = f"😀 see {BARE} now"
+    part = told(db, OutboundPart(text, (Entity("bold", 0, len(text) + 1),)))
+    assert part.text == text
+    assert part.entities == (
+        Entity("bold", 0, 7),
+        Entity("code", 7, len(BARE)),
+        Entity("bold", 7 + len(BARE), 4),
+    )
+
+
+def test_a_terminal_gets_markdown_without_links(db: Connection) -> None:
+    route = Route("cli", "local", "x")
+    dangerous(db, route.lane)
+    assert told(db, OutboundPart(f"[this]({LINK})"), route=route).text == f"this (`{LINK}`)"
+
+
+def test_an_address_in_code_is_no_link_without_the_code(db: Connection) -> None:
+    part = OutboundPart(f"run 😀 {LINK} now", (Entity("code", 7, len(LINK)),))
+    outbox.put(db, None, [Letter("d", ROUTE, [part])], 1.0)
+    due = outbox.head(db, ROUTE.lane, 10.0)
+    assert isinstance(due, Due)
+    outbox.make_plain(db, due.seq)
+    plain = outbox.head(db, ROUTE.lane, 10.0)
+    assert isinstance(plain, Due)
+    content = plain.message.content
+    assert content == OutboundPart("run 😀 https[:]//evil[.]example/?d=secret now")
+    assert links(content) == []
+
+
+def test_one_place_fills_the_outbox() -> None:
+    folder = Path(gateway.__file__).parent
+    places = [
+        path.name
+        for path in folder.rglob("*.py")
+        if re.search(r"INSERT (?:OR \w+ )?INTO outbox", path.read_text())
+    ]
+    assert places == ["outbox.py"]

@@ -1,0 +1,37 @@
+"""Names and titles in replies of commands come out as they are."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.channels.telegram.outbound.render import render
+from gateway.core.markdown import literal
+
+TITLES = [
+    "app/[id].txt", "[x] done", "a\\[b\\]c", "\\(x^2\\)", "$5 and $6", "$x^2$", "||secret||",
+    "**b**",
+    "__init__.py", "~/x~", "<Button>", "&lt;b&gt;", "&#91;", "- a", "1. a", "1) a", "# a", "`code`",
+    "a|b|c", "![i](u)", "[w](https://example.org)", "+ a", "==", "---", "字 [名] （一）", "> q",
+    "a*b*c",
+]  # fmt: skip
+ODD = st.text(st.sampled_from("[]()$|*_~`<>#&;\\!-+=.:1x a/^{}\"'?%@,é字"), min_size=1, max_size=40)
+
+
+def in_telegram(markdown: str) -> str:
+    return "\n".join(part.text for part in render(markdown))
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_a_title_comes_out_as_it_is(title: str) -> None:
+    reply = f"- `1` {literal(title)}: idle\n- `2` {literal(title)}: idle"
+    assert in_telegram(reply) == f"• 1 {title}: idle\n• 2 {title}: idle"
+    assert in_telegram(literal(title)) == title
+
+
+@given(ODD)
+def test_any_title_and_path_comes_out_as_it_is(text: str) -> None:
+    title = " ".join(text.split()) or "x"
+    assert in_telegram(f"Back to {literal(title)}, it says.") == f"Back to {title}, it says."
+    assert in_telegram(f"1. `7` {literal(title)}.\n2. x") == f"1. 7 {title}.\n2. x"
+    assert in_telegram(f"`7` {literal(title)}\n`8` x") == f"7 {title}\n8 x"
+    assert in_telegram(literal(title)) == title

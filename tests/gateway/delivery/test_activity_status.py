@@ -1,0 +1,100 @@
+import pytest
+
+from agent.events import Event, IterationStart, Retry, TextDelta, ToolResulted, ToolStart
+from gateway.delivery.activity_status import Doing
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def doing(clock: Clock) -> Doing:
+    return Doing(clock)
+
+
+def start(name: str, n: int = 1, **arguments: object) -> Event:
+    return ToolStart(str(n), name, arguments)
+
+
+def end(name: str, n: int = 1) -> Event:
+    return ToolResulted(str(n), name, "", False, 0.0)
+
+
+def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(doing: Doing) -> None:
+    assert doing.line == "⏳ Thinking"
+    doing.feed(TextDelta("Hello"))
+    assert doing.line == ""
+    doing.feed(IterationStart(2, 9))
+    assert doing.line == "⏳ Thinking"
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (start("read_file", path="src/x.py"), "⏳ Reading `src/x.py`"),
+        (
+            start("edit_file", path="a/" * 40 + "x.py"),
+            "⏳ Changing `…" + ("a/" * 40)[-43:] + "x.py`",
+        ),
+        (start("exec", command="ls -l\nwc"), "⏳ Running `ls -l wc`"),
+        (start("exec", command="uv run pytest -q"), "⏳ Running the tests: `uv run pytest -q`"),
+        (start("exec", command="npm test"), "⏳ Running the tests: `npm test`"),
+        (start("exec", command="echo `x`"), "⏳ Running `` echo `x` ``"),
+        (start("web_fetch", url="https://e.example/secret?k=1"), "⏳ Reading `e.example`"),
+        (start("task", description="review it"), "⏳ Waiting for a helper: `review it`"),
+        (start("mcp__git__log", repo="x"), "⏳ Using `mcp__git__log`"),
+        (start("read_file"), "⏳ Using `read_file`"),
+        (start("todo", items=[]), "⏳ Thinking"),
+    ],
+)
+def test_a_call_is_told_in_words(doing: Doing, call: Event, line: str) -> None:
+    doing.feed(call)
+    assert doing.line == line
+
+
+def test_calls_side_by_side_are_counted_and_told_until_the_last_has_ended(doing: Doing) -> None:
+    doing.feed(start("read_file", 1, path="a"))
+    doing.feed(start("read_file", 2, path="b"))
+    assert doing.line == "⏳ Reading `a` (+1)"
+    doing.feed(end("read_file", 1))
+    assert doing.line == "⏳ Reading `b`"
+    doing.feed(end("read_file", 2))
+    assert doing.line == "⏳ Thinking"
+
+
+def test_what_lasts_says_how_long_in_steps(doing: Doing, clock: Clock) -> None:
+    doing.feed(start("exec", command="make"))
+    seen = []
+    for passed in (9, 10, 19, 20, 59, 60, 119, 125):
+        clock.now = 100.0 + passed
+        seen.append(doing.line.removeprefix("⏳ Running `make`"))
+    assert seen == [
+        "",
+        " · 10 s",
+        " · 10 s",
+        " · 20 s",
+        " · 50 s",
+        " · 1 min",
+        " · 1 min",
+        " · 2 min",
+    ]
+
+
+def test_a_retry_is_told(doing: Doing) -> None:
+    doing.feed(Retry("cut", 1, 3, 0.1))
+    assert doing.line == "⏳ Trying again (1 of 3)"
+
+
+def test_a_turn_that_is_put_down_says_why(doing: Doing) -> None:
+    doing.feed(start("exec", command="make"))
+    doing.rest("Waiting for an answer")
+    assert doing.line == "⏳ Waiting for an answer"

@@ -1,0 +1,273 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.events import IterationStart, Retry, TextDelta, ToolResulted, ToolStart
+from gateway.channels.base import Ambiguous, NotSent, Streaming
+from gateway.core.messages import OutboundPart, Route
+from gateway.delivery.preview import Pace, Preview
+from gateway.store.repositories import outbox
+from gateway.store.repositories.outbox import Letter
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Fault, StreamingPlatform
+from tests.gateway.parts import Parts, opened, settled
+
+QUICK = Pace(0, 0, line_after_s=0)
+LETTER = Letter("t1", Route("chat", "bot", "1"), ())
+
+
+@pytest.fixture
+def platform() -> StreamingPlatform:
+    return StreamingPlatform()
+
+
+@pytest.fixture
+async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Parts]:
+    async with opened(tmp_path, Gated(), platform=platform) as parts:
+        await parts.rows(
+            "INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)"
+        )
+        yield parts
+
+
+@asynccontextmanager
+async def shown(parts: Parts) -> AsyncIterator[Preview]:
+    """A preview without waits, at work; closed and ended behind the block."""
+    assert isinstance(parts.platform, StreamingPlatform)
+    preview = Preview(parts.database, parts.platform, 1, LETTER, QUICK)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(preview.run())
+        try:
+            yield preview
+        finally:
+            preview.close()
+
+
+async def row(parts: Parts) -> tuple[object, ...]:
+    rows = await parts.rows("SELECT state, provider_msg, maybe_dup FROM outbox")
+    return rows[0] if rows else ()
+
+
+async def test_its_row_exists_before_its_first_send(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.preview_faults.append(Fault(NotSent("down")))
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("preview", "1", "one") in platform.calls)
+        assert await row(parts) in {("streaming", None, 0), ("streaming", None, 1)}
+
+
+async def test_a_first_send_that_did_not_arrive_leaves_no_mark(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.preview_faults.append(Fault(NotSent("down")))
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("preview", "1", "one") in platform.calls)
+    assert await row(parts) == ("streaming", None, 0)
+
+
+@pytest.mark.parametrize("way", ["edits", "drafts"])
+async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
+    parts: Parts, platform: StreamingPlatform, way: Streaming
+) -> None:
+    platform.way = way
+    earlier = Letter("t0", LETTER.route, [OutboundPart("an earlier answer")])
+    await parts.database.run(outbox.put, None, [earlier], 0.0)
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("typing", "1", "") in platform.calls)
+        assert {call[0] for call in platform.calls} == {"typing"}
+        due = await parts.database.run(outbox.head, LETTER.route.lane, 1.0)
+        assert isinstance(due, outbox.Due)
+        await parts.database.run(outbox.sent, due.seq, "m", LETTER.route.lane, 1.0)
+        preview.feed(TextDelta(" two"))
+        await platform.until(lambda: platform.texts("1") or platform.sketched)
+    assert (platform.texts("1") or [platform.sketched["1"]]) == ["one two"]
+
+
+async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
+    parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
+) -> None:
+    await parts.rows(
+        "CREATE TEMP TRIGGER full BEFORE UPDATE OF provider_msg ON outbox"
+        " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
+    )
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await settled(lambda: "disk I/O error" in caplog.text)
+        assert await row(parts) == ("streaming", None, 1)
+        await parts.rows("DROP TRIGGER full")
+    assert await row(parts) == ("streaming", "1", 0)
+
+
+async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(
+    parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
+) -> None:
+    await parts.rows(
+        "CREATE TEMP TRIGGER full BEFORE INSERT ON outbox"
+        " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
+    )
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await settled(lambda: "disk I/O error" in caplog.text)
+    assert platform.texts("1") == []
+
+
+async def test_it_grows_by_edits_of_one_message(parts: Parts, platform: StreamingPlatform) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.texts("1") == ["one"])
+        preview.feed(TextDelta(" two"))
+        await platform.until(lambda: platform.texts("1") == ["one two"])
+    assert await row(parts) == ("streaming", "1", 0)
+
+
+async def test_what_was_said_before_a_tool_stays_above(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("I look."))
+        preview.feed(IterationStart(2, 9))
+        preview.feed(TextDelta("Found."))
+        await platform.until(lambda: platform.texts("1") == ["I look.\n\nFound."])
+
+
+async def test_what_a_failed_stream_had_said_is_void(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("wrong"))
+        preview.feed(Retry("cut", 1, 3, 0.1))
+        preview.feed(TextDelta("right"))
+        await platform.until(lambda: platform.texts("1") == ["right"])
+
+
+async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await parts.until("SELECT 1 FROM outbox WHERE maybe_dup")
+        preview.feed(TextDelta(" two"))
+    assert platform.texts("1") == ["one"]
+    assert await row(parts) == ("streaming", None, 1)
+
+
+async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    await parts.database.run(outbox.begin_stream, 1, LETTER, 0, 0.0)
+    await parts.database.run(outbox.recover)
+    assert isinstance(parts.platform, StreamingPlatform)
+    preview = Preview(parts.database, parts.platform, 1, LETTER, Pace(0, 0))
+    preview.feed(TextDelta("one"))
+    async with asyncio.timeout(30):
+        await preview.run()
+    assert platform.texts("1") == []
+    assert await row(parts) == ("streaming", None, 1)
+
+
+async def test_a_resumed_turn_goes_on_with_the_message_that_is_there(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.texts("1"))
+    await parts.database.run(outbox.recover)
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one again"))
+        await platform.until(lambda: platform.texts("1") == ["one again"])
+    assert await row(parts) == ("streaming", "1", 0)
+
+
+async def test_typing_is_shown_at_once(parts: Parts, platform: StreamingPlatform) -> None:
+    async with shown(parts):
+        await platform.until(lambda: platform.calls == [("typing", "1", "")])
+
+
+async def test_a_closed_preview_shows_nothing_more(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.close()
+        preview.feed(TextDelta("late"))
+    assert platform.texts("1") == []
+    assert await row(parts) == ()
+
+
+async def test_the_list_of_what_is_to_be_done_stands_under_what_was_said(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(ToolResulted("1", "todo", "☐ land", False, 0.0))
+        await platform.until(lambda: ("preview", "1", "☐ land\n⏳ Thinking") in platform.calls)
+        preview.feed(ToolResulted("2", "todo", "wrong", True, 0.0))
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: ("preview", "1", "one\n\n☐ land") in platform.calls)
+        preview.feed(ToolResulted("3", "todo", "☑ land", False, 0.0))
+        await platform.until(
+            lambda: ("preview", "1", "one\n\n☑ land\n⏳ Thinking") in platform.calls
+        )
+
+
+READ = ToolStart("1", "read_file", {"path": "x.py"})
+
+
+async def test_what_is_being_done_stands_below_the_text_until_it_goes_on(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        preview.feed(READ)
+        await platform.until(lambda: platform.texts("1") == ["one\n⏳ Reading `x.py`"])
+        preview.feed(ToolResulted("1", "read_file", "", False, 0.0))
+        preview.feed(TextDelta(" two"))
+        await platform.until(lambda: platform.texts("1") == ["one two"])
+
+
+async def test_without_a_word_it_is_shown_only_where_it_vanishes(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(READ)
+        await platform.until(lambda: platform.sketched == {"1": "⏳ Reading `x.py`"})
+    assert platform.texts("1") == []
+    assert await row(parts) == ()
+
+
+async def test_drafts_leave_nothing_behind_and_no_row(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.way = "drafts"
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        preview.feed(READ)
+        await platform.until(lambda: platform.sketched == {"1": "one\n\n⏳ Reading `x.py`"})
+    assert platform.texts("1") == []
+    assert await row(parts) == ()
+
+
+async def test_switched_off_it_shows_that_somebody_types_and_nothing_else(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    platform.way = "off"
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.calls)
+    assert {call[0] for call in platform.calls} == {"typing"}
+
+
+async def test_a_turn_that_is_put_down_says_so_below_its_text(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
+    async with shown(parts) as preview:
+        preview.feed(TextDelta("one"))
+        await platform.until(lambda: platform.texts("1") == ["one"])
+        preview.rest("Waiting for an answer")
+    assert platform.texts("1") == ["one\n⏳ Waiting for an answer"]

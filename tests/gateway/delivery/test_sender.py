@@ -1,0 +1,588 @@
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gateway.channels.base import (
+    Ambiguous,
+    BadFormat,
+    Gone,
+    NotSent,
+    RateLimited,
+    Refused,
+    Unreachable,
+)
+from gateway.core.messages import OutboundFile, OutboundMessage, OutboundPart, Route
+from gateway.delivery.best_effort import AT_ONCE, Aftermath
+from gateway.delivery.outbound_files import FOLDER
+from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
+from gateway.delivery.sender import LOST, Delivery, wait_for
+from gateway.store.repositories import outbox
+from gateway.store.repositories.outbox import Letter
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Fault, Platform, StreamingPlatform
+from tests.gateway.parts import Parts, at_work, opened, settled, typed
+
+
+class Jumping:
+    """A clock that jumps over every rest, and remembers how long each was to be."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.rests: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    async def wait(self, wake: asyncio.Event, seconds: float) -> None:
+        self.rests.append(seconds)
+        self.now += max(0.0, seconds)
+        await asyncio.sleep(0)
+
+
+class ProbedPlatform(Platform):
+    """A `Platform` that can be asked whether it answers; the next `down_for` times it does not."""
+
+    down_for = 0
+
+    async def probe(self) -> None:
+        if self.down_for:
+            self.down_for -= 1
+            raise NotSent("still down")
+
+
+@pytest.fixture
+def clock() -> Jumping:
+    return Jumping()
+
+
+def route(chat: str = "1") -> Route:
+    return Route("chat", "bot", chat)
+
+
+def letter(text: str, chat: str = "1", *more: str) -> Letter:
+    parts = [OutboundPart(one) for one in (text, *more)]
+    return Letter(f"d:{chat}:{text}", route(chat), parts)
+
+
+class CarryingPlatform(Platform):
+    """A `Platform` that carries files: what it sent is noted with their names."""
+
+    file_limit_bytes = 1_000
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        names = ", ".join(file.name for file in message.content.files)
+        content = replace(message.content, text=f"[{names}] {message.content.text}")
+        return await self.send(replace(message, content=content))
+
+
+async def sent(
+    folder: Path, clock: Jumping, platform: Platform, *letters: Letter
+) -> list[tuple[str, str | None]]:
+    """Post the letters and work until all mail is sent or dead: the letters' ends and reasons."""
+    delivering = {"clock": clock.time, "wait": clock.wait}
+    async with opened(folder, Gated(), platform=platform, delivering=delivering) as parts:
+        for one in letters:
+            await parts.delivery.post(one)
+        async with at_work(parts):
+            async with asyncio.timeout(30):
+                while await parts.database.run(outbox.lanes_with_mail):
+                    await asyncio.sleep(0.001)
+        return await parts.rows(
+            "SELECT state, dead_reason FROM outbox WHERE kind = 'final' ORDER BY seq"
+        )
+
+
+async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", NotSent("dns"), RateLimited(3), NotSent("dns"))
+    letters = [letter("a", "1", "b", "c"), letter("d")]
+    assert {state for state, _ in await sent(tmp_path, clock, platform, *letters)} == {"sent"}
+    assert platform.texts("1") == ["a", "b", "c", "d"]
+    assert not any(shown.repeat for shown in platform.chats["1"])
+
+
+async def test_a_slow_or_failing_route_stalls_no_other(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    platform.fail("2", NotSent("down"))
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        for chat in ("1", "2", "3"):
+            await parts.delivery.post(letter("x", chat))
+        assert await platform.answers("3", 1) == ["x"]
+        assert platform.texts("1") == platform.texts("2") == []
+        platform.unblock("1")
+        assert await platform.answers("1", 1) == ["x"]
+
+
+async def test_text_whose_formatting_is_refused_goes_out_plain(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", BadFormat("can't parse"))
+    bold = Letter("d", route(), platform.render("**bold** move"))
+    assert await sent(tmp_path, clock, platform, bold) == [("sent", None)]
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.bold, shown.repeat) == ("bold move", False, False)
+
+
+async def test_plain_text_whose_formatting_is_refused_is_given_up(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", BadFormat("can't parse"))
+    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"))
+    assert states == [("dead", "can't parse"), ("sent", None)]
+
+
+async def test_a_message_that_is_refused_does_not_block_the_next(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", Refused("too odd"))
+    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"))
+    assert states == [("dead", "too odd"), ("sent", None)]
+
+
+async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", Unreachable("blocked"))
+    letters = [letter("a"), letter("b"), letter("c", "2")]
+    states = await sent(tmp_path, clock, platform, *letters)
+    assert states == [("dead", "blocked"), ("dead", "blocked"), ("sent", None)]
+    assert [call for call in platform.calls if call[1] == "1"] == [("send", "1", "a")]
+
+
+async def test_an_unclear_send_is_repeated_with_a_mark(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", Fault(Ambiguous("reset"), arrives=True))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
+
+
+async def test_after_three_unclear_sends_nothing_more_is_tried(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(3)))
+    ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
+    assert (state, reason) == ("dead", "unclear 3 times: reset")
+    assert platform.texts("1") == ["x", "x", "x", LOST]
+
+
+async def test_no_unclear_try_is_spent_while_the_platform_is_down(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = ProbedPlatform()
+    platform.fail("1", *(Ambiguous("502") for _ in range(2)))
+    platform.down_for = 40
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert platform.down_for == 0
+    assert len(platform.calls) == 3
+    assert max(clock.rests) > 300
+
+
+async def test_the_last_unclear_try_comes_after_a_long_rest(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", *(Ambiguous("502") for _ in range(2)))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert clock.rests[0] < 5 < 20 < clock.rests[1]
+
+
+async def test_the_chat_is_told_once_of_a_reply_with_missing_parts(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", Refused("too odd"), Refused("too odd"))
+    states = await sent(tmp_path, clock, platform, letter("a", "1", "b", "c"))
+    assert [state for state, _ in states] == ["dead", "dead", "sent"]
+    assert platform.texts("1") == ["c", LOST]
+
+
+async def test_a_notice_that_is_refused_is_not_followed_by_another(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", *(Refused("too odd") for _ in range(5)))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("dead", "too odd")]
+    assert [call[2] for call in platform.calls] == ["x", LOST]
+
+
+async def test_what_is_given_up_is_counted_and_told_to_the_owner(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform = Platform()
+    platform.fail("1", Unreachable("blocked"))
+    async with opened(tmp_path, Gated(), platform=platform) as parts:
+        for text in ("secret a", "secret b"):
+            await parts.delivery.post(letter(text))
+        async with at_work(parts):
+            await settled(lambda: parts.delivery.given_up == 2)
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "2 parts to chat:bot:1" in told.getMessage()
+    assert "blocked" in told.getMessage()
+
+
+async def test_the_platform_is_given_the_time_that_it_asks_for(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    platform.fail("1", RateLimited(77))
+    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert clock.rests[0] == pytest.approx(77)
+
+
+async def test_what_certainly_did_not_arrive_is_tried_for_a_day_at_growing_intervals(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    began = clock.now
+    platform.fail("1", *(NotSent("down") for _ in range(500)))
+    ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
+    assert state == "dead"
+    assert reason == "gave up after a day: down"
+    assert clock.now - began >= GIVE_UP_AFTER_S
+    assert clock.rests[0] < 5 < clock.rests[-1]
+
+
+async def test_mail_that_is_days_old_still_gets_its_tries(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated()) as parts:
+        await parts.database.run(outbox.put, None, [letter("x")], 0.0)
+    platform.fail("1", NotSent("the network is not up yet"))
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+
+
+class NoticingPlatform(Platform):
+    """A `Platform` that can say that it answers again."""
+
+    def when_reachable(self, call: Callable[[], None]) -> None:
+        self.is_back = call
+
+
+async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
+    tmp_path: Path,
+) -> None:
+    platform = NoticingPlatform()
+    platform.fail("1", NotSent("down"))
+    platform.fail("2", RateLimited(60))
+
+    async def until_woken(wake: asyncio.Event, seconds: float) -> None:
+        await wake.wait()
+
+    delivering = {"wait": until_woken}
+    async with opened(tmp_path, Gated(), platform=platform, delivering=delivering) as parts:
+        async with at_work(parts):
+            for chat in ("1", "2"):
+                await parts.delivery.post(letter("x", chat))
+            await parts.until("SELECT 1 WHERE (SELECT sum(attempts) FROM outbox) = 2")
+            platform.is_back()
+            assert await platform.answers("1", 1) == ["x"]
+        # Who was asked to wait waits.
+        assert platform.texts("2") == []
+
+
+async def test_a_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping) -> None:
+    platform = Platform()
+    platform.fail("1", *(ValueError("a bug") for _ in range(3)))
+    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"), letter("z", "2"))
+    assert [state for state, _ in states] == ["dead", "sent", "sent"]
+
+
+async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.delivery.post(letter("x", "1", "y"))
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'inflight'")
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        assert await parts.platform.answers("1", 2) == ["x", "y"]
+        assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
+
+
+async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    def refuse(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "CREATE TEMP TRIGGER full BEFORE UPDATE ON outbox WHEN new.state = 'sent'"
+            " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
+        )
+
+    refusals: list[float] = []
+
+    async def wait(wake: asyncio.Event, seconds: float) -> None:
+        refusals.append(seconds)
+        if len(refusals) == 3:
+            await parts.rows("DROP TRIGGER full")
+        await asyncio.sleep(0)
+
+    delivering = {"clock": clock.time, "wait": wait}
+    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+        await parts.database.run(refuse)
+        async with at_work(parts):
+            await parts.delivery.post(letter("x"))
+            await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        assert parts.platform.texts("1") == ["x"]
+
+
+async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        await parts.delivery.post(Letter("d", Route("telegram", "main", "1"), [OutboundPart("x")]))
+        await settled(lambda: parts.delivery.routes == 0)
+        assert await parts.rows("SELECT state, attempts FROM outbox") == [("pending", 0)]
+
+
+async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
+        await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
+        async with asyncio.timeout(30):
+            await parts.delivery.flush()
+        assert await parts.rows("SELECT state FROM outbox") == [("pending",)]
+
+
+async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.delivery.post(letter("x"))
+        await platform.until(lambda: platform.calls)
+        flushed = asyncio.create_task(parts.delivery.flush())
+        await asyncio.sleep(0.01)
+        assert not flushed.done()
+        platform.unblock("1")
+        await flushed
+        assert platform.texts("1") == ["x"]
+
+
+async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -> None:
+    lane = typed("").session_key
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
+        await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
+        await parts.rows("UPDATE outbox SET next_at = next_at + 3600")
+        async with asyncio.timeout(30), parts.desk.watch(lane) as events:
+            delivered = await anext(events)
+        assert getattr(delivered, "text", None) == "x"
+
+
+async def test_an_edit_of_a_message_that_is_gone_becomes_a_new_message(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated()) as parts:
+        await _streaming(parts, "77")
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+    assert platform.calls == [("edit", "1", "final"), ("send", "1", "final")]
+
+
+async def test_unclear_edits_do_not_count_against_the_message_that_follows_them(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated()) as parts:
+        await _streaming(parts, "77")
+    unclear = Ambiguous("reset")
+    platform.fail("1", unclear, unclear, unclear, Gone("deleted"), unclear)
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.repeat) == ("final", True)
+
+
+async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping) -> None:
+    platform = StreamingPlatform()
+    await platform.preview(route(), OutboundPart("fin"), None)
+    async with opened(tmp_path, Gated()) as parts:
+        await _streaming(parts, "1")
+        (due,) = await parts.rows("SELECT seq FROM outbox")
+        await parts.database.run(outbox.take, *due)
+    platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(5)))
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.repeat) == ("final", False)
+
+
+async def _streaming(parts: Parts, provider_msg: str) -> None:
+    """A reply whose preview is shown, and whose final waits to be sent."""
+    await parts.rows("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'done', 0)")
+    final = letter("final")
+    await parts.database.run(outbox.begin_stream, 1, final, 0, 0.0)
+    await parts.database.run(outbox.set_preview, final.delivery_id, 0, provider_msg)
+    await parts.database.run(outbox.put, 1, [final], 0.0)
+
+
+async def test_waiting_ends_with_the_event_or_the_time() -> None:
+    wake = asyncio.Event()
+    await wait_for(wake, -5)
+    await wait_for(wake, 0.001)
+    wake.set()
+    await wait_for(wake, 3600)
+
+
+async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
+    async with opened(tmp_path, Gated()) as parts:
+        delivery: Delivery = parts.delivery
+        assert delivery.channel(route()) is parts.platform
+        assert delivery.channel(Route("chat", "other", "1")) is None
+        assert delivery.render(Route("x", "y", "z"), "**a**") == [OutboundPart("**a**")]
+
+
+async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, clock: Jumping) -> None:
+    platform = CarryingPlatform()
+    files = (OutboundFile("a.md", text="# a"), OutboundFile("b.md", text="# b"))
+    album = Letter("d:f", route(), [OutboundPart("both", files=files)])
+    assert await sent(tmp_path, clock, platform, album, letter("behind")) == [("sent", None)] * 2
+    assert platform.texts("1") == ["[a.md, b.md] both", "behind"]
+
+
+async def test_files_to_a_platform_without_them_are_given_up_and_told(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    file = Letter("d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", text="a"),))])
+    ends = await sent(tmp_path, clock, platform, file)
+    assert ends == [("dead", "chat carries no files")]
+    assert platform.texts("1") == [LOST]
+
+
+def copied(folder: Path) -> tuple[Path, Letter]:
+    """A copy of a file, and a letter that takes it along."""
+    copy = folder / FOLDER / "c0ffee"
+    copy.parent.mkdir()
+    copy.write_bytes(b"content")
+    file = OutboundFile("a.txt", str(copy), size_bytes=7)
+    return copy, Letter("d:f", route(), [OutboundPart("", files=(file,))])
+
+
+async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path: Path) -> None:
+    platform = CarryingPlatform()
+    copy, parcel = copied(tmp_path)
+    refused = asyncio.Event()
+
+    async def wait(wake: asyncio.Event, seconds: float) -> None:
+        refused.set()
+        await asyncio.Event().wait()
+
+    delivering = {"wait": wait}
+    async with opened(tmp_path, Gated(), platform=platform, delivering=delivering) as parts:
+        await parts.rows(
+            "CREATE TEMP TRIGGER full BEFORE UPDATE ON outbox WHEN NEW.state = 'sent'"
+            " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        )
+        async with at_work(parts):
+            await parts.delivery.post(parcel)
+            async with asyncio.timeout(30):
+                await refused.wait()
+    assert len(platform.chats["1"]) == 1
+    assert copy.exists()
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await settled(lambda: not copy.exists())
+        assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
+        assert await parts.rows("SELECT dead_reason FROM outbox WHERE state = 'dead'") == []
+
+
+async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    copy, parcel = copied(tmp_path)
+    assert await sent(tmp_path, clock, Platform(), parcel) == [("dead", "chat carries no files")]
+    assert not copy.exists()
+
+
+class ReactingPlatform(Platform):
+    """A `Platform` that takes for ever to say that a message was answered, or breaks over it."""
+
+    def __init__(self, breaks: bool = False) -> None:
+        super().__init__()
+        self.breaks = breaks
+        self.answering = 0
+        self.ended = 0
+
+    async def seen(self, route: Route, message_id: str | None) -> None:
+        return
+
+    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
+        self.answering += 1
+        try:
+            if self.breaks:
+                raise RuntimeError("a bug")
+            await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_no_answer_waits_for_the_reaction_to_the_one_before(
+    tmp_path: Path, breaks: bool
+) -> None:
+    platform = ReactingPlatform(breaks)
+    many = AT_ONCE + 3
+    async with opened(tmp_path, [], platform=platform) as parts, at_work(parts):
+        for n in range(many):
+            letter = Letter(f"d{n}", Route("chat", "bot", "1"), [OutboundPart(f"answer {n}")])
+            await parts.delivery.post(letter)
+        assert await platform.answers("1", many) == [f"answer {n}" for n in range(many)]
+        await parts.delivery.flush()
+        await settled(lambda: platform.answering >= min(many, AT_ONCE))
+        assert breaks or platform.answering == AT_ONCE
+    assert platform.ended == platform.answering
+
+
+async def test_what_follows_an_answer_ends_after_a_while() -> None:
+    platform = ReactingPlatform()
+    message = OutboundMessage("d", 0, Route("chat", "bot", "1"), OutboundPart("x"))
+    aftermath = Aftermath(lasts_s=0.01)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        for _ in range(2):
+            aftermath.begin(group, partial(platform.answered, message, frozenset()))
+    assert (platform.answering, platform.ended) == (2, 2)
+
+
+async def test_what_stays_refused_rests_its_route_until_the_next_start_which_marks_it(
+    tmp_path: Path, clock: Jumping, caplog: pytest.LogCaptureFixture
+) -> None:
+    delivering = {"clock": clock.time, "wait": clock.wait}
+    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+        await parts.rows(
+            "CREATE TEMP TRIGGER refused BEFORE UPDATE ON outbox WHEN new.state = 'sent'"
+            " BEGIN SELECT raise(ABORT, 'never'); END"
+        )
+        async with at_work(parts):
+            await parts.delivery.post(letter("x"))
+            await settled(lambda: "until the next start" in caplog.text)
+            await parts.delivery.post(letter("y"))
+            async with asyncio.timeout(30):
+                await parts.delivery.flush()
+            assert parts.platform.texts("1") == ["x"]
+            assert parts.delivery.routes == 1
+    async with opened(tmp_path, Gated()) as parts, at_work(parts):
+        assert await parts.platform.answers("1", 2) == ["x", "y"]
+        assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
+
+
+async def test_a_part_that_cannot_be_read_is_given_up_and_what_stands_around_it_is_sent(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    def unseal(text: str, *_: object) -> str:
+        if text == "y":
+            raise ValueError("changed")
+        return text
+
+    delivering = {"clock": clock.time, "wait": clock.wait}
+    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+        for text in ("x", "y", "z"):
+            await parts.delivery.post(letter(text))
+        # As when a sealed text was changed.
+        await parts.database.run(lambda c: c.create_function("unseal", -1, unseal))
+        async with at_work(parts):
+            assert await parts.platform.answers("1", 2) == ["x", "z"]
+            await parts.until("SELECT 1 FROM outbox WHERE state = 'dead'")
+        assert not any(shown.repeat for shown in parts.platform.chats["1"])

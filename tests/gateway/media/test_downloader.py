@@ -1,0 +1,205 @@
+"""What the porter brings when several messages wait for files."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from gateway.access.control import Access, folder_name
+from gateway.channels.base import Batch, NotFetched
+from gateway.config.sections import MediaSection
+from gateway.core.messages import InboundMessage, Media
+from gateway.media.downloader import AT_ONCE, Porter
+from gateway.media.storage import name_of
+from gateway.ops.user_data import Custodian
+from gateway.runtime.paths import Home
+from gateway.store.repositories import inbox
+from gateway.store.repositories.inbox import Arrival, Entry
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, ended, opened, said, settled
+
+DATA = b"x" * 100
+
+
+class SlowPlatform(Platform):
+    """Gives every file out in two halves; the second once `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.fetches = 0
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        self.fetches += 1
+        into.write(DATA[:50])
+        await self.go.wait()
+        into.write(DATA[50:])
+
+
+class Inboxes:
+    """Everybody's files in one folder."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+
+    def inbox(self, message: InboundMessage) -> Path:
+        return self.workspace / "inbox"
+
+
+async def stored(parts: Parts, *messages: InboundMessage) -> None:
+    arrival = Arrival("chat", "bot", 0.0)
+    await parts.database.run(inbox.accept, arrival, [Entry(one) for one in messages])
+
+
+async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: Path) -> None:
+    platform = SlowPlatform()
+    photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
+    async with opened(tmp_path, [], platform=platform) as parts:
+        asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
+        await stored(parts, said("[photo]", media=(photo,)), said("what is it?", media=(asked,)))
+        woken: list[str] = []
+        porter = Porter(
+            parts.database, parts.delivery, Inboxes(parts.workspace), media=MediaSection()
+        )
+        work = asyncio.create_task(porter.run(woken.append))
+        await settled(lambda: platform.fetches)
+        # As long as the other needs to begin, too, if it does.
+        for _ in range(20):
+            await parts.rows("SELECT 1")
+            await asyncio.sleep(0.005)
+        platform.go.set()
+        await settled(lambda: len(woken) == 2)
+        await ended(work)
+        (file,) = (parts.workspace / "inbox").iterdir()
+        assert file.read_bytes() == DATA
+        assert platform.fetches == 1
+        assert await parts.rows("SELECT body FROM outbox") == []
+
+
+async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
+    platform = SlowPlatform()
+    platform.go.set()
+    asked: list[str | None] = []
+
+    async def hears(media: Media, path: Path) -> Media:
+        asked.append(media.unique)
+        if media.kind == "voice":
+            await asyncio.Event().wait()
+        return media
+
+    async with opened(tmp_path, [], platform=platform) as parts:
+        voices = [
+            said("[voice]", str(n), media=(Media("voice", remote="f", unique=f"v{n}"),))
+            for n in range(AT_ONCE + 1)
+        ]
+        woken: list[str] = []
+        inboxes = Inboxes(parts.workspace)
+        porter = Porter(parts.database, parts.delivery, inboxes, media=MediaSection(), hears=hears)
+        await stored(parts, *voices)
+        work = asyncio.create_task(porter.run(woken.append))
+        await settled(lambda: len(asked) == len(voices))
+        await stored(parts, said("[photo]", "9", media=(Media("photo", remote="f", unique="p"),)))
+        porter.look()
+        await settled(lambda: woken)
+        assert woken == ["chat:bot:9"]
+        await ended(work)
+
+
+async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_beside_it(
+    tmp_path: Path,
+) -> None:
+    platform = SlowPlatform()
+    platform.go.set()
+    async with opened(tmp_path, [], platform=platform) as parts:
+        sent = Media("document", name="a.txt", size_bytes=len(DATA), remote="f", unique="u")
+        workspace = parts.workspace.resolve()
+        changed = workspace / "inbox" / name_of(sent, "bot")
+        changed.parent.mkdir()
+        changed.write_bytes(b"changed")
+        woken: list[str] = []
+        porter = Porter(parts.database, parts.delivery, Inboxes(workspace), media=MediaSection())
+        work = asyncio.create_task(porter.run(woken.append))
+        for _ in range(2):
+            await stored(parts, said("[document]", media=(sent,)))
+            porter.look()
+            await settled(lambda: woken)
+            woken.clear()
+        await ended(work)
+        assert changed.read_bytes() == b"changed"
+        (beside,) = set(changed.parent.iterdir()) - {changed}
+        assert beside.read_bytes() == DATA
+        assert beside.name == changed.name.replace(".txt", "-2.txt")
+        assert platform.fetches == 1
+
+
+class BreakingPlatform(SlowPlatform):
+    """The first download breaks in its middle, once `go` is set; the next does not."""
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        await super().fetch(media, into, limit_bytes)
+        if self.fetches == 1:
+            raise NotFetched("the line broke", again=True)
+
+
+class Private(Inboxes):
+    """Everybody's files in a folder of their own, or all in a group's."""
+
+    def __init__(self, workspace: Path, group: bool) -> None:
+        super().__init__(workspace)
+        self.group = group
+
+    def inbox(self, message: InboundMessage) -> Path:
+        who = "group" if self.group else folder_name(message.sender.id)
+        return self.workspace / "inbox" / "chat" / who
+
+
+async def nothing() -> None:
+    return
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("made", [SlowPlatform, BreakingPlatform])
+async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
+    tmp_path: Path, made: Callable[[], SlowPlatform], group: bool
+) -> None:
+    platform = made()
+    async with opened(tmp_path, [], platform=platform) as parts:
+        workspace = parts.workspace.resolve()
+        photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
+        await stored(parts, said("[photo]", media=(photo,)))
+        inboxes = Private(workspace, group)
+        porter = Porter(
+            parts.database, parts.delivery, inboxes, media=MediaSection(), waits_s=(0.0, 0.0)
+        )
+        work = asyncio.create_task(porter.run(lambda lane: None))
+        await settled(lambda: platform.fetches)
+        custodian = Custodian(
+            parts.database,
+            Home(tmp_path / "home"),
+            workspace,
+            Access(None, {}),
+            lambda session: None,
+            lambda connection: None,
+            nothing,
+        )
+        await custodian.delete("chat:7", copies=False)
+        platform.go.set()
+        await settled(lambda: not porter._busy)
+        await ended(work)
+        assert [path for path in (workspace / "inbox").rglob("*") if path.is_file()] == []
+        assert await parts.rows("SELECT body FROM outbox") == []
+
+
+async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -> None:
+    async with opened(tmp_path, []) as parts:
+        porter = Porter(parts.database, parts.delivery, Inboxes(tmp_path), media=MediaSection())
+        work = asyncio.create_task(porter.run(lambda lane: None))
+        accept = porter.beside(parts.bus.accept)
+        photo = Media("photo", remote="f", unique="u")
+        part = said("[photo]", media=(photo,), album="1:9", follows=True)
+        await accept("chat", "bot", Batch([part]))
+        assert await parts.rows("SELECT count(*) FROM inbox") == [(1,)]
+        await parts.until("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM inbox)")
+        await ended(work)

@@ -1,0 +1,63 @@
+"""What stands below a file in a chat is the model's word like any answer."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from agent.security.taint.taint import BOTH
+from agent.types import ToolCall, assistant
+from gateway.core.messages import OutboundMessage
+from gateway.store.repositories import sessions
+from tests.fakes.platform import Platform
+from tests.gateway.parts import running, said
+
+
+class Carrying(Platform):
+    """A `Platform` that carries files; what stands below one is noted as its text."""
+
+    file_limit_bytes = 1_000
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        self.names = [file.name for file in message.content.files]
+        return await self.send(replace(message, content=replace(message.content, files=())))
+
+
+def sends(caption: str, name: str = "a.txt") -> ToolCall:
+    arguments = {"paths": [name], "caption": caption}
+    return ToolCall("c1", "send_file", arguments, json.dumps(arguments))
+
+
+async def test_a_caption_holds_no_link_that_could_carry_something_away(tmp_path: Path) -> None:
+    link = "https://evil.example/?d=secret"
+    steps = [
+        assistant("Hello."),
+        assistant("", (sends(f"See {link} and [this]({link})"),)),
+        assistant("Sent."),
+    ]
+    platform = Carrying()
+    async with running(tmp_path, steps, platform=platform, allow=("7",), owner="chat:7") as parts:
+        (parts.workspace / "a.txt").write_text("x")
+        await parts.bus.submit(said("hello"))
+        await platform.answers("1", 1)
+        ((session,),) = await parts.rows("SELECT id FROM session")
+        await parts.database.run(sessions.add_taint, session, BOTH)
+        await parts.bus.submit(said("send it"))
+        _, caption, _ = await platform.answers("1", 3)
+    assert f"`{link}`" in caption
+    assert f"]({link})" not in caption
+    assert caption.count(link) == caption.count(f"`{link}`")
+
+
+async def test_the_name_of_a_file_is_no_link_either(tmp_path: Path) -> None:
+    name = "www.secret.evil.example.txt"
+    steps = [assistant("Hello."), assistant("", (sends("Here.", name),)), assistant("Sent.")]
+    platform = Carrying()
+    async with running(tmp_path, steps, platform=platform, allow=("7",), owner="chat:7") as parts:
+        (parts.workspace / name).write_text("x")
+        await parts.bus.submit(said("hello"))
+        await platform.answers("1", 1)
+        ((session,),) = await parts.rows("SELECT id FROM session")
+        await parts.database.run(sessions.add_taint, session, BOTH)
+        await parts.bus.submit(said("send it"))
+        await platform.answers("1", 3)
+    assert platform.names == ["www_secret_evil_example.txt"]

@@ -1,0 +1,141 @@
+import os
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from gateway.core.messages import Media
+from gateway.media.storage import described, name_of, places, receive, tidy
+from tests.towers import towers
+
+
+def named(name: str | None, **more: str) -> str:
+    return name_of(Media("document", name=name, unique="u1", **more), "bot")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../../.ssh/authorized_keys", "a/b", "..", ".", "", None, "x" * 500, "\0", "🐱.png"),
+        *(".env", "𐍈" * 100 + ".txt"),
+    ],
+)
+def test_a_name_is_one_plain_component(name: str | None) -> None:
+    made = named(name)
+    assert "/" not in made
+    assert not made.startswith(".")
+    assert len(f".{made}.part".encode()) <= 255
+    assert made.isprintable()
+
+
+def test_the_same_file_has_the_same_name_and_another_one_another() -> None:
+    assert named("a.txt") == named("a.txt")
+    assert named("a.txt") != name_of(Media("document", name="a.txt", unique="u2"), "bot")
+    assert named("a.txt").startswith("a-")
+    assert named("a.txt").endswith(".txt")
+
+
+def test_two_files_do_not_share_a_name_by_chance() -> None:
+    mark = named("a.txt").removeprefix("a-").removesuffix(".txt")
+    assert len(mark) * 4 >= 64
+
+
+async def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "inbox" / "a.txt"
+    path.parent.mkdir()
+    path.write_bytes(b"mine")
+
+    async def other(file: BinaryIO) -> None:
+        file.write(b"theirs")
+
+    with pytest.raises(FileExistsError):
+        await receive(path, tmp_path, other)
+    assert path.read_bytes() == b"mine"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_has_no_name_is_called_by_its_kind() -> None:
+    made = name_of(Media("voice", media_type="audio/ogg", unique="u"), "bot")
+    assert made.startswith("voice-")
+    assert made.endswith(".ogg")
+
+
+async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "inbox" / "a.txt"
+
+    async def broken(file: BinaryIO) -> None:
+        file.write(b"half")
+        raise OSError("the line broke")
+
+    with pytest.raises(OSError, match="line broke"):
+        await receive(path, tmp_path, broken)
+    assert list(path.parent.iterdir()) == []
+
+    async def whole(file: BinaryIO) -> None:
+        file.write(b"all of it")
+
+    await receive(path, tmp_path, whole)
+    assert path.read_bytes() == b"all of it"
+
+
+async def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "inbox").symlink_to(outside)
+
+    async def whole(file: BinaryIO) -> None:
+        file.write(b"x")
+
+    with pytest.raises(OSError, match=r"inbox|link|directory"):
+        await receive(tmp_path / "inbox" / "a.txt", tmp_path, whole)
+    assert list(outside.iterdir()) == []
+
+
+def test_what_is_kept_long_enough_goes_and_nothing_of_anybody_elses(tmp_path: Path) -> None:
+    inbox = tmp_path / "inbox"
+    outside = tmp_path / "outside"
+    theirs = inbox / "telegram" / "7"
+    theirs.mkdir(parents=True)
+    outside.mkdir()
+    received = name_of(Media("document", name="a.txt", unique="u"), "bot")
+    old = [theirs / received, inbox / received, theirs / f".{received}.part"]
+    old.append(next(islice(places(theirs / received), 1, None)))
+    own = [theirs / "notes.md", outside / received]
+    new = theirs / name_of(Media("document", name="b.txt", unique="v"), "bot")
+    for path in (*old, *own, new):
+        path.write_text("x")
+        os.utime(path, (1000, 1000 if path != new else 2000))
+    (inbox / "linked").symlink_to(outside)
+    assert tidy(inbox, 1500) == len(old)
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in (*own, new))
+    assert tidy(tmp_path / "none", 1500) == 0
+
+
+def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xff\xd8\xff" + bytes(20))
+    found = described(Media("document", media_type="text/plain"), path, tmp_path)
+    assert (found.path, found.media_type, found.size_bytes) == ("a.txt", "image/jpeg", 23)
+    assert found.digest
+    path.write_bytes(b"GIF but not really" + os.urandom(10))
+    assert described(Media("document"), path, tmp_path).digest is None
+
+
+def test_what_was_received_below_a_tower_of_folders_goes_all_the_same(tmp_path: Path) -> None:
+    received = name_of(Media("document", name="a.txt", unique="u"), "bot")
+    with towers(tmp_path / "inbox") as levels:
+        innermost = os.open(tmp_path / "inbox", os.O_RDONLY)
+        for level in levels:
+            below = os.open(level, os.O_RDONLY, dir_fd=innermost)
+            os.close(innermost)
+            innermost = below
+        os.rename("deep.txt", received, src_dir_fd=innermost, dst_dir_fd=innermost)
+        os.close(innermost)
+        last = tmp_path / "inbox" / "z" / received
+        last.parent.mkdir()
+        last.write_text("x")
+        assert tidy(tmp_path / "inbox", last.stat().st_mtime + 1) == 2
+        assert not last.exists()
+        assert (tmp_path / "inbox" / "first.txt").exists()

@@ -1,0 +1,130 @@
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from gateway.channels.base import NotFetched
+from gateway.config.sections import TranscriptionSection
+from gateway.core.messages import Media
+from gateway.media.transcription import LIMIT_BYTES, Transcriber
+from tests.fakes.listener import Listener
+
+VOICE = Media("voice", path="inbox/v.ogg", media_type="audio/ogg", size_bytes=9)
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    async with Listener() as server:
+        yield server
+
+
+@pytest.fixture
+def spoken(tmp_path: Path) -> Path:
+    path = tmp_path / "voice-1.ogg"
+    path.write_bytes(b"OggS data")
+    return path
+
+
+def transcriber(listener: Listener, **more: Any) -> Transcriber:
+    section = TranscriptionSection(api_base=listener.base_url, **more)
+    return Transcriber(section, answer_s=20.0)
+
+
+async def test_what_was_spoken_is_written_down(listener: Listener, spoken: Path) -> None:
+    listener.text = "  good morning \ud83d\ude00 "
+    service = transcriber(listener, api_key=SecretStr("sk-x"), model="large", language="de")
+    heard = await service.hear(VOICE, spoken)
+    assert heard.words == "good morning \U0001f600"
+    (request,) = listener.heard
+    assert (request.filename, request.data) == ("voice-1.ogg", b"OggS data")
+    assert request.fields == {"model": "large", "response_format": "json", "language": "de"}
+    assert request.authorization == "Bearer sk-x"
+
+
+@pytest.mark.parametrize(
+    ("price", "seconds", "nano"),
+    [(0.006, 30, 3_000_000), (None, 30, None), (0.006, None, None), (0.0, None, 0)],
+)
+async def test_what_it_costs_is_told_by_its_length(
+    listener: Listener, spoken: Path, price: float | None, seconds: int | None, nano: int | None
+) -> None:
+    service = transcriber(listener, model="large", price_per_minute_usd=price)
+    heard = await service.hear(replace(VOICE, seconds=seconds), spoken)
+    assert (heard.heard_by, heard.heard_nano) == ("transcription/large", nano)
+
+
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
+    listener: Listener, spoken: Path
+) -> None:
+    listener.answers.append((200, ['{"text": "good ', 'morning", ', '"language": "en"}']))
+    assert (await transcriber(listener).hear(VOICE, spoken)).words == "good morning"
+
+
+async def test_an_answer_without_an_end_is_not_kept(listener: Listener, spoken: Path) -> None:
+    listener.answers.append((200, ['{"text": "', *["a" * 100_000] * 11, '"}']))
+    with pytest.raises(NotFetched, match="something else"):
+        await transcriber(listener).hear(VOICE, spoken)
+
+
+async def test_only_what_sounds_is_listened_to(listener: Listener, spoken: Path) -> None:
+    picture = Media("photo", path="inbox/p.jpg")
+    assert await transcriber(listener).hear(picture, spoken) is picture
+    assert listener.heard == []
+
+
+async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
+    spoken: Path,
+) -> None:
+    nobody = Transcriber(TranscriptionSection())
+    with pytest.raises(NotFetched, match="no transcription service is set"):
+        await nobody.hear(VOICE, spoken)
+    song = Media("audio", path="inbox/a.mp3")
+    assert await nobody.hear(song, spoken) is song
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why", "again"),
+    [
+        (401, {"error": {}}, "refused the key", False),
+        (400, {"error": {}}, "HTTP status 400", False),
+        (429, {"error": {}}, "HTTP status 429", True),
+        (503, "busy", "HTTP status 503", True),
+        (200, "not JSON", "something else", False),
+        (200, {"text": None}, "something else", False),
+    ],
+)
+async def test_a_refusal_is_a_sentence(
+    listener: Listener, spoken: Path, status: int, body: object, why: str, again: bool
+) -> None:
+    listener.answers.append((status, body))
+    with pytest.raises(NotFetched, match=why) as refused:
+        await transcriber(listener).hear(VOICE, spoken)
+    assert refused.value.again is again
+
+
+async def test_a_service_that_is_not_there_may_be_later(spoken: Path) -> None:
+    async with Listener() as listener:
+        service = transcriber(listener)
+    with pytest.raises(NotFetched, match="cannot be reached") as refused:
+        await service.hear(VOICE, spoken)
+    assert refused.value.again
+
+
+async def test_a_service_that_takes_too_long_is_not_asked_again(
+    listener: Listener, spoken: Path
+) -> None:
+    listener.answers.append((200, None))
+    section = TranscriptionSection(api_base=listener.base_url)
+    with pytest.raises(NotFetched, match="took longer than 1 s") as refused:
+        await Transcriber(section, answer_s=1.0).hear(VOICE, spoken)
+    assert not refused.value.again
+
+
+async def test_what_is_too_large_is_not_sent(listener: Listener, spoken: Path) -> None:
+    large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
+    with pytest.raises(NotFetched, match="larger than the 25 MB"):
+        await transcriber(listener).hear(large, spoken)
+    assert listener.heard == []

@@ -1,0 +1,162 @@
+"""What is no call, and is on record all the same: who was let in, what was loosened."""
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.providers.scripted import Scripted
+from agent.security.audit import AuditEntry
+from agent.types import ToolCall, assistant
+from gateway.channels.base import Batch
+from gateway.core.approval import Question
+from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
+from gateway.ops.audit.log import AuditLog
+from gateway.ops.audit.relay import Notes
+from gateway.ops.audit.trail import AuditError, entries
+from gateway.store.repositories import audit_outbox
+from gateway.store.repositories.audit_outbox import Note
+from gateway.store.sqlite.engine import Database
+from tests.fakes.platform import Platform
+from tests.gateway.parts import Parts, running, said
+
+CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
+
+
+def noted(folder: Path) -> list[tuple[str, bool, str, Any]]:
+    return [
+        (one["tool"], one["allowed"], one["reason"], one["params"])
+        for one in entries(folder / "audit")
+    ]
+
+
+async def take(parts: Parts, *messages: InboundMessage) -> None:
+    await parts.bus.accept("chat", "bot", Batch(messages))
+
+
+async def code_for(parts: Parts, person: str) -> str:
+    await take(parts, said("hello?", person, sender=Sender(person, "Bob")))
+    (letter,) = await parts.platform.answers(person, 1)
+    (code,) = CODE.findall(letter)
+    return str(code)
+
+
+async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."], owner="chat:7", allow=()) as parts:
+        by_verb, in_chat, refused = [await code_for(parts, person) for person in ("8", "9", "10")]
+        await parts.desk.approve(by_verb)
+        words = f"approve {in_chat}", f"deny {refused}"
+        await take(parts, *(said(f"/pair {text}", "7") for text in words))
+        await parts.platform.until(lambda: "turned down" in " ".join(parts.platform.texts("7")))
+        await parts.desk.revoke("chat:8")
+        # A code that fits nobody changes nothing.
+        await take(parts, said("/pair deny ABCD-EFGH", "7"))
+        await parts.platform.until(lambda: "No open request" in parts.platform.texts("7")[-1])
+        assert await parts.rows("SELECT * FROM note") == []
+    machine = next(iter(noted(tmp_path)))[2].removeprefix("let in by ")
+    assert re.fullmatch(r"cli:\d+", machine)
+    assert noted(tmp_path) == [
+        ("kore:pairing", True, f"let in by {machine}", {"who": "chat:8"}),
+        ("kore:pairing", True, "let in by chat:7", {"who": "chat:9"}),
+        ("kore:pairing", False, "turned down by chat:7", {"who": "chat:10"}),
+        ("kore:pairing", False, f"turned out by {machine}", {"who": "chat:8"}),
+    ]
+
+
+async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
+        for n, text in enumerate(("/plan", "/mode ask", "/mode ask", "/auto", "/plan"), start=1):
+            await take(parts, said(text))
+            await parts.platform.answers("1", n)
+        where = {"who": "chat:7", "chat": "chat:bot:1"}
+    assert noted(tmp_path) == [
+        ("kore:mode", True, "plan became ask by chat:7", {"mode": "ask", **where}),
+        ("kore:mode", True, "ask became auto by chat:7", {"mode": "auto", **where}),
+    ]
+
+
+class Asking(Platform):
+    """A platform with buttons."""
+
+    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+        return OutboundPart(decided or question.title)
+
+    def whole(self, question: Question) -> OutboundFile | None:
+        return None
+
+    async def acknowledge(self, event_id: str, sentence: str) -> None:
+        return
+
+
+async def answered(folder: Path, answer: Any) -> None:
+    arguments = {"path": "a.txt", "content": "new\n"}
+    change = ToolCall("1", "write_file", arguments, json.dumps(arguments))
+    model = Scripted([assistant("", (change,)), "done"])
+    async with running(folder, model, owner="chat:7", platform=Asking()) as parts:
+        (parts.workspace / "a.txt").write_text("old\n")
+        await take(parts, said("go"))
+        await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+        (question,) = await parts.desk.approvals()
+        await parts.desk.answer(question.nonce, answer, "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+
+
+async def test_consent_that_lasts_is_on_record_and_a_single_one_is_the_call_s(
+    tmp_path: Path,
+) -> None:
+    for folder in ("once", "always"):
+        (tmp_path / folder).mkdir()
+        await answered(tmp_path / folder, folder)
+    assert not (tmp_path / "once" / "audit").exists()
+    assert noted(tmp_path / "always") == [
+        (
+            "kore:grant",
+            True,
+            "question 1: allowed from now on by cli:0",
+            {"action": "always", "who": "chat:7", "chat": "chat:bot:1"},
+        )
+    ]
+
+
+class Full:
+    """A log on a disk without room, until there is some."""
+
+    def __init__(self) -> None:
+        self.room = False
+        self.kept: list[str] = []
+
+    async def record(self, entry: AuditEntry) -> None:
+        if not self.room:
+            raise AuditError("the audit log cannot be written: no space")
+        self.kept.append(entry.reason)
+
+
+async def put(database: Database, reasons: Sequence[str]) -> None:
+    for reason in reasons:
+        await database.run(audit_outbox.put, Note(1_800_000_000.25, "pairing", reason))
+
+
+async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> None:
+    database, full = Database.open(tmp_path / "kore.db"), Full()
+    await put(database, ["a", "b"])
+    carrier = Notes(database, full)
+    await carrier.carry()
+    assert full.kept == []
+    full.room = True
+    await asyncio.gather(carrier.carry(), carrier.carry())
+    assert full.kept == ["a", "b"]
+    await database.close()
+
+
+async def test_a_kill_behind_the_change_forgets_no_note(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "kore.db")
+    await put(database, ["let in"])
+    await database.close()
+    database, log = Database.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
+    await Notes(database, log).carry()
+    await log.close()
+    await database.close()
+    (entry,) = entries(tmp_path / "audit")
+    assert (entry["ts"], entry["reason"], entry["agent_id"]) == (1_800_000_000.25, "let in", "kore")

@@ -1,0 +1,96 @@
+"""What `kore doctor --fix` mends, in real folders, and what it leaves alone."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from gateway.ops.doctor.repairs import remedies
+from gateway.runtime.paths import Home
+from tests.gateway.cli.console.terminal import kore_there
+from tests.gateway.cli.kore import kore
+
+
+def mend(home: Home) -> list[str]:
+    said = []
+    for remedy in remedies(home, home.config, home.workspace):
+        remedy.act()
+        said.append(remedy.said)
+    return said
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "h")
+    mend(home)
+    return home
+
+
+def test_what_is_missing_is_made_and_then_there_is_nothing_to_mend(home: Home) -> None:
+    assert home.logs.is_dir()
+    assert (home.workspace / "SOUL.md").is_file()
+    assert mend(home) == []
+
+
+def test_modes_are_taken_back_and_links_and_the_workspace_left_alone(
+    home: Home, tmp_path: Path
+) -> None:
+    home.secrets.write_text("{}")
+    for path, mode in ((home.root, 0o755), (home.secrets, 0o644), (home.workspace, 0o755)):
+        path.chmod(mode)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch(0o644)
+    (home.root / "link").symlink_to(elsewhere)
+    assert len(mend(home)) == 2
+    assert home.root.stat().st_mode & 0o777 == 0o700
+    assert home.secrets.stat().st_mode & 0o777 == 0o600
+    assert home.workspace.stat().st_mode & 0o777 == 0o755
+    assert elsewhere.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_slip_in_a_key_is_mended_where_the_right_one_is_free(home: Home) -> None:
+    text = '{\n  "agnet": {"model": "offline/echo"},\n  "http": {"prot": 1, "port": 2},'
+    home.config.write_text(text + '\n  "telegram": {"enabeld": false, "zzz": 1}\n}\n')
+    home.config.chmod(0o600)
+    said = mend(home)
+    assert len(said) == 2
+    assert json.loads(home.config.read_text()) == {
+        "agent": {"model": "offline/echo"},
+        "http": {"prot": 1, "port": 2},
+        "telegram": {"enabled": False, "zzz": 1},
+    }
+
+
+def test_only_a_socket_that_nobody_listens_at_is_removed(home: Home) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(home.socket))
+        listener.listen()
+        home.socket.chmod(0o600)
+        assert mend(home) == []
+    assert len(mend(home)) == 1
+    assert not home.socket.exists()
+
+
+def test_without_anybody_to_ask_nothing_is_mended_but_by_yes(home: Home) -> None:
+    home.root.chmod(0o755)
+    assert kore("doctor", "--fix", home=home.root).returncode == 2
+    assert home.root.stat().st_mode & 0o777 == 0o755
+    done = kore("doctor", "--fix", "--yes", "--json", home=home.root)
+    states = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
+    assert states["home"] == "ok"
+    assert "mended" in done.stderr
+
+
+async def test_a_person_is_asked_about_each_thing(home: Home) -> None:
+    home.root.chmod(0o755)
+    home.logs.chmod(0o755)
+    async with kore_there(home.root, "doctor", "--fix") as terminal:
+        await terminal.see("[Y/n]")
+        terminal.type("n\r")
+        await terminal.see("[Y/n]")
+        terminal.type("\r")
+        await terminal.see("mended")
+        await terminal.ended()
+    assert home.root.stat().st_mode & 0o777 == 0o755
+    assert home.logs.stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,102 @@
+"""Whatever becomes of the system's time: nobody waits longer for it, and nobody's time runs out."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.types import assistant
+from gateway.channels.base import NotSent
+from gateway.core.messages import OutboundPart, Route
+from gateway.runtime.clock import SteadyClock
+from gateway.store.repositories.outbox import Letter
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Platform
+from tests.gateway.access.test_approval_coordinator import (
+    OWNER,
+    Asking,
+    change,
+    question,
+    seed,
+    take,
+)
+from tests.gateway.parts import at_work, opened, running, said
+
+DAY_S = 86_400.0
+LETTER = Letter("d", Route("chat", "bot", "1"), [OutboundPart("x")])
+
+
+@pytest.fixture
+def jump(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Set the system's time by so many seconds."""
+    real = time.time
+
+    def jump(seconds: float) -> None:
+        monkeypatch.setattr(time, "time", lambda: real() + seconds)
+
+    return jump
+
+
+@pytest.mark.parametrize("seconds", [-DAY_S, DAY_S])
+def test_a_steady_clock_does_not_jump(seconds: float, jump: Callable[[float], None]) -> None:
+    before, clock = time.time(), SteadyClock()
+    jump(seconds)
+    assert before <= clock() < before + DAY_S / 2
+
+
+async def test_a_clock_that_is_set_back_silences_no_chat(
+    tmp_path: Path, jump: Callable[[float], None]
+) -> None:
+    platform = Platform()
+    platform.fail("1", NotSent("down"))
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.delivery.post(LETTER)
+        await parts.until("SELECT 1 FROM outbox WHERE attempts = 1")
+        jump(-DAY_S)
+        assert await platform.answers("1", 1) == ["x"]
+
+
+async def test_a_clock_that_is_set_back_between_two_processes_silences_no_chat(
+    tmp_path: Path, jump: Callable[[float], None]
+) -> None:
+    platform = Platform()
+    platform.fail("1", NotSent("down"))
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.delivery.post(LETTER)
+        await parts.until("SELECT 1 FROM outbox WHERE attempts = 1")
+    jump(-DAY_S)
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        assert await platform.answers("1", 1) == ["x"]
+
+
+async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
+    tmp_path: Path, jump: Callable[[float], None]
+) -> None:
+    file = seed(tmp_path)
+    model = [assistant("", (change("1"), change("2", "b.txt"))), "done"]
+    (tmp_path / "workspace" / "b.txt").write_text("old\n")
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        first = await question(parts)
+        jump(DAY_S)
+        assert await parts.desk.answer(first.nonce, "once", "cli:0")
+        await parts.until("SELECT 1 FROM approval WHERE id = 2")
+        # Who looks for what has expired has been woken by the second question.
+        assert await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        assert file.read_text() == "new\n"
+
+
+async def test_a_question_is_open_no_longer_for_a_clock_that_was_set_back(
+    tmp_path: Path, jump: Callable[[float], None]
+) -> None:
+    seed(tmp_path)
+    model = [assistant("", (change("1"),)), "done"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await take(parts, said("go"))
+        await question(parts)
+    jump(-DAY_S)
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        left_s = (await question(parts)).expires_at - time.time()
+        assert 0 < left_s <= 3600

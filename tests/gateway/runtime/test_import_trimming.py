@@ -1,0 +1,42 @@
+import subprocess
+import sys
+
+# In a process of its own: here the libraries are imported whole already.
+LOADED = """
+import sys
+from gateway.cli.program import run
+assert run(["config", "validate"]) == 0
+sources = sys.modules["pydantic_settings.sources.providers.cli"]
+print(getattr(sources, "__file__", None), "pydantic_settings.sources.providers.env" in sys.modules)
+"""
+KEPT = """
+import pydantic_settings
+from gateway.runtime.import_trimming import leave_out_sources
+leave_out_sources()
+print(pydantic_settings.sources.providers.cli.__file__)
+"""
+FORGOTTEN = """
+import telegram
+from gateway.runtime.import_trimming import forget_docstrings
+forget_docstrings(telegram)
+person = telegram.User.de_json({"id": 5, "is_bot": False, "first_name": "A"})
+print(telegram.Message.__doc__, person.id)
+"""
+
+
+def said(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_only_the_sources_of_settings_that_are_used_are_loaded() -> None:
+    assert said(LOADED) == "None True"
+
+
+def test_a_program_that_has_the_library_already_keeps_all_of_it() -> None:
+    assert said(KEPT).endswith("cli.py")
+
+
+def test_what_nobody_reads_of_the_library_is_let_go() -> None:
+    assert said(FORGOTTEN) == "None 5"

@@ -1,0 +1,59 @@
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.runtime.lock import Locked, hold
+
+HOLDER = (
+    "import sys\nfrom pathlib import Path\nfrom gateway.runtime.lock import hold\n"
+    "with hold(Path(sys.argv[1]), 'kore gateway'):\n"
+    "    print('mine', flush=True)\n    sys.stdin.read()\n"
+)
+
+
+def holder(path: Path) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"mine\n"
+    return process
+
+
+def test_the_second_is_told_who_owns_the_data(tmp_path: Path) -> None:
+    path = tmp_path / "kore.lock"
+    process = holder(path)
+    with process:
+        owner = rf"in use by kore gateway \(pid {process.pid}\)"
+        with pytest.raises(Locked, match=owner), hold(path, "kore agent"):
+            pass
+        process.communicate()
+    with hold(path, "kore agent") as unclean:
+        assert not unclean
+
+
+def test_a_kill_lets_go_and_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "kore.lock"
+    with holder(path) as process:
+        process.send_signal(signal.SIGKILL)
+    with hold(path, "kore agent") as unclean:
+        assert unclean
+    with hold(path, "kore agent") as unclean:
+        assert not unclean
+
+
+def test_an_error_inside_is_an_unclean_end(tmp_path: Path) -> None:
+    path = tmp_path / "kore.lock"
+    with pytest.raises(ValueError, match="a bug"), hold(path, "kore agent"):
+        raise ValueError("a bug")
+    with hold(path, "kore agent") as unclean:
+        assert unclean
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "kore.lock"
+    with hold(path, "kore agent"):
+        assert path.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,91 @@
+"""A clock that a test moves, and the scheduler that goes by it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.providers.base import Provider
+from agent.providers.scripted import Step
+from gateway.scheduler.timer import Scheduler
+from tests.gateway.parts import Parts, ended, running, said, settled
+
+
+class Clock:
+    """The machine's, and `ahead` of it."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.ahead = ahead
+        self.looks = 0
+
+    def time(self) -> float:
+        self.looks += 1
+        return time.time() + self.ahead
+
+    async def wait(self, wake: asyncio.Event, seconds: float) -> None:
+        until, ahead = self.time() + seconds, self.ahead
+        while not wake.is_set() and time.time() + self.ahead < until and self.ahead == ahead:
+            await asyncio.sleep(0.005)
+
+
+class Kept:
+    """The parts with a scheduler that runs by `clock`; `at` is a chat of the platform."""
+
+    def __init__(self, parts: Parts, clock: Clock) -> None:
+        self.parts = parts
+        self.clock = clock
+        self.timetable = parts.turns.timetable
+
+    async def asked(self, text: str, chat: str = "1", **more: Any) -> str:
+        """What is answered to a message there, once it is."""
+        before = len(self.shown(chat))
+        await self.parts.bus.submit(said(text, chat, **more))
+        await settled(lambda: len(self.shown(chat)) > before)
+        return self.shown(chat)[-1]
+
+    def shown(self, chat: str = "1") -> list[str]:
+        return [message.text for message in self.parts.platform.chats[chat]]
+
+    async def until_shown(self, count: int, chat: str = "1") -> list[str]:
+        await settled(lambda: len(self.shown(chat)) >= count, 20)
+        return self.shown(chat)
+
+    async def states(self, job: int = 1) -> list[tuple[Any, ...]]:
+        return await self.parts.rows("SELECT state FROM slot WHERE job = ? ORDER BY at", job)
+
+    async def rests(self) -> None:
+        """Returns once the scheduler has looked at all that is due by now."""
+        ways = self.timetable.house.open_ways
+        while await self.parts.rows(
+            "SELECT 1 FROM job WHERE state = 'on' AND due_at <= ? AND channel || ':' || account IN"
+            " (SELECT value FROM json_each(?))",
+            self.clock.time(),
+            ways,
+        ):
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def kept(
+    folder: Path,
+    provider: Provider | Sequence[Step] = (),
+    *,
+    clock: Clock | None = None,
+    **more: Any,
+) -> AsyncIterator[Kept]:
+    clock = clock or Clock()
+    async with running(folder, provider, **more) as parts:
+        turns = parts.turns
+        turns.timetable.attended.set()
+        scheduler = Scheduler(
+            *(parts.database, turns.timetable, parts.bus, parts.delivery),
+            clock=clock.time,
+            wait=clock.wait,
+        )
+        task = asyncio.create_task(scheduler.run())
+        try:
+            yield Kept(parts, clock)
+        finally:
+            await ended(task)

@@ -1,0 +1,139 @@
+"""When jobs come due."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from agent.errors import KoreError
+from gateway.scheduler.recurrence import Rule
+from gateway.scheduler.time_parser import read
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOW = datetime(2026, 11, 21, 20, 0, tzinfo=BERLIN).timestamp()
+
+
+def local(instant: int | None, zone: str = "Europe/Berlin") -> str:
+    assert instant is not None
+    return datetime.fromtimestamp(instant, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M %Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "slot"),
+    [
+        ("in 20m tea", "tea", "2026-11-21 20:20 CET"),
+        ("in 1 hour 30 minutes: x", "x", "2026-11-21 21:30 CET"),
+        ("every 2h stretch", "stretch", "2026-11-21 22:00 CET"),
+        ("every hour go", "go", "2026-11-21 21:00 CET"),
+        ("daily 09:00 stand-up", "stand-up", "2026-11-22 09:00 CET"),
+        ("weekdays at 9:30 x", "x", "2026-11-23 09:30 CET"),
+        ("2026-11-22 09:00 call mum", "call mum", "2026-11-22 09:00 CET"),
+        ("2026-11-22T09:00Z call", "call", "2026-11-22 10:00 CET"),
+        ("tomorrow 9:00 x", "x", "2026-11-22 09:00 CET"),
+        ("19:00 x", "x", "2026-11-22 19:00 CET"),
+        ("at 21:30: x", "x", "2026-11-21 21:30 CET"),
+        ("09:00 and/or later", "and/or later", "2026-11-22 09:00 CET"),
+        ("0 9 * * 1-5 stand up", "stand up", "2026-11-23 09:00 CET"),
+        ("0 9 * * MON#1 first", "first", "2026-12-07 09:00 CET"),
+        ("every monday 09:00 Europe/London x", "x", "2026-11-23 10:00 CET"),
+    ],
+)
+def test_a_text_begins_with_when(text: str, rest: str, slot: str) -> None:
+    reading = read(text, "Europe/Berlin", NOW)
+    assert reading.rest == rest
+    assert local(reading.rule.after(NOW, int(NOW))) == slot
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("whenever you like", "expected one of 2026-11-22 09:00"),
+        ("0 9 31 2 * never", "the cron line '0 9 31 2 *': there is no such day of the month"),
+        ("2026-02-30 09:00 x", "no date and time that there is"),
+        ("every 0m x", "no length of time"),
+        ("in 20 times", "found 'in 20 times'"),
+    ],
+)
+def test_what_is_no_time_is_said_in_a_sentence(text: str, words: str) -> None:
+    with pytest.raises(KoreError, match=r"^when: ") as refused:
+        read(text, "Europe/Berlin", NOW)
+    assert words in str(refused.value)
+
+
+def of_night(line: str, day: str, count: int) -> list[str]:
+    """The next slots of a cron line, from midnight on."""
+    rule = Rule("cron", line, "Europe/Berlin")
+    at = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=BERLIN).timestamp() - 1
+    found = []
+    for _ in range(count):
+        slot = rule.after(at, 0)
+        assert slot is not None
+        found.append(local(slot))
+        at = slot
+    return found
+
+
+def test_an_hour_that_the_clocks_leave_out_comes_right_behind_the_gap() -> None:
+    assert of_night("30 2 * * *", "2026-03-29", 2) == [
+        "2026-03-29 03:00 CEST",
+        "2026-03-30 02:30 CEST",
+    ]
+    assert of_night("0 * * * *", "2026-03-29", 4) == [
+        "2026-03-29 00:00 CET",
+        "2026-03-29 01:00 CET",
+        "2026-03-29 03:00 CEST",
+        "2026-03-29 04:00 CEST",
+    ]
+
+
+def test_an_hour_that_comes_twice_comes_once_for_a_time_of_day() -> None:
+    assert of_night("30 2 * * *", "2026-10-25", 2) == [
+        "2026-10-25 02:30 CEST",
+        "2026-10-26 02:30 CET",
+    ]
+    rule = Rule("cron", "30 2 * * *", "Europe/Berlin")
+    again = datetime(2026, 10, 25, 2, 15, fold=1, tzinfo=BERLIN)
+    assert local(rule.after(again.timestamp(), 0)) == "2026-10-26 02:30 CET"
+
+
+def test_what_comes_each_hour_comes_in_both() -> None:
+    assert of_night("30 * * * *", "2026-10-25", 5)[2:] == [
+        "2026-10-25 02:30 CEST",
+        "2026-10-25 02:30 CET",
+        "2026-10-25 03:30 CET",
+    ]
+
+
+def test_an_instant_in_the_gap_is_the_hour_after_it_and_one_that_comes_twice_the_first() -> None:
+    gap = read("2026-03-29 02:30 x", "Europe/Berlin", 0).rule
+    assert local(gap.after(0, 0)) == "2026-03-29 03:30 CEST"
+    twice = read("2026-10-25 02:30 x", "Europe/Berlin", 0).rule
+    assert local(twice.after(0, 0)) == "2026-10-25 02:30 CEST"
+
+
+def test_tomorrow_at_nine_is_at_nine_when_the_clocks_change_at_night() -> None:
+    eve = datetime(2026, 10, 24, 20, 0, tzinfo=BERLIN).timestamp()
+    rule = read("tomorrow 9:00 x", "Europe/Berlin", eve).rule
+    assert local(rule.after(eve, 0)) == "2026-10-25 09:00 CET"
+
+
+def test_an_interval_keeps_its_beat() -> None:
+    rule = Rule("every", "600", "UTC")
+    assert rule.after(1_000, anchor=1_000) == 1_600
+    assert rule.after(1_599.5, anchor=1_000) == 1_600
+    assert rule.after(5_000, anchor=1_000) == 5_200
+    assert rule.slots(1_600, 5_000, 1_000, most=3) == [3_400, 4_000, 4_600]
+
+
+def test_of_missed_slots_the_newest_are_told() -> None:
+    rule = Rule("cron", "0 * * * *", "UTC")
+    assert rule.slots(3_600, 5 * 3_600 + 10, 0, most=2) == [4 * 3_600, 5 * 3_600]
+    assert Rule("at", "3600", "UTC").slots(3_600, 9_999, 0, most=10) == [3_600]
+    minutely = Rule("cron", "* * * * *", "UTC")
+    assert len(minutely.slots(0, 400 * 86_400, 0, most=10)) == 10
+
+
+def test_how_often_a_rule_comes_is_known_before_it_does() -> None:
+    assert Rule("cron", "0,5 9 * * *", "UTC").shortest_s(NOW) == 300
+    assert Rule("every", "90", "UTC").shortest_s(NOW) == 90
+    assert Rule("at", str(int(NOW) + 5), "UTC").shortest_s(NOW) == float("inf")

@@ -1,0 +1,322 @@
+"""Jobs from the moment they are made until they are told: real parts, and a clock that is moved."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from agent.providers.scripted import Scripted
+from gateway.channels.base import NotSent, Refused
+from gateway.store.repositories import jobs
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Fault
+from tests.gateway.parts import said, settled
+from tests.gateway.scheduler.clock import Clock, kept
+
+
+async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        assert "Job 1: tea" in await place.asked("/cron add in 20m tea")
+        place.clock.ahead += 19 * 60
+        await place.rests()
+        assert len(place.shown()) == 1
+        place.clock.ahead += 61
+        assert (await place.until_shown(2))[-1] == "⏰ tea"
+        assert await place.parts.until("SELECT state FROM job WHERE id = 1") == ("done",)
+        await place.parts.until("SELECT 1 FROM outbox WHERE state = 'sent' AND kind = 'notice'")
+        assert "ran, delivered" in await place.asked("/cron")
+
+
+async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add daily 09:00 lost")
+        await place.asked("/cron add every 1h tea")
+        # As after a move to a machine that knows fewer of them.
+        await place.parts.rows("UPDATE job SET zone = 'Nowhere/Land' WHERE id = 1")
+        place.clock.ahead += 25 * 3_600
+        shown = await place.until_shown(3)
+        assert shown[-1].startswith("⏰ tea")
+        (found,) = await place.parts.rows("SELECT state, reason FROM job WHERE id = 1")
+        assert found[0] == "failed"
+        assert "'Nowhere/Land' is not known" in found[1]
+        told = await place.asked("/cron")
+        assert "lost" in told
+        assert "tea" in told
+
+
+async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron")
+        looks = place.clock.looks
+        place.clock.ahead += 86_400
+        await place.asked("/cron")
+        assert place.clock.looks == looks
+
+
+async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Path) -> None:
+    model = Scripted(["hello", "It rains."])
+    async with kept(tmp_path, model) as place:
+        await place.asked("hi")
+        await place.asked("/cron ask every 1h how is the weather?")
+        place.clock.ahead += 3_600
+        assert (await place.until_shown(3))[-1] == "It rains."
+        asked = model.requests[-1].messages
+        assert "how is the weather?" in asked[-1].text
+        assert any("hello" in message.text for message in asked), "it is the chat's conversation"
+        await settled(lambda: place.parts.bus.lanes == 0)
+        assert await place.states() == [("ran",)]
+
+
+async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: Path) -> None:
+    model = Scripted(["hello", "one", "two"])
+    async with kept(tmp_path, model) as place:
+        await place.asked("hi")
+        await place.asked("/cron ask --own every 1h count")
+        for n in (3, 4):
+            place.clock.ahead += 3_600
+            await place.until_shown(n)
+            await settled(lambda: place.parts.bus.lanes == 0)
+        assert [len(request.messages) for request in model.requests] == [1, 1, 1]
+
+
+async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_waits(
+    tmp_path: Path,
+) -> None:
+    model = Gated(is_open=lambda text: text == "hi")
+    async with kept(tmp_path, model) as place:
+        await place.asked("hi")
+        await place.asked("/cron ask every 1h count")
+        await place.asked("/cron ask --own every 1h sing")
+        place.clock.ahead += 3_601
+        for job in ("count", "sing"):
+            await settled(lambda job=job: any(job in asked for asked in model.asked), 30)
+        model.let_go("and now?")
+        await place.parts.bus.submit(said("and now?"))
+        # Elsewhere a stop does not reach it.
+        assert await place.asked("/stop", "2") == "Nothing is running."
+        assert model.running == 2
+        await place.parts.bus.submit(said("/stop"))
+        shown = await place.until_shown(6)
+        assert sorted("⏹ Stopped." in text for text in shown[3:]) == [False, True, True]
+        assert any("and now?" in text for text in shown[3:])
+        await settled(lambda: place.parts.bus.lanes == 0, 30)
+        assert model.running == 0
+        assert await place.states(1) == await place.states(2) == [("ran",)]
+
+
+async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_path: Path) -> None:
+    import json
+
+    from agent.types import ToolCall, assistant
+
+    args = {"path": "a.txt", "content": "new"}
+    writes = assistant("", (ToolCall("c1", "write_file", args, json.dumps(args)),))
+    model = Scripted([writes, "I could not."])
+    async with kept(tmp_path, model, owner="chat:7") as place:
+        (place.parts.workspace / "a.txt").write_text("old")
+        await place.asked("/cron ask in 5m write it")
+        place.clock.ahead += 301
+        answer = (await place.until_shown(2))[-1]
+        assert answer.startswith("I could not.")
+        assert "Left undone, since nobody was there to allow it: `write_file a.txt`" in answer
+        assert (place.parts.workspace / "a.txt").read_text() == "old"
+        assert await place.parts.rows("SELECT * FROM approval") == []
+
+
+async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
+    import json
+
+    from agent.types import ToolCall, assistant
+
+    args = {"path": "a.txt", "content": "new"}
+
+    def writes(n: int):  # type: ignore[no-untyped-def]
+        return assistant("", (ToolCall(f"c{n}", "write_file", args, json.dumps(args)),))
+
+    async with kept(tmp_path, [writes(1), "no", writes(2), "yes"], owner="chat:7") as place:
+        (place.parts.workspace / "a.txt").write_text("old")
+        await place.asked("/cron ask in 5m write it")
+        await place.asked("/mode auto")
+        place.clock.ahead += 301
+        await place.until_shown(3)
+        assert (place.parts.workspace / "a.txt").read_text() == "old"
+        await place.asked("/cron ask in 10m write it")
+        place.clock.ahead += 301
+        await place.until_shown(5)
+        assert (place.parts.workspace / "a.txt").read_text() == "new"
+
+
+async def test_what_was_missed_comes_once_all_or_not_as_was_chosen(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        for rule in ("once", "skip", "all"):
+            await place.asked(f"/cron add --catch-up {rule} every 1h {rule}")
+        before = len(place.shown())
+    async with kept(tmp_path, clock=Clock(3 * 3_600 + 1_800)) as place:
+        await place.rests()
+        shown = await place.until_shown(5)
+        told = "\n".join(shown)
+        assert before == 3
+        assert told.count("⏰ once") == 1
+        assert "2 before it were missed" in told
+        assert told.count("⏰ all") == 3
+        assert "⏰ skip" not in told
+        assert "Missed while I was not running: job 2, skip, 3 times" in told
+        assert [state for (state,) in await place.states(2)] == ["missed"] * 3
+
+
+async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add every 1h stretch")
+        place.clock.ahead += 3_600
+        await place.until_shown(2)
+        place.clock.ahead -= 1_800
+        await asyncio.sleep(0)
+        place.clock.ahead += 1_800
+        await place.rests()
+        place.clock.ahead += 3_600
+        await place.until_shown(3)
+        slots = await place.parts.rows("SELECT at FROM slot ORDER BY at")
+        assert len(slots) == len(set(slots)) == 2
+        assert place.shown().count("⏰ stretch") == 2
+
+
+async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_path: Path) -> None:
+    year = 365 * 86_400
+    async with kept(tmp_path, clock=Clock(year)) as place:
+        await place.asked("/cron add every 1h stretch")
+        await place.rests()
+        await place.until_shown(2)
+        place.clock.ahead = 0
+        (slot,) = await place.parts.until(
+            "SELECT slot_at FROM job WHERE slot_at < ?", time.time() + year / 2
+        )
+        assert slot <= time.time() + 3_600
+
+
+async def test_quiet_hours_hold_back_and_lose_nothing(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        hour = (time.gmtime().tm_hour + 1) % 24
+        await place.asked("/cron zone UTC")
+        await place.asked(f"/cron quiet {hour:02}:00-{(hour + 4) % 24:02}:00")
+        await place.asked("/cron add --catch-up skip every 1h stretch")
+        await place.asked("/cron add --urgent in 2h fire")
+        place.clock.ahead += 2 * 3_600 + 60
+        assert (await place.until_shown(5))[-1] == "⏰ fire"
+        await place.rests()
+        assert "held until" in await place.asked("/cron")
+        place.clock.ahead += 4 * 3_600
+        shown = await place.until_shown(7)
+        assert [text for text in shown if text.startswith("⏰ stretch")]
+
+
+async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_told(
+    tmp_path: Path,
+) -> None:
+    async with kept(tmp_path, [ValueError("x")] * 0) as place:
+        await place.asked("/cron ask every 1h try")
+        for n in range(3):
+            place.clock.ahead += 3_600
+            await place.until_shown(2 + n)
+            await settled(lambda: place.parts.bus.lanes == 0)
+        assert "has failed 3 times in a row and is switched off" in (await place.until_shown(5))[-1]
+        assert await place.parts.rows("SELECT state FROM job") == [("failed",)]
+        assert "switched off" in await place.asked("/cron")
+        assert "Job 1: try" in await place.asked("/cron resume 1")
+        assert await place.parts.rows("SELECT state, failures FROM job") == [("on", 0)]
+
+
+async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add every 1h stretch")
+        place.parts.platform.fail("1", Fault(Refused("no")))
+        place.clock.ahead += 3_600
+        await place.parts.until("SELECT 1 FROM outbox WHERE state = 'dead'", deadline_s=20)
+        assert "ran, not delivered (no)" in await place.asked("/cron")
+        place.parts.platform.fail("1", Fault(NotSent("down")))
+        place.clock.ahead += 3_600
+        await place.parts.until(
+            "SELECT 1 FROM outbox WHERE kind = 'notice' AND attempts = 1", deadline_s=20
+        )
+        (job,) = await place.parts.database.run(jobs.listed, None, None)
+        (slot, *_) = await place.parts.database.run(jobs.slots, job, 1)
+        assert (slot.state, slot.delivered, slot.lost) == ("ran", False, None)
+
+
+async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add every 1h stretch")
+        (before,) = await place.parts.rows("SELECT slot_at FROM job")
+        await place.asked("/cron run 1")
+        await settled(lambda: "⏰ stretch" in place.shown())
+        assert await place.parts.rows("SELECT slot_at FROM job") == [before]
+
+
+async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add in 5m tea")
+    async with kept(tmp_path, allow=("8",), clock=Clock(400)) as place:
+        assert await place.parts.until("SELECT reason FROM job WHERE state = 'paused'") == (
+            "its maker is not let in any more",
+        )
+        assert place.shown() == []
+
+
+async def test_a_pause_rests_and_what_was_missed_in_it_is_not_made_good(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add every 1h stretch")
+        assert await place.asked("/cron pause 1") == "Job 1 is paused."
+        place.clock.ahead += 5 * 3_600
+        await place.rests()
+        assert len(place.shown()) == 2
+        assert await place.asked("/cron remove 1") == "Job 1 is gone."
+        assert await place.asked("/cron run 1") == "⚠️ There is no job 1 here."
+
+
+async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
+    from gateway.core.messages import Sender
+
+    async with kept(tmp_path) as place:
+        await place.asked("/cron add in 5m tea")
+        other = Sender("8", "Bob")
+        assert "tea" not in await place.asked("/cron", "8", sender=other)
+        assert "no job 1 here" in await place.asked("/cron remove 1", "8", sender=other)
+        assert "too often" in await place.asked("/cron add every 5s tea")
+        for _ in range(49):
+            await place.asked("/cron add in 1d x")
+        assert "as many as schedule.max\\_jobs allows" in await place.asked("/cron add in 1d x")
+
+
+async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron zone Asia/Shanghai")
+        told = await place.asked("/cron add every monday at 5 喝水")
+        assert "every Monday at 05:00 (Asia/Shanghai), next " in told
+        assert "05:00 CST" in told
+        assert "5 is taken as 05:00; 17:00 is the afternoon" in told
+
+
+async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None:
+    async with kept(tmp_path) as place:
+        await place.asked("/cron zone Asia/Shanghai")
+        await place.asked("/cron add daily 9 tea")
+        await place.asked("/cron add every 2h stretch")
+        told = await place.asked("/cron zone Europe/Berlin")
+        assert "keep the time zone they were made in" in told
+        assert "daily at 09:00 (Asia/Shanghai)" in told
+        assert "stretch" not in told
+        assert "keep" not in await place.asked("/cron zone Asia/Shanghai")
+
+
+async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None:
+    from gateway.store.repositories import user_data, user_export
+
+    async with kept(tmp_path) as place:
+        await place.asked("/cron zone Asia/Tokyo", "7")
+        await place.asked("/cron add every 1h stretch", "7")
+        await place.asked("/cron run 1", "7")
+        await settled(lambda: "⏰ stretch" in place.shown("7"))
+        await settled(lambda: not place.parts.delivery.routes)
+        database = place.parts.database
+        assert "stretch" in (await database.run(user_export.files, "chat:7"))["jobs.jsonl"]
+        await database.run(user_data.erase, "chat:7", 0.0)
+        for table in ("job", "slot", "chat_clock", "outbox"):
+            assert await place.parts.rows(f"SELECT * FROM {table}") == []

@@ -1,0 +1,151 @@
+"""What `memory_search` finds of past conversations, and for whom."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import Connection
+
+import pytest
+
+from agent.errors import KoreError
+from agent.types import Taint, user
+from gateway.access.control import Access
+from gateway.core.messages import InboundMessage, Sender
+from gateway.sessions.conversation_search import Recall
+from gateway.store import search
+from gateway.store.repositories import sessions
+from gateway.store.repositories.claims import Claim
+from gateway.store.sqlite.engine import Database
+from tests.gateway.parts import said, typed
+from tests.gateway.store.test_search import talk
+
+OWNER, EIGHT = Sender("7"), Sender("8")
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database.open(tmp_path / "kore.db")
+    yield database
+    await database.close()
+
+
+def recall(database: Database, *messages: InboundMessage) -> Recall:
+    access = Access("chat:7", {("chat", "bot"): ("8",)}, {})
+    return Recall(database, access, Claim(0, 0, "now", list(messages)))
+
+
+async def found(database: Database, words: str, *messages: InboundMessage) -> list[str]:
+    return sorted(one.text for one in await recall(database, *messages)(words, 10))
+
+
+@pytest.fixture
+async def canaries(database: Database) -> Database:
+    def store(connection: Connection) -> None:
+        talk(connection, "canary of the owner")
+        talk(connection, "canary of eight", principal="chat:8", home="chat:bot:2")
+        talk(connection, "canary of eight in a group", principal="chat:8", home="chat:bot:-5")
+        talk(connection, "canary of the owner in a group", home="chat:bot:-5")
+        talk(connection, "canary of the owner on another bot", home="chat:other:1")
+        talk(connection, "canary at the terminal", principal="cli:0", home="cli:local:main")
+
+    await database.run(store)
+    return database
+
+
+async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: Database) -> None:
+    assert await found(canaries, "canary", said("x", sender=OWNER)) == [
+        "canary at the terminal",
+        "canary of the owner",
+    ]
+
+
+async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
+    canaries: Database,
+) -> None:
+    assert await found(canaries, "canary", typed("x", sender=Sender("0"))) == [
+        "canary at the terminal",
+        "canary of the owner",
+        "canary of the owner in a group",
+        "canary of the owner on another bot",
+    ]
+
+
+async def test_somebody_else_finds_their_own_of_this_chat(canaries: Database) -> None:
+    assert await found(canaries, "canary", said("x", "2", sender=EIGHT)) == ["canary of eight"]
+
+
+@pytest.mark.parametrize(("sender", "whose"), [(OWNER, "the owner"), (EIGHT, "eight")])
+async def test_in_a_group_nothing_is_found_that_was_said_elsewhere(
+    canaries: Database, sender: Sender, whose: str
+) -> None:
+    message = said("x", "-5", sender=sender, private=False)
+    assert await found(canaries, "canary", message) == [f"canary of {whose} in a group"]
+
+
+async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_turn(
+    canaries: Database,
+) -> None:
+    find = recall(canaries, said("x", "-5", sender=OWNER, private=False))
+    assert len(await find("canary", 5)) == 1
+    find.claim.messages.append(said("y", "-5", sender=EIGHT, private=False))
+    with pytest.raises(KoreError, match="several people"):
+        await find("canary", 5)
+
+
+async def test_who_joins_while_older_messages_are_entered_counts(database: Database) -> None:
+    def store(connection: Connection) -> None:
+        talk(connection, *(f"canary {number}" for number in range(1200)), home="chat:bot:-5")
+        search.forget_all(connection)
+
+    await database.run(store)
+    find = recall(database, said("x", "-5", sender=OWNER, private=False))
+    under_way = asyncio.create_task(find("canary", 5))
+    await asyncio.sleep(0)  # until it waits for the index
+    find.claim.messages.append(said("y", "-5", sender=EIGHT, private=False))
+    with pytest.raises(KoreError, match="several people"):
+        await under_way
+
+
+async def test_one_word_will_do_when_no_message_holds_all(database: Database) -> None:
+    await database.run(talk, "the castle on the hill", "a boat")
+    message = said("x", sender=OWNER)
+    assert await found(database, "castle in Lisbon?", message) == ["the castle on the hill"]
+    assert await found(database, "zebra crossing", message) == []
+
+
+async def test_the_question_is_no_answer_to_itself(database: Database) -> None:
+    def store(connection: Connection) -> tuple[str, int]:
+        session = talk(connection, "canary before")
+        turn = connection.execute(
+            "INSERT INTO turn (session, lane, state, progress, created_at)"
+            " VALUES (?, 'chat:bot:1', 'running', 1, 3.0)",
+            (session,),
+        ).lastrowid
+        assert turn is not None
+        sessions.append_messages(connection, session, turn, [user("where is the canary?")], 3.0)
+        return session, turn
+
+    session, turn = await database.run(store)
+    find = recall(database, said("x", sender=OWNER))
+    find = replace(find, claim=replace(find.claim, session=session, turn=turn))
+    assert [one.text for one in await find("canary", 1)] == ["canary before"]
+
+
+async def test_what_was_said_before_there_was_an_index_is_found(database: Database) -> None:
+    def store(connection: Connection) -> None:
+        talk(connection, *(f"canary {number}" for number in range(1200)))
+        connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+        connection.execute("DELETE FROM findable")
+
+    await database.run(store)
+    assert await found(database, "canary 1199", said("x", sender=OWNER)) == ["canary 1199"]
+
+
+async def test_what_a_conversation_had_taken_in_comes_along(database: Database) -> None:
+    stranger: frozenset[Taint] = frozenset({"untrusted"})
+    session = await database.run(talk, "canary")
+    await database.run(sessions.add_taint, session, stranger)
+    (hit,) = await recall(database, said("x", sender=OWNER))("canary", 5)
+    assert hit.place.endswith(f"the person in session {session}")
+    assert (hit.text, hit.taint) == ("canary", stranger)

@@ -1,0 +1,246 @@
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+import pytest
+
+from agent.types import Message, user
+from gateway.channels.base import Undecoded
+from gateway.commands import is_command
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.repositories import claims, inbox, sessions, turns, undecoded_updates
+from gateway.store.repositories.backlog import LANE_LIMIT
+from gateway.store.repositories.claims import Busy, Claim, CommandClaim
+from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.turns import Outcome
+from gateway.store.sqlite.engine import connect
+from gateway.turns.prompt import compose
+
+LANE = "chat:bot:1"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Connection]:
+    with closing(connect(tmp_path / "kore.db")) as connection:
+        yield connection
+
+
+def said(text: str, chat: str = "1", **more: Any) -> InboundMessage:
+    number = next(_numbers)
+    fields = {"event_id": f"{chat}:{number}", "message_id": str(number), **more}
+    return InboundMessage("chat", "bot", chat, Sender("7"), content=text, received_at=1.0, **fields)
+
+
+def edit(original: InboundMessage, text: str, date: int) -> InboundMessage:
+    return said(
+        text,
+        original.chat_id,
+        event_id=f"{original.event_id}:{date}",
+        message_id=original.message_id,
+        edited=True,
+    )
+
+
+def take(db: Connection, *messages: InboundMessage, dead: str | None = None) -> set[str]:
+    entries = [Entry(message, dead) for message in messages]
+    return inbox.accept(db, Arrival("chat", "bot", 5.0), entries)
+
+
+def claim(db: Connection, lane: str = LANE) -> Claim | CommandClaim | Busy | None:
+    return claims.claim(db, lane, 6.0, is_command, compose)
+
+
+def claimed(db: Connection, lane: str = LANE) -> Claim:
+    found = claim(db, lane)
+    assert isinstance(found, Claim)
+    return found
+
+
+def texts(found: Claim) -> list[str]:
+    return [message.content for message in found.messages]
+
+
+def finish(db: Connection, found: Claim) -> None:
+    outcome = Outcome([Message("assistant", user("done").content)], [])
+    turns.finish(db, found.turn, found.session, outcome, 7.0)
+
+
+def test_only_lanes_with_new_work_are_named(db: Connection) -> None:
+    first = said("a")
+    assert take(db, first, said("b", "2")) == {LANE, "chat:bot:2"}
+    assert take(db, first) == set()
+    assert take(db, said("denied"), dead="no") == set()
+
+
+def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Connection) -> None:
+    arrival = Arrival("chat", "bot", 5.0, next_offset=9)
+    assert inbox.accept(db, arrival, [Entry(said("a"))]) == {LANE}
+    ((seq, _),) = undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")])
+    assert undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")]) == []
+    assert undecoded_updates.at(db, seq - 1) is None
+    assert inbox.waiting_count(db) == 1
+    assert texts(claimed(db)) == ["a"]
+
+
+def test_the_cursor_is_dropped_after_a_quiet_time(db: Connection) -> None:
+    inbox.accept(db, Arrival("chat", "bot", 100.0, next_offset=9), [])
+    assert inbox.cursor(db, "chat", "bot", not_before=100.0) == 9
+    assert inbox.cursor(db, "chat", "bot", not_before=100.1) is None
+    assert inbox.cursor(db, "chat", "other", not_before=0.0) is None
+
+
+def test_a_cursor_follows_the_platform_also_backwards(db: Connection) -> None:
+    for offset in (900, 3):
+        inbox.accept(db, Arrival("chat", "bot", 100.0, next_offset=offset), [])
+    assert inbox.cursor(db, "chat", "bot", 0.0) == 3
+
+
+def test_an_edit_replaces_what_still_waits(db: Connection) -> None:
+    original = said("frist")
+    take(db, original)
+    assert take(db, edit(original, "first", 1)) == set()
+    assert texts(claimed(db)) == ["first"]
+
+
+def test_the_last_of_several_edits_counts(db: Connection) -> None:
+    original = said("one")
+    first, second = edit(original, "two", 1), edit(original, "three", 2)
+    take(db, original, first, second)
+    take(db, original, first, second)
+    found = claimed(db)
+    assert texts(found) == ["three"]
+    finish(db, found)
+    assert claim(db) is None
+
+
+def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Connection) -> None:
+    original = said("one")
+    take(db, original)
+    finish(db, claimed(db))
+    assert take(db, edit(original, "two", 1)) == {LANE}
+    found = claimed(db)
+    assert texts(found) == ["two"]
+    assert "edited after it was first sent" in str(compose(found.messages).content)
+
+
+def test_an_edit_that_changes_nothing_is_not_answered(db: Connection) -> None:
+    original = said("one")
+    take(db, original)
+    finish(db, claimed(db))
+    assert take(db, edit(original, "one", 1)) == set()
+
+
+def test_one_message_is_one_turn(db: Connection) -> None:
+    take(db, said("a"), said("b"))
+    first = claimed(db)
+    assert texts(first) == ["a"]
+    finish(db, first)
+    assert texts(claimed(db)) == ["b"]
+
+
+def test_what_is_over_the_limit_of_a_lane_is_joined(db: Connection) -> None:
+    take(db, *(said(str(n)) for n in range(LANE_LIMIT + 2)))
+    first = claimed(db)
+    assert texts(first) == ["0", "1", "2"]
+    finish(db, first)
+    assert texts(claimed(db)) == ["3"]
+
+
+def test_a_command_is_never_joined(db: Connection) -> None:
+    take(db, said("0"), said("/new"), *(said(str(n)) for n in range(LANE_LIMIT + 2)))
+    first = claimed(db)
+    assert texts(first) == ["0"]
+    finish(db, first)
+    assert isinstance(claim(db), CommandClaim)
+
+
+def cut_off(db: Connection, *lanes: str) -> list[Claim]:
+    """What goes on in the next process after a kill."""
+    claims.recover(db)
+    return [claimed(db, lane) for lane in lanes]
+
+
+def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Connection) -> None:
+    take(db, said("a"), said("b"))
+    first = claimed(db)
+    again = [cut_off(db, LANE)[0] for _ in range(3)]
+    assert {claim.turn for claim in again} == {first.turn}
+    assert [claim.resumed for claim in again] == [True] * 3
+    assert [claim.exhausted for claim in again] == [False, False, True]
+
+
+def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_attempt(
+    db: Connection,
+) -> None:
+    lanes = [LANE, "chat:bot:2"]
+    take(db, said("a"), said("b", "2"))
+    first, second = (claimed(db, lane) for lane in lanes)
+    assert not any(claim.exhausted for _ in range(1) for claim in cut_off(db, *lanes))
+    assert claims.suspect_lanes(db) == []
+    claims.recover(db)
+    assert claims.suspect_lanes(db) == lanes
+    for _ in range(2):
+        assert not claimed(db).exhausted
+        claims.recover(db)
+        # Who was charged least is next.
+        assert claims.suspect_lanes(db) == lanes[::-1]
+    assert claimed(db).turn == first.turn
+    claims.recover(db)
+    assert claimed(db).exhausted
+    assert claimed(db, lanes[1]) == replace(second, resumed=True, asked=None, begins=None)
+
+
+def test_what_had_not_been_taken_up_again_is_not_suspected(db: Connection) -> None:
+    take(db, said("a"), said("b", "2"))
+    claimed(db), claimed(db, "chat:bot:2")
+    claims.recover(db)
+    for _ in range(3):
+        assert not claimed(db).exhausted
+        claims.recover(db)
+    assert claimed(db).exhausted
+    assert not claimed(db, "chat:bot:2").exhausted
+
+
+def test_a_lane_waits_for_another_one_in_its_session(db: Connection) -> None:
+    take(db, said("a"), said("b", "2"))
+    first = claimed(db)
+    sessions.bind(db, "chat:bot:2", first.session)
+    assert claim(db, "chat:bot:2") == Busy(LANE)
+    finish(db, first)
+    assert claimed(db, "chat:bot:2").session == first.session
+
+
+def test_the_chosen_model_comes_with_the_claim(db: Connection) -> None:
+    take(db, said("a"), said("b"))
+    first = claimed(db)
+    assert first.model is None
+    sessions.choose_model(db, first.session, "x/y")
+    finish(db, first)
+    assert claimed(db).model == "x/y"
+
+
+def test_counting_what_waits_reads_an_index_only(db: Connection) -> None:
+    where = f"SELECT count(*) FROM inbox WHERE {inbox.WAITING}"
+    plan = db.execute(f"EXPLAIN QUERY PLAN {where}").fetchone()[3]
+    assert "inbox_waiting" in plan
+    claiming = (
+        f"SELECT seq, payload FROM inbox WHERE lane = 'x' AND {inbox.WAITING} ORDER BY seq LIMIT 1"
+    )
+    plan = db.execute(f"EXPLAIN QUERY PLAN {claiming}").fetchone()[3]
+    assert "SEARCH" in plan
+    assert "inbox_waiting" in plan
+
+
+def test_lanes_with_work_are_found_after_a_restart(db: Connection) -> None:
+    assert inbox.lanes_with_work(db) == []
+    take(db, said("a"), said("b", "2"))
+    finish(db, claimed(db))
+    claimed(db, "chat:bot:2")
+    assert inbox.lanes_with_work(db) == ["chat:bot:2"]
+    assert inbox.has_work(db, "chat:bot:2")
+    assert not inbox.has_work(db, LANE)

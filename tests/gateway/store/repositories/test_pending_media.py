@@ -1,0 +1,207 @@
+from dataclasses import replace
+from sqlite3 import Connection
+from typing import Any
+
+from gateway.core.messages import InboundMessage, Media, Sender
+from gateway.store.repositories import backlog, claims, inbox, pending_media
+from gateway.store.repositories.inbox import Arrival, Entry
+from tests.gateway.parts import said
+from tests.gateway.store.repositories.test_inbox import db
+
+__all__ = ["db"]
+
+AWAITED = Media("photo", remote="r1", unique="u1")
+
+
+def accept(db: Connection, *messages: InboundMessage, now: float = 1.0) -> set[str]:
+    return inbox.accept(db, Arrival("chat", "bot", now), [Entry(one) for one in messages])
+
+
+def waiting(db: Connection, message: InboundMessage) -> list[str]:
+    """What is claimed next and what joins it."""
+    found = backlog.rows(db, message.session_key, together=True)
+    return [one.content for _, one in found]
+
+
+def there(media: Media) -> Media:
+    return replace(media, path=f"inbox/{media.unique}")
+
+
+def settle(db: Connection, seq: int, media: Media) -> None:
+    pending_media.settle(db, seq, there(media), [], 2.0)
+
+
+def part(text: str, unique: str, **more: Any) -> InboundMessage:
+    media = (Media("photo", remote=f"r-{unique}", unique=unique),)
+    return said(text, media=media, album="1:9", **more)
+
+
+def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Connection) -> None:
+    first, behind = said("[photo]", media=(AWAITED,)), said("behind")
+    accept(db, first, behind)
+    assert waiting(db, first) == []
+    (seq,) = pending_media.rows(db)
+    row = pending_media.find(db, seq)
+    assert row is not None
+    assert row.awaited == AWAITED
+    assert pending_media.release(db, row) is None
+    settle(db, seq, AWAITED)
+    row = pending_media.find(db, seq)
+    assert row is not None
+    assert pending_media.release(db, row) == first.session_key
+    assert waiting(db, first) == ["[photo]", "behind"]
+    assert pending_media.rows(db) == []
+
+
+def test_what_is_there_already_waits_for_nothing(db: Connection) -> None:
+    message = said("[photo]", media=(there(AWAITED),))
+    accept(db, message)
+    assert waiting(db, message) == ["[photo]"]
+
+
+def test_parts_of_an_album_become_one_message(db: Connection) -> None:
+    first = part("[photo] cats", "a")
+    accept(db, first)
+    accept(db, part("[photo] dogs", "b"), part("[video]", "c"), now=1.5)
+    (seq,) = pending_media.rows(db)
+    row = pending_media.find(db, seq)
+    assert row is not None
+    assert row.message.content == "[album of 3] cats\ndogs"
+    assert [one.unique for one in row.message.media] == ["a", "b", "c"]
+    assert row.ready_at == 1.5 + pending_media.QUIET_S
+    assert db.execute("SELECT count(*) FROM inbox WHERE dead_reason LIKE 'part of %'").fetchone()[0]
+
+
+def test_an_album_that_has_grown_meanwhile_is_not_let_go(db: Connection) -> None:
+    accept(db, part("[photo]", "a"))
+    (seq,) = pending_media.rows(db)
+    seen = pending_media.find(db, seq)
+    assert seen is not None
+    accept(db, part("[photo]", "b"), now=1.5)
+    for unique in "ab":
+        settle(db, seq, Media("photo", remote=f"r-{unique}", unique=unique))
+    assert pending_media.release(db, seen) is None
+    now = pending_media.find(db, seq)
+    assert now is not None
+    assert pending_media.release(db, now)
+
+
+def test_a_part_that_comes_again_is_known(db: Connection) -> None:
+    first, second = part("[photo]", "a"), part("[photo]", "b")
+    accept(db, first, second)
+    accept(db, second, first)
+    assert len(pending_media.rows(db)) == 1
+    row = pending_media.find(db, pending_media.rows(db)[0])
+    assert row is not None
+    assert len(row.message.media) == 2
+
+
+def test_a_late_part_is_a_message_of_its_own(db: Connection) -> None:
+    first = part("[photo]", "a")
+    accept(db, first)
+    (seq,) = pending_media.rows(db)
+    settle(db, seq, first.media[0])
+    row = pending_media.find(db, seq)
+    assert row is not None
+    pending_media.release(db, row)
+    accept(db, part("[photo]", "b"))
+    assert len(pending_media.rows(db)) == 1
+    assert waiting(db, first) == ["[photo]"]
+
+
+def test_nobody_adds_to_the_album_of_another(db: Connection) -> None:
+    accept(db, part("[photo]", "a"))
+    accept(db, part("[photo]", "b", sender=Sender("8", "Eve")))
+    assert len(pending_media.rows(db)) == 2
+
+
+def test_what_only_follows_counts_only_as_a_part(db: Connection) -> None:
+    accept(db, replace(part("[photo]", "a", follows=True), album="1:8"))
+    assert pending_media.rows(db) == []
+    # The one that names us may stand behind the others.
+    accept(db, part("[photo]", "b", follows=True), part("[photo] look", "c"))
+    row = pending_media.find(db, pending_media.rows(db)[0])
+    assert row is not None
+    assert row.message.content == "[album of 2] look"
+
+
+def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Connection) -> None:
+    assert accept(db, part("[photo]", "a", follows=True)) == set()
+    accept(db, part("[photo]", "b", follows=True))
+    assert pending_media.rows(db) == []
+    named = part("[photo] look", "c")
+    assert accept(db, named) == {named.session_key}
+    (seq,) = pending_media.rows(db)
+    row = pending_media.find(db, seq)
+    assert row is not None
+    assert row.message.content == "[album of 3] look"
+    assert sorted(one.unique or "" for one in row.message.media) == ["a", "b", "c"]
+    # They are its parts now, for good.
+    assert pending_media.forget_early(db, 1000.0) is None
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (3,)
+
+
+def test_an_early_part_that_comes_again_is_known(db: Connection) -> None:
+    early = part("[photo]", "a", follows=True)
+    accept(db, early)
+    accept(db, early)
+    accept(db, early, part("[photo] look", "c"))
+    row = pending_media.find(db, pending_media.rows(db)[0])
+    assert row is not None
+    assert row.message.content == "[album of 2] look"
+
+
+def test_early_parts_of_others_stay_out(db: Connection) -> None:
+    accept(db, part("[photo]", "a", follows=True, sender=Sender("8", "Eve")))
+    accept(db, part("[photo] look", "c"))
+    row = pending_media.find(db, pending_media.rows(db)[0])
+    assert row is not None
+    assert row.message.content == "[photo] look"
+
+
+def test_nothing_is_left_of_an_early_part_that_nobody_comes_for(db: Connection) -> None:
+    accept(db, part("[photo] mine", "a", follows=True), now=1.0)
+    accept(db, part("[photo] mine", "b", follows=True), now=2.0)
+    assert pending_media.forget_early(db, 1.0 + pending_media.EARLY_S) == 1.0
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (1,)
+    # After a start the rest may still come.
+    pending_media.begin_again(db, 100.0)
+    assert pending_media.forget_early(db, 50.0) == pending_media.EARLY_S
+    assert pending_media.forget_early(db, 100.0) is None
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (0,)
+
+
+def test_only_so_many_early_parts_are_kept(db: Connection) -> None:
+    accept(db, *(part("[photo]", str(n), follows=True) for n in range(150)))
+    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (100,)
+
+
+def test_an_edit_that_names_us_is_heard_whatever_came_before(db: Connection) -> None:
+    early = part("[photo] look", "a", follows=True)
+    accept(db, early)
+    edit = replace(early, event_id=f"{early.event_id}:2", edited=True, follows=False)
+    assert accept(db, edit) == {edit.session_key}
+    row = pending_media.find(db, pending_media.rows(db)[0])
+    assert row is not None
+    assert row.message.content == "[photo] look"
+
+
+def test_a_changed_caption_keeps_the_files(db: Connection) -> None:
+    first = part("[photo] cats", "a", message_id="5")
+    accept(db, first)
+    accept(db, part("[photo]", "b"))
+    (seq,) = pending_media.rows(db)
+    settle(db, seq, first.media[0])
+    edit = replace(first, content="[photo] my cats", edited=True, event_id="1:5:99")
+    accept(db, edit)
+    row = pending_media.find(db, seq)
+    assert row is not None
+    assert row.message.content == "[album of 2] my cats"
+    assert [one.path for one in row.message.media] == ["inbox/a", None]
+
+
+def test_a_stop_is_found_behind_what_is_held(db: Connection) -> None:
+    first = said("[photo]", media=(AWAITED,))
+    accept(db, first, said("/status"))
+    claim = claims.claim_at_once(db, first.session_key, lambda one: one.content == "/status")
+    assert claim is not None

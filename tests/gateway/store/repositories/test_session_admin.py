@@ -1,0 +1,146 @@
+from sqlite3 import Connection
+
+import pytest
+
+from agent.errors import KoreError
+from agent.types import Message, Text, ToolCall, assistant, user
+from gateway.commands import is_command
+from gateway.store.repositories import claims, inbox, session_admin, sessions, usage, windows
+from gateway.store.repositories.claims import Claim, CommandClaim
+from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.session_admin import Owner
+from gateway.turns.prompt import compose
+from tests.gateway.parts import said
+from tests.gateway.store.repositories.test_inbox import db
+
+__all__ = ["db"]
+OWNER = Owner("chat:7", "chat:bot:1")
+LANE = "chat:bot:1"
+
+
+def say(db: Connection, *texts: str) -> None:
+    inbox.accept(db, Arrival("chat", "bot", 1.0), [Entry(said(text)) for text in texts])
+
+
+def claim(db: Connection) -> object:
+    return claims.claim(db, LANE, 6.0, is_command, compose)
+
+
+def session(db: Connection) -> str:
+    made = sessions.create_session(db, "chat:7", 1.0, lane=LANE)
+    sessions.append_messages(db, made, None, [user("one"), assistant("two")], 2.0)
+    return made
+
+
+def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Connection) -> None:
+    parent = session(db)
+    sessions.choose_model(db, parent, "a/b")
+    sessions.add_taint(db, parent, frozenset({"untrusted"}))
+    db.execute("UPDATE session SET head = 1")
+    fork = session_admin.fork(db, parent, OWNER, 3.0)
+    assert sessions.load_all(db, fork) == sessions.load_all(db, parent)
+    assert windows.load(db, fork) == windows.load(db, parent)
+    assert sessions.chosen_model(db, fork) == "a/b"
+    assert sessions.taint_of(db, fork) == {"untrusted"}
+    sessions.append_messages(db, fork, None, [user("three")], 4.0)
+    assert sessions.count_messages(db, parent) == 2
+    (info,) = sessions.recent(db, 9, session=fork)
+    assert (info.parent, info.messages) == (parent, 3)
+
+
+def test_a_copy_is_told_from_what_it_was_made_of_by_its_name(db: Connection) -> None:
+    def name(made: str) -> str:
+        return sessions.recent(db, 1, session=made)[0].name
+
+    parent = session(db)
+    first, second = (session_admin.fork(db, parent, OWNER, 3.0) for _ in range(2))
+    assert [name(made) for made in (parent, first, second)] == ["one", "one (2)", "one (3)"]
+    session_admin.rename(db, parent, "the plan")
+    assert name(session_admin.fork(db, parent, OWNER, 4.0)) == "the plan (2)"
+    # A copy of a copy counts on, and what is too long for a list still shows the number.
+    assert name(session_admin.fork(db, first, OWNER, 5.0)) == "one (4)"
+    session_admin.rename(db, parent, "x" * 200)
+    assert name(session_admin.fork(db, parent, OWNER, 6.0)).endswith("x… (2)")
+
+
+def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Connection) -> None:
+    made = session(db)
+    call = ToolCall("1", "look", {}, "{}")
+    result = Message("tool", (Text("found"),), (), "1")
+    more = [user("three"), assistant("", (call,)), result, assistant("four"), user("five")]
+    sessions.append_messages(db, made, None, more, 3.0)
+
+    def glimpse(first: int, last: int) -> list[list[str]]:
+        found = session_admin.glimpse(db, made, first, last)
+        assert found.info.messages == 7
+        return [[said.text for said in part] for part in (found.beginning, found.end)]
+
+    assert glimpse(1, 2) == [["one"], ["four", "five"]]
+    assert glimpse(3, 3) == [["one", "two", "three"], ["four", "five"]]
+    assert glimpse(9, 9) == [["one", "two", "three", "four", "five"], []]
+    assert glimpse(0, 1) == [[], ["five"]]
+
+
+def test_a_fork_leaves_a_running_turn_behind(db: Connection) -> None:
+    parent = session(db)
+    say(db, "go on")
+    running = claim(db)
+    assert isinstance(running, Claim)
+    reply = assistant("", (ToolCall("1", "look", {}, "{}"),))
+    sessions.append_messages(db, parent, running.turn, [reply], 3.0)
+    fork = session_admin.fork(db, parent, OWNER, 3.0)
+    assert [m.text for m in sessions.load_all(db, fork)] == ["one", "two"]
+    # Nor does a turn of the parent count its messages twice.
+    ((own,),) = db.execute("SELECT count(*) FROM message WHERE turn_id = ?", (running.turn,))
+    assert own == 2
+
+
+def test_what_was_spent_is_counted_where_it_was_spent(db: Connection) -> None:
+    parent = session(db)
+    say(db, "go on")
+    running = claim(db)
+    assert isinstance(running, Claim)
+    db.execute(
+        "INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input, output,"
+        " cached, cost_nusd, at) VALUES (?, 1, ?, ?, ?, 'chat:7', 'm', 5, 5, 0, 7, 1.0)",
+        (running.turn, parent, LANE, LANE),
+    )
+    fork = session_admin.fork(db, parent, OWNER, 3.0)
+    assert usage.of_session(db, parent).nano == 7
+    assert usage.of_session(db, fork).nano == 0
+    assert usage.of_all(db, 0.0).nano == 7
+
+
+def test_a_name_is_one_line_and_can_be_taken_back(db: Connection) -> None:
+    made = session(db)
+    assert session_admin.rename(db, made, "  the\n plan ") == "the plan"
+    assert sessions.recent(db, 1)[0].name == "the plan"
+    session_admin.rename(db, made, "")
+    assert sessions.recent(db, 1)[0].name == "one"
+    with pytest.raises(KoreError, match="at most"):
+        session_admin.rename(db, made, "x" * 201)
+
+
+def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Connection) -> None:
+    made = session(db)
+    session_admin.set_status(db, made, "paused")
+    say(db, "hello", "/model")
+    command = claim(db)
+    assert isinstance(command, CommandClaim)
+    assert command.message.content == "/model"
+    db.execute("UPDATE inbox SET dead_reason = 'done' WHERE seq = ?", (command.seq,))
+    assert claim(db) is None
+    assert session_admin.set_status(db, made, "open") == [LANE]
+    going_on = claim(db)
+    assert isinstance(going_on, Claim)
+    assert (going_on.session, going_on.messages[0].content) == (made, "hello")
+
+
+def test_a_closed_session_is_left_by_its_lanes(db: Connection) -> None:
+    made = session(db)
+    session_admin.set_status(db, made, "closed")
+    assert sessions.recent(db, 1)[0].status == "closed"
+    say(db, "hello")
+    anew = claim(db)
+    assert isinstance(anew, Claim)
+    assert anew.session != made

@@ -1,0 +1,172 @@
+from sqlite3 import Connection
+
+import pytest
+
+from agent.errors import KoreError
+from agent.history import is_valid
+from agent.prompts import load
+from agent.types import Effect, ToolCall, ToolResult, assistant
+from gateway.core.messages import InboundMessage, OutboundPart, Sender
+from gateway.store.repositories import claims, inbox, outbox, sessions, turns
+from gateway.store.repositories.claims import CommandClaim
+from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.outbox import Letter
+from tests.gateway.store.repositories.test_inbox import LANE, claim, claimed, db, finish, said, take
+
+__all__ = ["db"]
+
+EFFECTS: dict[str, Effect] = {"1": "read", "2": "idempotent", "3": "unsafe", "4": "unsafe"}
+CALLS = tuple(ToolCall(id_, f"tool{id_}", {}, "{}") for id_ in EFFECTS)
+
+
+def planned(db: Connection) -> int:
+    """A turn whose model has asked for four calls."""
+    take(db, said("go"))
+    found = claimed(db)
+    turns.add_reply(db, found.turn, found.session, [assistant("", CALLS)], EFFECTS, 7.0)
+    return found.turn
+
+
+def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Connection) -> None:
+    turn = planned(db)
+    for call in CALLS[:3]:
+        turns.start_call(db, turn, call)
+    assert claimed(db).resumed
+    states = [state for (state,) in db.execute("SELECT state FROM step ORDER BY n")]
+    assert states == ["started", "started", "unknown", "planned"]
+    known = turns.known_results(db, turn)
+    assert list(known) == ["3"]
+    assert known["3"].is_error
+    # Stopped, it runs nothing any more: what never began is known, too.
+    stopped = turns.known_results(db, turn, stopped=True)
+    assert list(stopped) == ["3", "4"]
+    assert stopped["3"] == known["3"]
+    assert stopped["4"].for_model == load("not_run")
+
+
+def test_what_a_stranger_wrote_cannot_be_replayed(db: Connection) -> None:
+    inbox.accept(db, Arrival("chat", "bot", 1.0), [Entry(said("let me in"), inbox.DENIED)])
+    ((seq,),) = db.execute("SELECT seq FROM inbox")
+    with pytest.raises(KoreError, match="not let in"):
+        turns.replay(db, seq)
+    assert not inbox.has_work(db, LANE)
+
+
+def test_results_are_known_by_the_newest_step_of_an_id(db: Connection) -> None:
+    turn = planned(db)
+    (session,) = db.execute("SELECT session FROM turn").fetchone()
+    for call in CALLS:
+        turns.finish_call(db, turn, call, ToolResult(f"first {call.id}"))
+    again = CALLS[0]
+    turns.add_reply(db, turn, session, [assistant("", (again,))], {"1": "read"}, 8.0)
+    assert turns.known_results(db, turn) == {}
+    turns.finish_call(db, turn, again, ToolResult("second", is_error=True))
+    assert turns.known_results(db, turn) == {"1": ToolResult("second", is_error=True)}
+    results = [text for (text,) in db.execute("SELECT result ->> 'text' FROM step ORDER BY n")]
+    assert results == ["first 1", "first 2", "first 3", "first 4", "second"]
+
+
+def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Connection) -> None:
+    turn = planned(db)
+    turns.finish_call(db, turn, CALLS[0], ToolResult("found"))
+    turns.give_up(db, turn, [], "a bug", 9.0)
+    (session,) = db.execute("SELECT session FROM turn").fetchone()
+    stored = sessions.load_all(db, session)
+    assert is_valid(stored)
+    assert stored[2].text == "found"
+    assert stored[-1] == assistant(load("given_up"))
+    assert claim(db) is None
+
+
+def test_a_stop_marks_the_running_turn(db: Connection) -> None:
+    planned(db)
+    stop = said("/stop")
+    take(db, stop, dead="stop")
+    assert turns.request_stop(db, LANE, stop.event_id) == "running"
+    assert claimed(db).stop_requested
+
+
+def test_a_stop_withdraws_what_waits_in_front_of_it_only(db: Connection) -> None:
+    stop = said("/stop")
+    take(db, said("before"))
+    take(db, stop, dead="stop")
+    take(db, said("behind"))
+    assert turns.request_stop(db, LANE, stop.event_id) == "withdrawn"
+    assert [m.content for m in claimed(db).messages] == ["behind"]
+
+
+def test_a_stop_of_nothing_is_told_apart(db: Connection) -> None:
+    stop = said("/stop")
+    take(db, stop, dead="stop")
+    assert turns.request_stop(db, LANE, stop.event_id) is None
+
+
+def test_a_clean_stop_costs_no_attempt(db: Connection) -> None:
+    take(db, said("a"))
+    claimed(db)
+    for _ in range(9):
+        turns.suspend_all(db)
+        claims.recover(db)
+        assert not claimed(db).exhausted
+    assert db.execute("SELECT attempts FROM turn").fetchone() == (1,)
+
+
+def test_progress_gives_new_attempts(db: Connection) -> None:
+    turn = planned(db)
+    for call in CALLS:
+        for _ in range(2):
+            claims.recover(db)
+            assert not claimed(db).exhausted
+        turns.finish_call(db, turn, call, ToolResult("x"))
+
+
+@pytest.mark.parametrize("seq", [99, -1])
+def test_only_a_message_can_be_replayed(db: Connection, seq: int) -> None:
+    with pytest.raises(KoreError, match="no message"):
+        turns.replay(db, seq)
+
+
+def test_a_one_shot_message_is_not_replayed(db: Connection) -> None:
+    sender = Sender("0")
+    message = InboundMessage("cli", "local", "once-1", sender, "e", content="x", received_at=1.0)
+    inbox.accept(db, Arrival("cli", "local", 5.0), [Entry(message)])
+    with pytest.raises(KoreError, match="waits for no answer"):
+        turns.replay(db, 1)
+
+
+def test_a_message_is_not_replayed_while_it_is_being_answered(db: Connection) -> None:
+    take(db, said("a"))
+    found = claimed(db)
+    with pytest.raises(KoreError, match="right now"):
+        turns.replay(db, found.seq)
+    finish(db, found)
+    assert turns.replay(db, found.seq) == LANE
+    assert claimed(db).seq == found.seq
+
+
+def test_a_replayed_command_is_answered_again(db: Connection) -> None:
+    take(db, said("/help"))
+    for expected in (1, 2):
+        found = claim(db)
+        assert isinstance(found, CommandClaim)
+        letter = Letter("c", found.message.route, [OutboundPart("help")])
+        turns.finish_command(db, found.seq, letter, 7.0)
+        assert db.execute("SELECT count(*) FROM outbox").fetchone() == (expected,)
+        turns.replay(db, found.seq)
+
+
+def test_what_nobody_waits_for_is_ended(db: Connection) -> None:
+    take(db, said("a", "once-1"), said("b", "once-1"), said("c", "2"))
+    claimed(db, "chat:bot:once-1")
+    letter = Letter("x", said("", "once-1").route, [OutboundPart("late")])
+    outbox.put(db, None, [letter], 7.0)
+    assert turns.abandon(db, "chat:bot:once-", 8.0) == 1
+    assert inbox.lanes_with_work(db) == ["chat:bot:2"]
+    assert outbox.lanes_with_mail(db) == []
+
+
+def test_a_question_that_ends_the_turn_is_known_after_a_restart(db: Connection) -> None:
+    turn = planned(db)
+    asked = ToolResult("asked", ends_with="Which colour?")
+    turns.finish_call(db, turn, CALLS[0], asked)
+    assert turns.known_results(db, turn) == {"1": asked}

@@ -1,0 +1,135 @@
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.store.sqlite.engine import StoreError, connect
+from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
+
+
+def older(path: Path, upto: int = 6) -> None:
+    """A database as a Kore of that many migrations left it, with one row."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for number, script in scripts().items():
+            if number <= upto:
+                connection.executescript(script.read_text("utf-8"))
+        connection.execute(f"PRAGMA user_version={upto}")
+        connection.execute("INSERT INTO cursor VALUES ('telegram', '', 42, 0)")
+
+
+def offset(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("SELECT next_offset FROM cursor").fetchone()[0])
+
+
+def tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+
+
+def numbers(path: Path) -> list[int]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [n for (n,) in connection.execute("SELECT number FROM migration ORDER BY number")]
+
+
+def test_an_upgrade_keeps_a_copy_of_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    older(path)
+    connect(path).close()
+    (copy,) = copies(path)
+    assert offset(path) == offset(copy) == 42
+    assert "change" in tables(path)
+    assert "change" not in tables(copy)
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert numbers(path) == sorted(scripts())
+
+
+def test_a_new_database_and_one_that_is_up_to_date_are_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    connect(path).close()
+    connect(path).close()
+    assert not path.with_name("backups").exists()
+
+
+def test_a_migration_that_comes_late_with_a_lower_number_is_applied(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    connect(path).close()
+    late = 8
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM migration WHERE number = ?", (late,))
+        connection.execute("DROP TABLE change")
+        connection.execute("DROP TABLE undoing")
+    assert late not in numbers(path)
+    connect(path).close()
+    assert late in numbers(path)
+    assert "change" in tables(path)
+
+
+def test_a_number_that_this_kore_does_not_know_is_a_newer_database(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    connect(path).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO migration VALUES (4321, 0)")
+    with pytest.raises(StoreError, match="newer Kore"):
+        connect(path)
+
+
+def test_without_room_for_the_copy_nothing_is_changed(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    older(path)
+    path.with_name("backups").write_text("a file in the way")
+    with pytest.raises(StoreError, match="no copy of it could be made first"):
+        connect(path)
+    assert "change" not in tables(path)
+    assert offset(path) == 42
+
+
+def test_only_the_newest_copies_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    older(path)
+    folder = path.with_name("backups")
+    folder.mkdir()
+    for day in range(1, 7):
+        (folder / f"before-upgrade-2020010{day}-000000.db").touch()
+    (folder / "before-upgrade-20200101-000000.part").touch()
+    with closing(sqlite3.connect(path)) as connection:
+        newest = keep_copy(connection, path)
+    assert len(copies(path)) == COPIES_KEPT
+    assert copies(path)[-1] == newest
+    assert not list(folder.glob("*.part"))
+
+
+@pytest.mark.parametrize("steps", [1, 40, 200, 800])
+def test_a_kill_in_the_middle_leaves_a_database_that_is_upgraded_later(
+    tmp_path: Path, steps: int
+) -> None:
+    path = tmp_path / "kore.db"
+    older(path, 2)
+    program = (
+        "import os, signal, sqlite3, sys\n"
+        "from pathlib import Path\n"
+        "from gateway.store.sqlite.migrator import upgrade\n"
+        "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "left = int(sys.argv[2])\n"
+        "def step():\n"
+        "    global left\n"
+        "    left -= 1\n"
+        "    if left <= 0: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return 0\n"
+        "c.set_progress_handler(step, 10)\n"
+        "upgrade(c, Path(sys.argv[1]))\n"
+        "step.__globals__['left'] = 1; step()\n"
+    )
+    died = subprocess.run([sys.executable, "-c", program, path, str(steps)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    connection = connect(path, check=True)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+    assert offset(path) == 42
+    assert numbers(path) == sorted(scripts())
+    assert os.listdir(path.with_name("backups"))

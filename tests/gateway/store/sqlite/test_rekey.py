@@ -1,0 +1,187 @@
+"""A key that changes: all of it or nothing, whatever happens meanwhile."""
+
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.types import user
+from gateway.core.messages import OutboundPart, Route
+from gateway.store.cipher import Cipher
+from gateway.store.repositories import outbox, sessions
+from gateway.store.repositories.outbox import Due, Letter
+from gateway.store.sqlite.engine import StoreError, connect
+from gateway.store.sqlite.rekey import discard_copies, is_sealed, rekey
+
+ROOT = Path(__file__).parents[4]
+CANARY = "canary in a mine"
+KEYS = {"one": secrets.token_bytes(32), "two": secrets.token_bytes(32)}
+# Says "started" once everything is loaded; then the copy begins at once.
+CHANGE = """
+import sys
+from pathlib import Path
+from gateway.store.cipher import Cipher
+from gateway.store.sqlite.rekey import rekey
+path, old, new = sys.argv[1:]
+of = lambda text: Cipher(bytes.fromhex(text), "K") if text else None
+old, new = of(old), of(new)
+print("started", flush=True)
+rekey(Path(path), old, new)
+"""
+
+
+def _cipher(name: str) -> Cipher | None:
+    return Cipher(KEYS[name], name.upper()) if name in KEYS else None
+
+
+def _fill(path: Path, count: int, name: str = "plain") -> None:
+    with closing(connect(path, cipher=_cipher(name))) as connection:
+        session = sessions.create_session(connection, "cli:0", 1.0)
+        words = [user(f"{n} {CANARY} {'x' * 300}") for n in range(count)]
+        connection.execute("BEGIN")
+        sessions.append_messages(connection, session, None, words, 1.0)
+        letters = [
+            Letter(f"d{n}", Route("chat", "bot", str(n)), [OutboundPart(f"{n} {CANARY}")])
+            for n in range(count)
+        ]
+        outbox.put(connection, None, letters, 1.0)
+        connection.execute("COMMIT")
+
+
+def _read(path: Path, name: str) -> list[str]:
+    with closing(connect(path, check=True, cipher=_cipher(name))) as connection:
+        ids = [id_ for (id_,) in connection.execute("SELECT id FROM session ORDER BY id")]
+        texts = [message.text for id_ in ids for message in sessions.load_all(connection, id_)]
+        for lane in outbox.lanes_with_mail(connection):
+            due = outbox.head(connection, lane, 9.0)
+            assert isinstance(due, Due)
+            texts.append(due.message.content.text)
+        return sorted(texts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("plain", "one"), ("one", "two"), ("two", "plain"), ("one", "one")]
+)
+def test_all_texts_are_there_under_the_new_key_alone(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "kore.db"
+    _fill(path, 50, old)
+    before = _read(path, old)
+    assert rekey(path, _cipher(old), _cipher(new)) == 101
+    assert _read(path, new) == before
+    assert is_sealed(path) == (new != "plain")
+    assert [file.name for file in tmp_path.iterdir()] == ["kore.db"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (CANARY.encode() in path.read_bytes()) == (new == "plain")
+    if old != new:
+        with pytest.raises(StoreError):
+            connect(path, cipher=_cipher(old))
+
+
+def test_a_damaged_row_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    _fill(path, 3, "one")
+    with closing(connect(path, cipher=_cipher("one"))) as connection:
+        connection.execute("UPDATE message SET content = 'x' WHERE n = 2")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="a sealed text does not open"):
+        rekey(path, _cipher("one"), _cipher("two"))
+    assert [file.name for file in tmp_path.iterdir()] == ["kore.db"]
+    with closing(connect(path, cipher=_cipher("one"))) as connection:
+        assert connection.execute("SELECT count(*) FROM message").fetchone() == (3,)
+    assert len(before) == path.stat().st_size
+
+
+def test_a_database_in_use_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    _fill(path, 3)
+    with closing(connect(path)), pytest.raises(StoreError, match="in use by another program"):
+        rekey(path, None, _cipher("one"))
+    assert len(_read(path, "plain")) == 6
+
+
+def test_what_was_kept_with_the_old_key_goes_before_the_new_file_stands(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    _fill(path, 3)
+    copy = tmp_path / "backups" / "before-upgrade-1.db"
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+
+    def forget() -> None:
+        assert not copy.exists()
+        raise InterruptedError("a kill at this very moment")
+
+    with pytest.raises(InterruptedError):
+        rekey(path, None, _cipher("one"), forget)
+    # So it can be run again, and finds something to do.
+    assert not is_sealed(path)
+    assert rekey(path, None, _cipher("one")) == 7
+    assert is_sealed(path)
+
+
+def _moments(path: Path) -> list[Callable[[], bool]]:
+    """When to kill: as a file appears, has grown, is gone, and at random in between."""
+    work, fresh = path.with_name("kore.db.rekey"), path.with_name("kore.db.rekey-new")
+    inode = path.stat().st_ino
+    return [
+        work.exists,
+        lambda: work.exists() and work.stat().st_size > 100_000,
+        fresh.exists,
+        lambda: fresh.exists() and fresh.stat().st_size > 100_000,
+        lambda: path.stat().st_ino != inode,
+    ]
+
+
+def test_kill_9_leaves_the_old_or_the_new_whole(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    _fill(path, 800)
+    expected = _read(path, "plain")
+    chance = random.Random(5)
+    current, seen = "plain", set()
+    for round_ in range(10):
+        new = chance.choice([name for name in ("plain", "one", "two") if name != current])
+        moments = _moments(path)
+        moment = moments[round_] if round_ < len(moments) else _after(chance.randrange(1, 4_000))
+        _killed(path, current, new, moment)
+        left = new if _opens(path, new) else current
+        assert _read(path, left) == expected, f"round {round_}"
+        seen.add(left == new)
+        current = left
+        discard_copies(path)
+        # A kill may leave a journal that had not begun: SQLite takes an empty one for none.
+        assert [file.name for file in tmp_path.iterdir() if file.stat().st_size] == ["kore.db"]
+    assert False in seen, "no kill came in the middle"
+
+
+def _after(looks: int) -> Callable[[], bool]:
+    left = iter(range(looks))
+    return lambda: next(left, None) is None
+
+
+def _killed(path: Path, old: str, new: str, moment: Callable[[], bool]) -> None:
+    keys = [KEYS[name].hex() if name in KEYS else "" for name in (old, new)]
+    with subprocess.Popen(
+        [sys.executable, "-c", CHANGE, str(path), *keys],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"started\n"
+        while not moment() and child.poll() is None:
+            pass
+        child.send_signal(signal.SIGKILL)
+
+
+def _opens(path: Path, name: str) -> bool:
+    try:
+        connect(path, cipher=_cipher(name)).close()
+    except StoreError:
+        return False
+    return True

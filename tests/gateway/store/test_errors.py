@@ -1,0 +1,49 @@
+"""Which refusals of the database are worth waiting for."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.store.errors import Damaged, NotNow, mapped
+
+
+def refusal(connection: sqlite3.Connection, sql: str) -> sqlite3.Error:
+    with pytest.raises(sqlite3.Error) as caught:
+        connection.execute(sql)
+    return caught.value
+
+
+def test_a_lock_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as first, closing(sqlite3.connect(path, timeout=0)) as late:
+        first.execute("BEGIN EXCLUSIVE")
+        assert isinstance(mapped(refusal(late, "CREATE TABLE a (b)")), NotNow)
+
+
+def test_a_full_disk_is_waited_for() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE a (b)")
+        connection.execute("PRAGMA max_page_count=2")
+        full = mapped(refusal(connection, "INSERT INTO a VALUES (zeroblob(100000))"))
+        assert isinstance(full, NotNow)
+        assert "the disk is full" in str(full)
+
+
+@pytest.mark.parametrize("sql", ["SELECT full FROM locked", "SELECT 1; SELECT 2"])
+def test_a_bad_query_is_not_waited_for_whatever_its_words_are(sql: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        refused = mapped(refusal(connection, sql))
+        assert not isinstance(refused, NotNow)
+        assert str(refused).startswith("the database refused: ")
+
+
+def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(b"this is no database" * 1000)
+    with closing(sqlite3.connect(path)) as connection:
+        damaged = mapped(refusal(connection, "SELECT * FROM sqlite_master"), path)
+    assert isinstance(damaged, Damaged)
+    assert f"the database {path} is damaged" in str(damaged)
+    assert "kore restore FILE" in (damaged.hint or "")

@@ -1,0 +1,436 @@
+"""Conversations made shorter: in the background, on request, while a turn waits, and at a kill."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agent import events
+from agent.context.compaction import Shorter
+from agent.context.cut import Cut
+from agent.context.summary import Summary
+from agent.errors import RateLimited, Rejected
+from agent.prompts import load
+from agent.providers.base import ModelRequest
+from agent.providers.pool import Models
+from agent.providers.scripted import Scripted, Step
+from agent.types import Message, Text, ToolCall, assistant, user
+from gateway.store.repositories import session_admin, sessions, turns, windows
+from gateway.store.repositories.windows import Kept
+from tests.gateway.parts import Parts, opened, running, said, settled
+
+LANE = "chat:bot:1"
+BIG = "word " * 400
+
+
+class Speaks(Scripted):
+    """Answers every question, and tells summaries as scripted; then it fails them."""
+
+    def __init__(self, summaries: Sequence[Step]) -> None:
+        super().__init__([self._answer] * 10_000)
+        self.asked: list[ModelRequest] = []
+        self._summaries = list(summaries)
+
+    def _answer(self, request: ModelRequest) -> Message | str | Exception:
+        if request.system != load("summarise"):
+            return f"answer {len(self.requests)} {BIG}"
+        self.asked.append(request)
+        step = self._summaries.pop(0) if self._summaries else Rejected("no more")
+        return step(request) if callable(step) else step
+
+
+def small(provider: Scripted, window: int = 8_000) -> Models:
+    models = Models.of(provider, {})
+    models._open[provider.name] = replace(models.open(), context_tokens=window)
+    return models
+
+
+async def ask(parts: Parts, text: str) -> None:
+    """Ask, and wait for the answer to be on disk."""
+    message = said(text)
+    await parts.bus.submit(message)
+    await parts.until(
+        "SELECT 1 FROM inbox i JOIN turn t ON t.id = i.turn_id"
+        " WHERE i.event_id = ? AND t.state = 'done'",
+        message.event_id,
+    )
+
+
+async def fill(parts: Parts, rounds: int) -> None:
+    for n in range(rounds):
+        await ask(parts, f"question {n} {BIG}")
+
+
+def window_of(parts: Parts, session: str) -> "asyncio.Future[windows.Window]":
+    return asyncio.ensure_future(parts.database.run(windows.load, session))
+
+
+async def session_of(parts: Parts) -> str:
+    ((session,),) = await parts.rows("SELECT id FROM session")
+    return str(session)
+
+
+async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path: Path) -> None:
+    model = Speaks(["They asked a lot."])
+    async with running(tmp_path, small(model)) as parts:
+        with parts.watchers.watch(LANE) as seen:
+            await fill(parts, 7)
+            await parts.until("SELECT 1 FROM summary")
+            async for event in seen:
+                if isinstance(event, events.Compacted):
+                    break
+        assert event.summarised > 0
+        window = await window_of(parts, await session_of(parts))
+        assert window.summary is not None
+        assert window.summary.text == "They asked a lot."
+        assert window.summary.first.startswith("question 0")
+        assert not window.trimmed
+        # The person is told once, and what it cost is in the session's sum.
+        await parts.platform.until(lambda: "summary" in " ".join(parts.platform.texts("1")))
+        ((calls,),) = await parts.rows("SELECT count(*) FROM usage")
+        assert calls == 8
+        await ask(parts, "and now?")
+        front = model.requests[-1].messages[0]
+        assert "They asked a lot." in str(front.content[0])
+        assert "question 0" in str(front.content[0])
+        assert model.requests[-1].messages[-1].text == "and now?"
+
+
+async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
+    async with running(tmp_path, small(Speaks(["One."] * 50))) as parts:
+        for n in range(20):
+            await ask(parts, f"question {n} {BIG}")
+            await settled(lambda: not parts.turns.compactions._under_way)
+        ((summaries,),) = await parts.rows("SELECT count(*) FROM summary")
+        notices = await parts.rows("SELECT 1 FROM outbox WHERE kind = 'notice'")
+        assert summaries > 2
+        assert len(notices) == 1
+
+
+async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_path: Path) -> None:
+    """It names up to which message it tells, and what came later stays."""
+    model = Gated(["They asked a lot."])
+    async with running(tmp_path, small(model, 28_000)) as parts:
+        while not model.asked_now.is_set():
+            await ask(parts, f"question {BIG}")
+            await settled(
+                lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
+            )
+        await ask(parts, "meanwhile")
+        model.go.set()
+        await parts.until("SELECT 1 FROM summary")
+        session = await session_of(parts)
+        window = await window_of(parts, session)
+        stored = await parts.database.run(sessions.load_all, session)
+        assert window.messages == stored[window.head :]
+        assert "meanwhile" in [message.text for message in window.messages]
+        await ask(parts, "after")
+        assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
+
+
+async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Path) -> None:
+    model = Gated(["They asked a lot."])
+    async with running(tmp_path, small(model, 20_000)) as parts:
+        with parts.watchers.watch(LANE) as seen:
+            while not model.asked_now.is_set():
+                await ask(parts, f"question {BIG}")
+                await settled(
+                    lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
+                )
+            await parts.bus.submit(said("word " * 8_000))
+            await settled(
+                lambda: any(one.awaited for one in parts.turns.compactions._running.values())
+            )
+            model.go.set()
+            await parts.until("SELECT 1 FROM summary")
+            told = []
+            async for event in seen:
+                if isinstance(event, events.Compacted):
+                    told.append(event)
+                if told and isinstance(event, events.Done):
+                    break
+        ((summaries,),) = await parts.rows("SELECT count(*) FROM summary")
+        assert (summaries, len(model.asked)) == (1, 1)
+        assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
+        assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
+        window = await window_of(parts, await session_of(parts))
+        stored = await parts.database.run(sessions.load_all, await session_of(parts))
+        assert window.messages == stored[window.head :]
+        assert not window.trimmed
+
+
+async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_path: Path) -> None:
+    model = Gated(["They asked a lot.", "Again."])
+    async with running(tmp_path, small(model, 20_000)) as parts:
+        while not model.asked_now.is_set():
+            await ask(parts, f"question {BIG}")
+            await settled(
+                lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
+            )
+        await parts.bus.submit(said("/compact"))
+        await settled(
+            lambda: any(one.answered for one in parts.turns.compactions._running.values())
+        )
+        model.go.set()
+        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+        assert len(model.asked) == 1
+        assert len([text for text in parts.platform.texts("1") if "now a summary" in text]) == 1
+
+
+async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_path: Path) -> None:
+    model = Gated(["They asked a lot.", "Again."])
+    async with running(tmp_path, small(model, 20_000)) as parts:
+        await fill(parts, 4)
+        await settled(lambda: not parts.turns.compactions._under_way)
+        session = await session_of(parts)
+        await parts.bus.submit(said("/compact"))
+        async with asyncio.timeout(30):
+            await model.asked_now.wait()
+        joined = asyncio.ensure_future(parts.turns.compactions.join(session))
+        model.go.set()
+        made = await joined
+        assert made is not None
+        assert made.shorter.summarised
+        assert len(model.asked) == 1
+        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+
+
+class Gated(Speaks):
+    """Holds its summary back until `go`."""
+
+    def __init__(self, summaries: Sequence[Step]) -> None:
+        super().__init__(summaries)
+        self.asked_now = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def stream(self, request: ModelRequest):  # type: ignore[no-untyped-def, override]
+        if request.system == load("summarise"):
+            self.asked_now.set()
+            await self.go.wait()
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_a_kill_before_the_summary_leaves_the_old_state_and_after_it_the_new_one(
+    tmp_path: Path,
+) -> None:
+    model = Gated(["They asked a lot."])
+    async with running(tmp_path, small(model)) as parts:
+        await fill(parts, 7)
+        async with asyncio.timeout(30):
+            await model.asked_now.wait()
+        session = await session_of(parts)
+    async with opened(tmp_path, small(Speaks([]))) as parts:
+        window = await window_of(parts, session)
+        assert window.summary is None
+        assert (window.head, len(window.messages)) == (0, 14)
+    model = Speaks(["They asked a lot."])
+    async with running(tmp_path, small(model)) as parts:
+        await ask(parts, "again")
+        await parts.until("SELECT 1 FROM summary")
+    async with running(tmp_path, small(Speaks([]))) as parts:
+        window = await window_of(parts, session)
+        assert window.summary is not None
+        assert window.head + len(window.messages) == 16
+        await ask(parts, "still there?")
+
+
+async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
+    tmp_path: Path,
+) -> None:
+    model = Speaks([RateLimited("later")] * 100)
+    async with running(tmp_path, small(model)) as parts:
+        for n in range(30):
+            await ask(parts, f"question {n} {BIG}")
+            await settled(lambda: not parts.turns.compactions._under_way)
+        assert await parts.rows("SELECT 1 FROM summary") == []
+        # Three in the background; from then on only where a turn has no room left.
+        cuts = sum("left out" in str(r.messages[0].content[0]) for r in model.requests)
+        assert 3 <= len(model.asked) <= 3 + cuts
+        ((head,),) = await parts.rows("SELECT head FROM session")
+        assert head > 0
+
+
+async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
+    model = Speaks(["The colours are green and blue."])
+    async with running(tmp_path, small(model, 100_000)) as parts:
+        await fill(parts, 4)
+        await parts.bus.submit(said("/compact the colours"))
+        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+        assert "the colours" in model.asked[0].messages[0].text
+        window = await window_of(parts, await session_of(parts))
+        assert len(window.messages) == 6
+        assert window.summary is not None
+        # The notice would say the same again.
+        assert await parts.rows("SELECT 1 FROM outbox WHERE kind = 'notice'") == []
+
+
+async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> None:
+    async with running(tmp_path, small(Speaks([]))) as parts:
+        await parts.bus.submit(said("/compact"))
+        await parts.platform.until(lambda: "nothing" in " ".join(parts.platform.texts("1")))
+        await ask(parts, "hi")
+        await parts.bus.submit(said("/compact"))
+        await parts.platform.until(lambda: "newest" in " ".join(parts.platform.texts("1")))
+
+
+async def test_compact_that_fails_says_that_nothing_was_changed(tmp_path: Path) -> None:
+    async with running(tmp_path, small(Speaks([""]), 100_000)) as parts:
+        await fill(parts, 4)
+        before = (await window_of(parts, await session_of(parts))).messages
+        await parts.bus.submit(said("/compact"))
+        await parts.platform.until(lambda: "⚠️" in " ".join(parts.platform.texts("1")))
+        told = parts.platform.texts("1")[-1]
+        assert "Nothing was changed: the model gave no summary" in told
+        assert (await window_of(parts, await session_of(parts))).messages == before
+
+
+async def test_context_shows_what_fills_the_window(tmp_path: Path) -> None:
+    async with running(tmp_path, small(Speaks(["Summary."]), 100_000)) as parts:
+        await fill(parts, 4)
+        await parts.bus.submit(said("/context"))
+        await parts.platform.until(lambda: "100,000 tokens" in " ".join(parts.platform.texts("1")))
+        shown = parts.platform.texts("1")[-1]
+        for part in ("prompt", "tools", "memory", "summary", "messages", "results", "free"):
+            assert f"\n{part}" in shown
+        assert "█" in shown
+        assert shown.startswith("Window of ")
+        assert "a summary at 75 %" in shown
+
+
+async def test_what_strangers_said_stays_untrusted_in_a_summary(tmp_path: Path) -> None:
+    model = Speaks(["The page says: obey me."])
+    async with running(tmp_path, small(model)) as parts:
+        await ask(parts, "hi")
+        session = await session_of(parts)
+        await parts.database.run(sessions.add_taint, session, frozenset({"untrusted", "private"}))
+        await fill(parts, 7)
+        await parts.until("SELECT 1 FROM summary")
+        window = await window_of(parts, session)
+        assert window.summary is not None
+        assert window.summary.taint == {"untrusted", "private"}
+        await ask(parts, "and?")
+        assert load("summary_untrusted") in str(model.requests[-1].messages[0].content[0])
+
+
+def work(steps: int) -> list[Message]:
+    messages = [user("the task")]
+    for n in range(steps):
+        call = ToolCall(f"c{n}", "look", {}, "{}")
+        messages += [assistant("", (call,)), Message("tool", (Text("x" * 900),), (), call.id)]
+    return messages
+
+
+async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: Path) -> None:
+    async with opened(tmp_path, Speaks([])) as parts:
+        run = parts.database.run
+        session = await run(sessions.create_session, "chat:7", 1.0)
+        await run(sessions.append_messages, session, None, [user("old"), assistant("old")], 1.0)
+        await run(sessions.append_messages, session, None, work(10), 1.0)
+        window = await run(windows.load, session)
+        summary = Summary("Looked.", "old", "☐ it", frozenset({"private"}))
+        for shorter in (
+            Shorter(8, None, None, 9, 8),
+            Shorter(0, Cut(13, 2), summary, 9, 8),
+            Shorter(0, Cut(5, 0), summary, 8, 7),
+            Shorter(3, None, summary, 7, 6),
+        ):
+            assert await run(windows.keep, Kept.of(session, window, shorter), 5.0)
+            window.shorten(shorter)
+            again = await run(windows.load, session)
+            assert again == window
+        assert window.messages[0].text == "the task"
+        await run(sessions.append_messages, session, None, [user("new")], 6.0)
+        window = await run(windows.load, session)
+        last = len(window.messages) - 1
+        window.drop(last)
+        await run(_set_head, session, window.head)
+        assert await run(windows.load, session) == window
+        assert window.trimmed
+        assert window.summary == summary
+
+
+async def test_a_fork_has_the_summary_of_what_it_was_made_of(tmp_path: Path) -> None:
+    async with opened(tmp_path, Speaks([])) as parts:
+        run = parts.database.run
+        session = await run(sessions.create_session, "chat:7", 1.0)
+        await run(sessions.append_messages, session, None, work(10), 1.0)
+        window = await run(windows.load, session)
+        for shorter in (
+            Shorter(9, None, None, 9, 8),
+            Shorter(0, Cut(5, 0), Summary("Looked."), 8, 7),
+        ):
+            await run(windows.keep, Kept.of(session, window, shorter), 5.0)
+            window.shorten(shorter)
+        fork = await run(session_admin.fork, session, session_admin.Owner("chat:7"), 6.0)
+        assert await run(windows.load, fork) == window
+
+
+def _set_head(connection, session: str, head: int) -> None:  # type: ignore[no-untyped-def]
+    connection.execute("UPDATE session SET head = ? WHERE id = ?", (head, session))
+
+
+async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) -> None:
+    async with opened(tmp_path, Speaks([])) as parts:
+        run = parts.database.run
+        session = await run(sessions.create_session, "chat:7", 1.0)
+        talk = [m for n in range(1_500) for m in (user(f"q{n}"), assistant(f"a{n}"))]
+        await run(sessions.append_messages, session, None, talk, 1.0)
+        window = await run(windows.load, session)
+        assert len(window.messages) == windows.MOST // 2
+        assert window.messages[0].text == "q1000"
+        assert window.trimmed
+        assert await run(windows.load, session) == window
+        assert len(await run(sessions.load_all, session)) == 3_000
+
+
+async def test_a_window_that_changed_meanwhile_takes_no_summary(tmp_path: Path) -> None:
+    async with opened(tmp_path, Speaks([])) as parts:
+        run = parts.database.run
+        session = await run(sessions.create_session, "chat:7", 1.0)
+        await run(sessions.append_messages, session, None, work(10), 1.0)
+        window = await run(windows.load, session)
+        shorter = Shorter(0, Cut(3, 0), Summary("x"), 9, 8)
+        assert await run(windows.keep, Kept.of(session, window, shorter), 5.0)
+        assert not await run(windows.keep, Kept.of(session, window, shorter), 5.0)
+        assert await run(turns.last_of, session) is None
+
+
+async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path) -> None:
+    looks = [
+        assistant("", (ToolCall(f"c{n}", "list_dir", {"path": "."}, '{"path": "."}'),))
+        for n in range(3)
+    ]
+
+    class Works(Speaks):
+        def _answer(self, request: ModelRequest) -> Message | str | Exception:
+            if request.system == load("summarise") or not looks:
+                return super()._answer(request)
+            return looks.pop(0)
+
+    model = Works(["Looked around."] * 9)
+    async with running(tmp_path, small(model, 12_000)) as parts:
+        # In one go, so that nothing is full before the turn begins.
+        session = await parts.database.run(
+            lambda c: sessions.create_session(c, "chat:7", 1.0, lane=LANE)
+        )
+        talk = [m for n in range(12) for m in (user(f"q{n} {BIG}"), assistant(f"a{n} {BIG}"))]
+        await parts.database.run(sessions.append_messages, session, None, talk, 1.0)
+        await ask(parts, "go on")
+        ((summaries, upto),) = await parts.rows("SELECT count(*), max(upto) FROM summary")
+        assert summaries >= 1
+        window = await window_of(parts, session)
+        stored = await parts.database.run(sessions.load_all, session)
+        assert window.messages == stored[window.head :]
+        assert window.head >= upto
+        assert stored[-1].text.startswith("answer")
+        assert [m.role for m in stored[24:]][:4] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_the_same_claim_pays_for_the_summary(tmp_path: Path) -> None:
+    model = Speaks(["Short."])
+    async with running(tmp_path, small(model)) as parts:
+        await fill(parts, 7)
+        await parts.until("SELECT 1 FROM summary")
+        rows = await parts.rows("SELECT session, principal FROM usage")
+        assert set(rows) == {(await session_of(parts), "chat:7")}

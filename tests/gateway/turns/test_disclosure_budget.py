@@ -1,0 +1,39 @@
+"""What choices may tell belongs to a session: no turn, sub-agent or restart gives it anew."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from agent.providers.scripted import Echo
+from gateway.turns.disclosure_budget import StoredBudget
+from gateway.turns.prompt import is_said
+from tests.gateway.parts import running, said, typed
+from tests.gateway.turns.test_subagents import answered, task
+
+
+async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
+    async with running(tmp_path, Echo()) as parts:
+        await parts.bus.submit(typed("hello"))
+        await answered(parts)
+        ((session,),) = await parts.rows("SELECT id FROM session")
+        assert await StoredBudget(parts.database, session).spend(15)
+    async with running(tmp_path, Echo()) as parts:
+        budget = StoredBudget(parts.database, session)
+        budget.renew()
+        assert not await budget.spend(6)
+        fork = await parts.desk.fork(session)
+        assert not await StoredBudget(parts.database, fork).spend(1)
+        assert not await budget.spend(1)
+        await parts.bus.submit(typed(task("hello")))
+        # The fork has a copy of the first answer.
+        await answered(parts, 3)
+        assert await budget.spend(15)
+
+
+def test_what_nobody_says_is_told_from_what_a_person_does() -> None:
+    message = said("Good morning")
+    assert is_said(message)
+    assert is_said(replace(message, job=1))
+    assert not is_said(replace(message, job=1, options={"by_model": True}))
+    assert not is_said(replace(message, task=1))
+    assert not is_said(replace(message, task=1, lane="task:1"))
+    assert not is_said(replace(message, content=""))

@@ -1,0 +1,51 @@
+"""What stands below an answer stands outside of its code."""
+
+import pytest
+
+from agent.types import Result, assistant
+from gateway.channels.telegram.outbound.render import render
+from gateway.turns.outcome import Ending, answer
+
+TRACE = "🔧 `exec` · **1** file changed"
+SHOWN = "🔧 exec · 1 file changed"
+OPEN = [
+    "Look:\n```python\nx = 1",
+    "Look:\n~~~~\nx = 1\n~~~",
+    "Look:\n````\n```\nx = 1\n```",
+    "1. Look:\n   ```\n   x = 1",
+    "- Look:\n  ```\n  x = 1",
+    "- ```\n  x = 1",
+    "> ```\n> x = 1",
+    "  ```\nx = 1\n",
+    "- ```\n  x = 1\n\nNo more\n```\nx = 1",
+]
+WHOLE = [
+    "Look:\n```\nx = 1\n```",
+    "Look: ```x = 1```",
+    "- ```\n  x = 1\n\nx = 1 is all",
+    "> ```\n> x = 1\n\nx = 1 is all",
+    "~~~\n```\nx = 1\n~~~",
+]
+
+
+@pytest.mark.parametrize("said", [*OPEN, *WHOLE])
+def test_a_trace_stands_outside_of_code_that_was_not_closed(said: str) -> None:
+    result = Result(True, said, "s", (assistant(said),))
+    (part,) = render(answer(Ending(result=result, trace=TRACE)))
+    assert part.text.endswith(f"\n\n{SHOWN}")
+    assert "x = 1" in part.text.removesuffix(SHOWN)
+    begins = len(part.text.encode("utf-16-le")) // 2 - len(SHOWN.encode("utf-16-le")) // 2
+    assert all(one.offset + one.length <= begins for one in part.entities if one.type == "pre")
+    assert [one.type for one in part.entities if one.offset >= begins] == ["code", "bold"]
+
+
+@pytest.mark.parametrize("said", OPEN)
+def test_so_does_what_is_said_of_a_turn_that_was_stopped(said: str) -> None:
+    result = Result(False, "", "s", (assistant(said),), stopped="cancelled")
+    (part,) = render(answer(Ending(result=result)))
+    assert part.text.endswith("\n\n⏹ Stopped.")
+    assert all(
+        part.text.encode("utf-16-le")[2 * one.offset :][: 2 * one.length].decode("utf-16-le")
+        .find("Stopped") < 0
+        for one in part.entities
+    )  # fmt: skip

@@ -1,0 +1,201 @@
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from agent.security.policy.base import Shows, ToolRequest
+from agent.security.policy.modes import Mode
+from gateway.access.approval_coordinator import Approvals
+from gateway.access.approvals import Asking
+from gateway.access.control import Access
+from gateway.access.roles import Policies, PolicySettings
+from gateway.core.messages import InboundMessage, Sender
+from gateway.turns.permissions import Rules
+from tests.gateway.parts import said, typed
+
+HERE = Path("/w")
+EXEC = "exec"
+
+
+class Nobody:
+    """Stands where the approvals stand; nothing is asked here."""
+
+    def approver(self, asking: Asking) -> Asking:
+        return asking
+
+
+def rules(
+    roles: Mapping[str, str] | None = None,
+    modes: Mapping[str, Mode] | None = None,
+    *,
+    confined: bool = False,
+) -> Rules:
+    access = Access("chat:7", {("chat", "bot"): ("8",)}, roles or {})
+    policies = Policies(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
+    return Rules(access, cast(Approvals, Nobody()), HERE, policies, confined)
+
+
+def request(tool: str = EXEC, command: str = "git status") -> ToolRequest:
+    if tool == EXEC:
+        return ToolRequest(EXEC, "unsafe", {}, HERE, command=command, folder=HERE, read_only=True)
+    return ToolRequest(tool, "idempotent", {}, HERE, changes=(HERE / "a",))
+
+
+def verdict(
+    *messages: InboundMessage,
+    asked: ToolRequest | None = None,
+    mode: str | None = None,
+    by: Rules | None = None,
+) -> str:
+    policy = (by or rules()).permissions(messages, "s", mode, turn=1).policy
+    return policy.decide(asked or request()).verdict
+
+
+def other(**more: Any) -> InboundMessage:
+    return said("x", sender=Sender("8"), **more)
+
+
+def test_the_console_is_asked_and_commands_of_chats_are_refused() -> None:
+    assert verdict(typed("x")) == "ask"
+    assert verdict(said("x")) == "deny"
+    assert rules().permissions([typed("x")], "s", turn=1).approver is not None
+    unattended = typed("x", options={"unattended": True})
+    assert rules().permissions([unattended], "s", turn=1).approver is None
+
+
+def role(*messages: InboundMessage) -> str:
+    """What the record says of who speaks."""
+    named = rules().permissions(messages, "s", turn=1).role
+    return named if isinstance(named, str) else named()
+
+
+def test_with_a_sandbox_a_chat_follows_role_and_mode() -> None:
+    held = rules(confined=True)
+    assert verdict(said("x"), by=held) == "allow"
+    assert verdict(said("x"), asked=request(command="make"), by=held) == "ask"
+    assert verdict(said("x"), asked=request(command="make"), mode="accept-edits", by=held) == (
+        "allow"
+    )
+    assert verdict(other(), by=held) == "deny"
+
+
+def test_only_a_real_yes_allows_everything() -> None:
+    assert verdict(typed("x", options={"auto": True})) == "allow"
+    assert verdict(typed("x", options={"auto": "true"})) == "ask"
+    rm = request(command="rm -rf x")
+    assert verdict(typed("x", options={"auto": True}), asked=rm) == "deny"
+    assert verdict(typed("x", options={"mode": "plan"}), asked=request("write_file")) == "deny"
+    assert verdict(typed("x", options={"mode": "everything"})) == "ask"
+
+
+def test_a_remote_sender_cannot_choose_permissions_or_folder() -> None:
+    options = {"auto": True, "mode": "auto", "cwd": "/etc", "allowed_tools": ["exec"]}
+    assert verdict(said("x", options=options)) == "deny"
+    assert verdict(said("x", options=options), asked=request("write_file")) == "ask"
+    assert rules().root(said("x", options=options)) == HERE
+    assert rules().root(typed("x", options={"cwd": "/etc"})) == Path("/etc").resolve()
+    assert rules().root(typed("x")) == HERE
+
+
+def test_the_tools_of_a_run_are_chosen_at_the_console() -> None:
+    only = typed("x", options={"auto": True, "allowed_tools": ["read_file"]})
+    assert verdict(only) == "deny"
+    without = typed("x", options={"auto": True, "disallowed_tools": ["exec"]})
+    assert verdict(without) == "deny"
+    assert verdict(without, asked=request("write_file")) == "allow"
+    broken = typed("x", options={"auto": True, "allowed_tools": "exec"})
+    assert verdict(broken) == "deny"
+
+
+def test_people_have_the_role_that_the_settings_give_them() -> None:
+    change = request("write_file")
+    assert verdict(said("x"), asked=change) == "ask"
+    assert verdict(other(), asked=change) == "deny"
+    assert verdict(other(), asked=change, by=rules({"chat:8": "build"})) == "ask"
+    assert role(other()) == "general"
+
+
+def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
+    change = request("write_file")
+    told = said("done", task=1, options={"session": "s", "taint": []})
+    assert verdict(told, asked=change) == "ask"
+    shared = {**told.options, "speakers": [{"id": "8", "name": ""}]}
+    both = said("done", task=1, options=shared)
+    assert verdict(both, asked=change) == "deny"
+    assert role(both) == "build+general"
+    # Nobody can say this of themselves.
+    assert verdict(said("x", options=shared), asked=change) == "ask"
+
+
+def test_a_role_that_nobody_defined_allows_nothing() -> None:
+    unknown = rules({"chat:8": "no-such"})
+    read = ToolRequest("read_file", "read", {}, HERE)
+    decision = unknown.permissions([other()], "s", turn=1).policy.decide(read)
+    assert (decision.verdict, decision.rule) == ("deny", "unknown-role")
+
+
+def test_a_turn_for_several_people_may_do_what_each_of_them_may() -> None:
+    change = request("write_file")
+    assert verdict(other(), said("x"), asked=change) == "deny"
+    assert verdict(said("x"), other(), asked=change) == "deny"
+    assert role(other(), said("x")) == "general+build"
+
+
+def test_a_conversation_has_its_mode_and_a_channel_its_first_one() -> None:
+    change = request("write_file")
+    assert verdict(said("x"), asked=change, mode="accept-edits") == "allow"
+    assert verdict(said("x"), asked=change, mode="plan") == "deny"
+    assert verdict(said("x"), asked=change, by=rules(modes={"chat": "auto"})) == "allow"
+    assert verdict(typed("x"), asked=change, by=rules(modes={"cli": "plan"})) == "deny"
+
+
+def test_what_the_owner_loosens_in_a_shared_chat_is_not_for_others() -> None:
+    change = request("write_file")
+    shared = rules({"chat:8": "build"})
+    group = {"chat": "-5", "private": False}
+    assert verdict(said("x", **group), asked=change, mode="auto", by=shared) == "allow"
+    assert verdict(other(**group), asked=change, mode="auto", by=shared) == "ask"
+    assert verdict(other(**group), asked=change, mode="plan", by=shared) == "deny"
+
+
+def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("roles: {build: {tools: {read_file: {}}}}")
+    policies = Policies(PolicySettings(file))
+    by = Rules(Access("chat:7", {}), cast(Approvals, Nobody()), HERE, policies)
+    policy = by.permissions([typed("x", options={"auto": True})], "s", turn=1).policy
+    assert policy.decide(request()).verdict == "deny"
+    file.write_text("roles: {build: {tools: {exec: {}}}}")
+    os.utime(file, ns=(1, 1))
+    assert policy.decide(request()).verdict == "allow"
+
+
+def test_memory_is_that_of_whoever_speaks() -> None:
+    assert rules().memory(said("x")) == HERE / "memory" / "MEMORY.md"
+    assert rules().memory(said("x", "-5", private=False)) == HERE / "memory/chat/-5/MEMORY.md"
+
+
+def test_what_a_search_shows_is_in_the_scope_of_everybody_who_speaks(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "roles:\n"
+        "  reader: {tools: {read_file: {paths: ['docs/**']}, grep: {}}}\n"
+        "  finder: {tools: {grep: {paths: ['**/*.md']}}}\n"
+        "  writer: {tools: {write_file: {}}}\n"
+    )
+    roles = {"chat:8": "reader", "chat:9": "finder", "chat:10": "writer", "chat:11": "unknown"}
+    access = Access("chat:7", {("chat", "bot"): ("8", "9", "10", "11")}, roles)
+    policies = Policies(PolicySettings(file))
+    by = Rules(access, cast(Approvals, Nobody()), tmp_path, policies, True)
+
+    def paths(*senders: str) -> Any:
+        messages = [said("x", sender=Sender(sender)) for sender in senders]
+        policy = by.permissions(messages, "s", None, turn=1).policy
+        assert isinstance(policy, Shows)
+        return policy.paths("grep")
+
+    assert paths("7") == ()
+    assert paths("8") == (("docs/**",),)
+    assert paths("8", "9", "8", "7") == (("docs/**",), ("**/*.md",))
+    assert paths("10") == ((),)
+    assert paths("7", "11") == ((),)

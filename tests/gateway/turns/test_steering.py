@@ -1,0 +1,362 @@
+"""Messages that arrive while a turn runs: in a row, together, or into the turn."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.events import ModelEvent, Steered
+from agent.history import is_valid
+from agent.providers.base import ModelRequest
+from agent.providers.scripted import spoken
+from agent.types import Message, ToolCall, assistant
+from gateway.channels.base import Batch
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.repositories import sessions
+from tests.fakes.gated import Gated
+from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
+from tests.gateway.parts import Parts, running, said, settled, typed
+
+
+class Paced:
+    """Gives its replies one by one, each when it is let go; `requests` are what it was asked."""
+
+    name = "paced"
+
+    def __init__(self, *replies: Message | str) -> None:
+        self.requests: list[ModelRequest] = []
+        self._replies = list(replies)
+        self._let_go = asyncio.Semaphore(0)
+        self._news = asyncio.Condition()
+
+    def let_go(self, replies: int = 1) -> None:
+        for _ in range(replies):
+            self._let_go.release()
+
+    async def was_asked(self, times: int) -> None:
+        async with asyncio.timeout(30), self._news:
+            await self._news.wait_for(lambda: len(self.requests) >= times)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        async with self._news:
+            self.requests.append(request)
+            self._news.notify_all()
+        await self._let_go.acquire()
+        reply = self._replies.pop(0)
+        for event in spoken(request, assistant(reply) if isinstance(reply, str) else reply):
+            yield event
+
+    async def aclose(self) -> None: ...
+
+
+def looks(id_: str = "1") -> Message:
+    arguments = {"path": "."}
+    return assistant("Let me see.", (ToolCall(id_, "list_dir", arguments, json.dumps(arguments)),))
+
+
+async def take(parts: Parts, *messages: InboundMessage) -> None:
+    first = messages[0]
+    await parts.bus.accept(first.channel, first.account, Batch(messages))
+
+
+async def history(parts: Parts) -> list[Message]:
+    ((session,),) = await parts.rows("SELECT id FROM session")
+    return await parts.database.run(sessions.load_all, session)
+
+
+async def steered(parts: Parts, mode: str = "steer") -> None:
+    await take(parts, said(f"/queue {mode}"))
+    assert mode in (await parts.platform.answers("1", 1))[0]
+
+
+async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
+    model = Paced(looks(), "In green, then.")
+    async with running(tmp_path, model) as parts:
+        await steered(parts)
+        await take(parts, said("paint it"))
+        await model.was_asked(1)
+        async with parts.desk.watch("chat:bot:1") as events:
+            await take(parts, said("rather in green"))
+            model.let_go(2)
+            async with asyncio.timeout(30):
+                async for event in events:
+                    if isinstance(event, Steered):
+                        break
+                assert event == Steered("rather in green")
+        assert (await parts.platform.answers("1", 2))[-1] == "Let me see.\n\nIn green, then."
+        told = model.requests[1].messages
+        assert [m.role for m in told] == ["user", "assistant", "tool", "user"]
+        assert told[-1].text == "rather in green"
+        stored = await history(parts)
+        assert [m.role for m in stored] == ["user", "assistant", "tool", "user", "assistant"]
+        assert is_valid(stored)
+        ((turns,),) = await parts.rows("SELECT count(DISTINCT turn_id) FROM message")
+        assert turns == 1
+        assert len(model.requests) == 2
+
+
+async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> None:
+    model = Paced(looks(), "one is done", "two is done")
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"))
+        model.let_go(3)
+        answers = await parts.platform.answers("1", 2)
+        assert answers == ["Let me see.\n\none is done", "two is done"]
+
+
+async def test_waiting_messages_are_joined_where_that_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.turns.steering.BURST_S", 0.0)
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked("one")
+        await take(parts, said("two"), said("three"))
+        model.let_go()
+        answers = await parts.platform.answers("1", 3)
+        assert answers[1:] == ["re: one", "re: two\n\nthree"]
+
+
+async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path) -> None:
+    model = Paced("to one alone", "to both", "to all three")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"))
+        model.let_go()
+        await model.was_asked(2)
+        await take(parts, said("three"))
+        model.let_go(2)
+        assert (await parts.platform.answers("1", 2))[1:] == ["to all three"]
+        assert [m.text for m in model.requests[-1].messages] == ["one", "two", "three"]
+        stored = await history(parts)
+        assert [m.role for m in stored] == ["user", "user", "user", "assistant"]
+        assert await parts.rows("SELECT count(*) FROM inbox WHERE turn_id IS NULL") == [(0,)]
+
+
+async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
+    model = Paced("to one", "to three")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("/rename burst"), said("three"))
+        model.let_go(2)
+        answers = await parts.platform.answers("1", 4)
+        assert (answers[1], answers[3]) == ("to one", "to three")
+
+
+async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
+    model = Paced(looks(), "to one", "to two")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        model.let_go()
+        await model.was_asked(2)
+        await take(parts, said("two"))
+        model.let_go(2)
+        answers = await parts.platform.answers("1", 3)
+        assert answers[1:] == ["Let me see.\n\nto one", "to two"]
+
+
+async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Path) -> None:
+    model = Paced("void", "void", "to both")
+    async with running(tmp_path, model) as parts:
+        await steered(parts, "join")
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"))
+        model.let_go()
+        await model.was_asked(2)
+    model.let_go(2)
+    async with running(tmp_path, model) as parts:
+        await parts.platform.answers("1", 1)
+        assert [m.text for m in model.requests[-1].messages] == ["one", "two"]
+        assert [m.role for m in await history(parts)][:2] == ["user", "user"]
+
+
+async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
+    async with running(tmp_path, Gated()) as parts:
+        await steered(parts, "steer")
+        await take(parts, said("/new"))
+        await parts.platform.answers("1", 2)
+        await take(parts, said("/queue"))
+        assert "While I work: `steer`" in (await parts.platform.answers("1", 3))[-1]
+
+
+async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await steered(parts)
+        await take(parts, said("one"))
+        await model.was_asked("one")
+        await take(parts, said("two"), said("three"))
+        model.let_go()
+        answers = await parts.platform.answers("1", 3)
+        assert answers[1:] == ["re: one", "re: two\n\nthree"]
+
+
+async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
+    model = Paced(looks(), "done", "new one")
+    async with running(tmp_path, model) as parts:
+        await steered(parts)
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"), said("/new"), said("three"))
+        model.let_go(3)
+        answers = await parts.platform.answers("1", 4)
+        assert answers[1] == "Let me see.\n\ndone"
+        assert answers[3] == "new one"
+        assert [m.text for m in model.requests[1].messages if m.role == "user"] == ["one", "two"]
+        assert [m.text for m in model.requests[2].messages] == ["three"]
+
+
+async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) -> None:
+    model = Paced(looks(), "never")
+    async with running(tmp_path, model) as parts:
+        await steered(parts)
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"))
+        model.let_go()
+        await model.was_asked(2)
+    # The same id again: its old result must not stand in for the new one.
+    model = Paced(looks(), "after all")
+    model.let_go(2)
+    async with running(tmp_path, model) as parts:
+        answers = await parts.platform.answers("1", 1)
+        assert answers == ["Let me see.\n\nLet me see.\n\nafter all"]
+        assert [m.text for m in model.requests[0].messages if m.role == "user"] == ["one", "two"]
+        stored = await history(parts)
+        assert is_valid(stored)
+        assert [m.text for m in stored if m.role == "user"] == ["one", "two"]
+        assert await parts.rows("SELECT 1 FROM inbox WHERE turn_id IS NULL") == []
+
+
+async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -> None:
+    model = Paced(looks(), "never")
+    async with running(tmp_path, model) as parts:
+        await steered(parts)
+        await take(parts, said("one"))
+        await model.was_asked(1)
+        await take(parts, said("two"))
+        model.let_go()
+        await model.was_asked(2)
+        await take(parts, said("/stop"))
+        assert (await parts.platform.answers("1", 2))[-1].endswith("⏹ Stopped.")
+        stored = await history(parts)
+        assert is_valid(stored)
+        assert [m.role for m in stored] == ["user", "assistant", "tool", "user", "assistant"]
+
+
+async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
+    seed(tmp_path)
+    model = Paced(looks(), assistant("", (change("2"),)), "done")
+    more = {"platform": Asking(), "owner": OWNER}
+    group = {"private": False}
+    async with running(tmp_path, model, **more) as parts:
+        await take(parts, said("/queue steer", **group))
+        await parts.platform.answers("1", 1)
+        await take(parts, said("look", **group))
+        await model.was_asked(1)
+        await take(parts, said("write it", sender=Sender("9", "Eve"), **group))
+        model.let_go(3)
+        await parts.platform.answers("1", 2)
+        # The owner alone would have been asked.
+        assert await parts.rows("SELECT 1 FROM approval") == []
+        assert "Not allowed" in (await history(parts))[-2].text
+        ((taint,),) = await parts.rows("SELECT taint FROM session")
+        assert "untrusted" in taint
+
+
+async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = Paced(assistant("", (change("1"),)), "done")
+    more = {"platform": Asking(), "owner": OWNER}
+    async with running(tmp_path, model, **more) as parts:
+        await steered(parts)
+        await take(parts, said("write"))
+        model.let_go(2)
+        asked = await question(parts)
+        await take(parts, said("yes"), said("y"), said("allow once"))
+        assert [q.nonce for q in await parts.desk.approvals()] == [asked.nonce]
+        assert file.read_text() == "old\n"
+        await parts.desk.answer(asked.nonce, "once", OWNER)
+        await settled(lambda: "done" in parts.platform.texts("1"))
+        # It steers the turn that goes on, as a message.
+        assert model.requests[1].messages[-1].text == "yes\n\ny\n\nallow once"
+        assert file.read_text() == "new\n"
+
+
+@pytest.mark.parametrize("command", ["/status", "/help", "/cost", "/queue", "/start"])
+async def test_a_look_goes_past_a_running_turn(tmp_path: Path, command: str) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("one"))
+        await model.was_asked("one")
+        await take(parts, said("two"), said(command))
+        told, *_ = await parts.platform.answers("1", 1)
+        assert "broke" not in told
+        model.let_go()
+        await settled(lambda: parts.platform.texts("1")[-2:] == ["re: one", "re: two"])
+
+
+async def test_a_look_goes_past_an_open_question(tmp_path: Path) -> None:
+    seed(tmp_path)
+    model = Paced(assistant("", (change("1"),)), "done")
+    async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
+        await take(parts, said("write"))
+        model.let_go(2)
+        await question(parts)
+        await take(parts, said("/status"))
+        await settled(lambda: any(t.startswith("Kore ") for t in parts.platform.texts("1")))
+        assert len(await parts.desk.approvals()) == 1
+
+
+async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) -> None:
+    file = seed(tmp_path)
+    model = Paced(assistant("", (change("1"),)), "fresh")
+    async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
+        await take(parts, said("write"))
+        model.let_go(2)
+        await question(parts)
+        await take(parts, said("/new"), said("hello"))
+        await settled(lambda: "fresh" in parts.platform.texts("1"))
+        assert await parts.desk.approvals() == []
+        assert file.read_text() == "old\n"
+        assert [m.text for m in model.requests[1].messages] == ["hello"]
+
+
+async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path) -> None:
+    model = Gated()
+    async with running(tmp_path, model) as parts:
+        await take(parts, said("one"))
+        await model.was_asked("one")
+        await take(parts, said("two `three`"), said("/queue"))
+        (shown,) = await parts.platform.answers("1", 1)
+        assert "1 waiting here:\n- `two 'three'`" in shown
+        assert "While I work: `queue`" in shown
+        await take(parts, said("/queue fast"))
+        assert "It stays `queue`" in (await parts.platform.answers("1", 2))[1]
+
+
+async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path: Path) -> None:
+    model = Paced(looks(), "done")
+    async with running(tmp_path, model) as parts:
+        await parts.desk.submit(typed("/queue steer"))
+        await parts.until("SELECT 1 FROM session WHERE metadata ->> 'queue' = 'steer'")
+        await parts.desk.submit(typed("one"))
+        await model.was_asked(1)
+        second = typed("two")
+        await parts.desk.submit(second)
+        model.let_go(2)
+        row = await parts.until("SELECT event_id FROM outbox WHERE body LIKE '%done%'")
+        assert row == (second.event_id,)

@@ -1,0 +1,12 @@
+from agent.i18n import speaking
+from agent.settings import ToolSettings
+from agent.tools.registry import default_tools
+from gateway.turns.tool_listing import BEGINNINGS, beginning
+
+
+def test_what_every_tool_does_is_said_in_the_language_of_the_person() -> None:
+    tools = default_tools(ToolSettings())
+    assert [beginning(tool.description) for tool in tools] == list(BEGINNINGS)
+    with speaking("zh-Hans"):
+        assert beginning("Read a text file; numbered lines.") == "读取文本文件"
+        assert beginning("Feeds the cat. Once.") == "Feeds the cat"

@@ -1,0 +1,454 @@
+"""Spending on a real database, with the stand-in model saying what each reply used."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import events
+from agent.providers.pool import Models
+from agent.providers.registry import ModelConfig
+from gateway.channels.base import Batch
+from gateway.config.sections import LimitsSection
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.repositories import usage as store
+from gateway.turns.usage_limits import Day
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript, refusal
+from tests.gateway.parts import Parts, running, said, typed
+
+_calls = count()
+
+
+def says(text: str, usd: float) -> ReplyScript:
+    """A reply that costs so much: a million tokens cost a dollar."""
+    return ReplyScript(text=text, usage=used(usd))
+
+
+def calls(usd: float) -> ReplyScript:
+    """A reply that calls a tool."""
+    call = Call("read_file", {"path": f"none{next(_calls)}.txt"})
+    return ReplyScript(tool_calls=(call,), usage=used(usd))
+
+
+def used(usd: float) -> dict[str, Any]:
+    tokens = round(usd * 1_000_000)
+    return {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+
+
+Priced = Callable[..., Models]
+
+
+@pytest.fixture
+async def models(model_server: ModelServer) -> AsyncIterator[Priced]:
+    """The stand-in as a model whose million tokens cost so many dollars; None: nobody knows."""
+    opened: list[Models] = []
+
+    def priced(usd: float | None = 1.0) -> Models:
+        entry = ModelConfig(
+            "m",
+            "openai/fake",
+            api_base=model_server.base_url,
+            api_key="k",
+            price_input_usd=usd,
+            price_output_usd=usd,
+        )
+        opened.append(Models("m", [entry]))
+        return opened[-1]
+
+    yield priced
+    for one in opened:
+        await one.aclose()
+
+
+@dataclass
+class Clock:
+    """Shows a time of its own."""
+
+    now: float = field(default_factory=lambda: datetime(2027, 1, 15, 12).timestamp())
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def limits(clock: Callable[[], float] | None = None, **most: Any) -> dict[str, Any]:
+    """For `running(spending=…)`."""
+    return {"limits": LimitsSection(**most)} | ({"clock": clock} if clock else {})
+
+
+async def take(parts: Parts, *messages: InboundMessage) -> None:
+    await parts.bus.accept("chat", "bot", Batch(messages))
+
+
+async def test_every_reply_is_on_disk_before_it_is_used(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(calls(0.1), says("done", 0.2))
+    async with running(tmp_path, models()) as parts:
+        await take(parts, said("go"))
+        assert await parts.platform.answers("1", 1) == ["done"]
+        rows = await parts.rows(
+            "SELECT turn_id, n, lane, chat, principal, model, input, cost_nusd FROM usage"
+        )
+        place = ("chat:bot:1", "chat:bot:1", "chat:7", "openai/fake")
+        assert rows == [
+            (1, 1, *place, 100_000, 100_000_000),
+            (1, 2, *place, 200_000, 200_000_000),
+        ]
+
+
+async def test_a_kill_forgets_no_money(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(calls(0.1), ReplyScript(text="never", latency_s=60))
+    async with running(tmp_path, models()) as parts:
+        await take(parts, said("go"))
+        await model_server.wait_for(lambda: len(model_server.requests) == 2)
+    model_server.forget_script()
+    model_server.script(says("after", 0.2))
+    async with running(tmp_path, models()) as parts:
+        watcher = parts.watchers.watch("chat:bot:1")
+        with watcher as seen:
+            assert await parts.platform.answers("1", 1) == ["after"]
+            parts.watchers.close()
+            reports = [e async for e in seen if isinstance(e, events.UsageReport)]
+        assert [report.cost_usd for report in reports] == [0.3]
+        assert reports[0].session_usage is not None
+        assert reports[0].session_usage.input == 300_000
+
+
+async def test_a_turn_stops_before_the_call_that_its_limit_forbids(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(*(calls(0.1) for _ in range(9)))
+    spending = limits(cost_per_turn_usd=0.25)
+    async with running(tmp_path, models(), spending=spending) as parts:
+        await take(parts, said("go"))
+        warning, answer = await parts.platform.answers("1", 2)
+        assert warning == (
+            "⚠️ $0.2000 of $0.2500 for one message is used. This limit ends with your next message."
+        )
+        assert answer == (
+            "I stopped here, before asking the model: the limit of $0.2500 for one message is "
+            "reached. $0.3000 is used, and the next call needs at least "
+            f"{answer.split('at least ')[1].split('. It')[0]}. It ends with your next message."
+        )
+        assert len(model_server.requests) == 3
+        model_server.forget_script()
+        model_server.script(says("fine", 0.1))
+        await take(parts, said("again"))
+        assert (await parts.platform.answers("1", 3))[2] == "fine"
+
+
+async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    for name in "abcde":
+        write = Call("write_file", {"path": f"{name}.txt", "content": "new\n"})
+        model_server.script(ReplyScript(tool_calls=(write,), usage=used(0.1)))
+    spending = limits(tokens_per_turn=150_000)
+    async with running(tmp_path, models(), spending=spending) as parts:
+        with parts.watchers.watch("cli:local:main") as seen:
+            for name in "abcde":
+                (parts.workspace / f"{name}.txt").write_text("old\n")
+            await parts.bus.submit(typed("go"))
+            for _ in range(2):
+                await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+                (question,) = await parts.desk.approvals()
+                assert await parts.desk.answer(question.nonce, "once", "cli:0")
+            done = await anext(e async for e in seen if isinstance(e, events.Done))
+        assert done.result.stopped == "limit"
+        # Nothing was asked after the last wait, and what was spent before it is not forgotten.
+        assert done.result.usage.input == 200_000
+        assert len(model_server.requests) == 2
+
+
+async def test_an_estimate_alone_can_be_too_much(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    spending = limits(cost_per_turn_usd=0.0001)
+    async with running(tmp_path, models(), spending=spending) as parts:
+        await take(parts, said("go"))
+        (answer,) = await parts.platform.answers("1", 1)
+        assert "the limit of $0.0001 for one message is reached. $0.00 is used" in answer
+        assert model_server.requests == []
+
+
+async def test_a_new_conversation_ends_the_limit_of_the_old_one(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(says("one", 0.1), says("two", 0.1), says("three", 0.1))
+    spending = limits(cost_per_session_usd=0.15)
+    async with running(tmp_path, models(), spending=spending) as parts:
+        for n, text in enumerate(("a", "b", "c"), start=1):
+            await take(parts, said(text))
+            await parts.platform.answers("1", n + (n > 1))
+        assert "for one conversation is reached" in parts.platform.texts("1")[-1]
+        await take(parts, said("/new"), said("d"))
+        assert (await parts.platform.answers("1", 6))[-1] == "three"
+
+
+async def test_a_chat_has_its_own_day_and_midnight_ends_it(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    clock = Clock()
+    model_server.script(says("one", 0.2), says("other", 0.1), says("tomorrow", 0.1))
+    spending = limits(clock, cost_per_chat_day_usd=0.15)
+    async with running(tmp_path, models(), spending=spending) as parts:
+        await take(parts, said("a", chat_id="5", thread_id="9"))
+        await parts.platform.until(lambda: "one" in parts.platform.texts("5"))
+        # Another topic of the same chat.
+        await take(parts, said("b", chat_id="5"))
+        await parts.platform.until(lambda: len(parts.platform.texts("5")) == 3)
+        assert "for this chat today is reached" in parts.platform.texts("5")[-1]
+        assert "at midnight (2027-01-16 00:00" in parts.platform.texts("5")[-1]
+        await take(parts, said("c", chat="6"))
+        assert (await parts.platform.answers("6", 1))[-1] == "other"
+        clock.now += 13 * 3600
+        await take(parts, said("d", chat_id="5"))
+        await parts.platform.until(lambda: "tomorrow" in parts.platform.texts("5"))
+
+
+async def test_the_owner_is_told_once_when_the_day_is_used_up(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(says("hi", 0.01), says("one", 0.1))
+    spending = limits(cost_per_day_usd=0.1)
+    owner = {"sender": Sender("42", "Owner"), "chat_id": "42"}
+    async with running(tmp_path, models(), owner="chat:42", spending=spending) as parts:
+        await take(parts, said("hello", **owner))
+        assert await parts.platform.answers("42", 1) == ["hi"]
+        for n, text in enumerate(("a", "b", "c"), start=1):
+            await take(parts, said(text))
+            await parts.platform.answers("1", n + 1)
+        warning, one, *refused = parts.platform.texts("1")
+        assert sorted((one, warning[:2])) == ["one", "⚠️"]
+        assert all("for all chats today is reached" in text for text in refused)
+        told = await parts.platform.answers("42", 2)
+        assert told[1].startswith("⚠️ The limit of $0.1000 for all chats today is reached")
+        assert "`limits.cost_per_day_usd`" in told[1]
+        assert len(told) == 2
+        assert len(model_server.requests) == 2
+
+
+async def test_two_chats_cannot_both_take_the_last_cent(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    """What a call under way will at least cost counts for the others."""
+    (tmp_path / "one").mkdir()
+    low = limits(cost_per_day_usd=0.01)
+    async with running(tmp_path / "one", models(2000.0), spending=low) as parts:
+        await take(parts, said("a"))
+        (refusal,) = await parts.platform.answers("1", 1)
+        least = float(refusal.split("at least $")[1].split(". It ends")[0])
+    model_server.script(ReplyScript(text="slow", latency_s=60))
+    spending = limits(cost_per_day_usd=1.5 * least)
+    async with running(tmp_path, models(2000.0), spending=spending) as parts:
+        await take(parts, said("a"))
+        await model_server.wait_for(lambda: len(model_server.requests) == 1)
+        await take(parts, said("a", chat="2"))
+        (refusal,) = await parts.platform.answers("2", 1)
+        assert "is reached" in refusal
+        assert len(model_server.requests) == 1
+        assert await parts.rows("SELECT * FROM usage") == []
+
+
+async def test_what_a_stopped_call_had_promised_is_given_back(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(ReplyScript(text="slow", latency_s=60), says("fine", 0.001))
+    spending = limits(cost_per_day_usd=5.0)
+    async with running(tmp_path, models(1000.0), spending=spending) as parts:
+        await take(parts, said("a"))
+        await model_server.wait_for(lambda: len(model_server.requests) == 1)
+        await parts.desk.stop("chat:bot:1")
+        assert await parts.platform.answers("1", 1) == ["⏹ Stopped."]
+        await take(parts, said("b", chat="2"))
+        assert (await parts.platform.answers("2", 1))[0] == "fine"
+
+
+async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(calls(0.16), says("one", 0.01))
+    spending = limits(cost_per_turn_usd=0.01, tokens_per_turn=150_000)
+    async with running(tmp_path, models(None), spending=spending) as parts:
+        with parts.watchers.watch("chat:bot:1") as seen:
+            await take(parts, said("go"))
+            await parts.platform.until(
+                lambda: "limit of 150,000 tokens" in " ".join(parts.platform.texts("1"))
+            )
+            await take(parts, said("again"))
+            await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
+            parts.watchers.close()
+            heard = [e.text async for e in seen if isinstance(e, events.Notice)]
+        assert [text for text in heard if "price of openai/fake is not known" in text] == heard[:1]
+        assert await parts.rows("SELECT DISTINCT cost_nusd FROM usage") == [(None,)]
+
+
+async def test_a_run_may_set_a_limit_of_its_own(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(*(calls(0.1) for _ in range(9)))
+    async with running(tmp_path, models()) as parts:
+        with parts.watchers.watch("cli:local:main") as seen:
+            await parts.bus.submit(typed("go", options={"max_cost_usd": 0.15}))
+            async for event in seen:
+                if isinstance(event, events.Done):
+                    break
+        assert (event.result.stopped, event.result.error_code) == ("limit", "limit")
+        assert event.result.cost_usd == 0.2
+        assert len(model_server.requests) == 2
+        # The terminal has heard it as an event; it gets no message besides.
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        assert await parts.rows("SELECT kind FROM outbox") == [("final",)]
+
+
+async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(says("one", 0.1), says("two", 0.2), says("mine", 0.5))
+    async with running(tmp_path, models(), owner="chat:42") as parts:
+        await take(parts, said("a"), said("/new"))
+        await parts.platform.answers("1", 2)
+        await take(parts, said("b"))
+        await parts.platform.answers("1", 3)
+        await take(parts, said("/cost"))
+        assert (await parts.platform.answers("1", 4))[-1].splitlines() == [
+            "Last answer: $0.2000, 200,000 tokens in, 0 out",
+            "This conversation: $0.2000, 200,000 tokens in, 0 out",
+            "This chat today: $0.3000, 300,000 tokens in, 0 out",
+        ]
+        owner = {"sender": Sender("42", "Owner"), "chat_id": "42"}
+        await take(parts, said("c", **owner))
+        await parts.platform.answers("42", 1)
+        await take(parts, said("/cost", **owner))
+        told = (await parts.platform.answers("42", 2))[-1]
+        assert told.splitlines()[-1] == "All chats today: $0.8000, 800,000 tokens in, 0 out"
+        # Not where others read along.
+        await take(parts, said("/cost", chat="1", sender=Sender("42"), private=False))
+        assert "All chats" not in (await parts.platform.answers("1", 5))[-1]
+        status = await parts.desk.status()
+        assert status["spent_today"]["cost_usd"] == 0.8
+
+
+async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(says("one", 0.1))
+    async with running(tmp_path, models(None)) as parts:
+        await take(parts, said("a"))
+        await parts.platform.answers("1", 1)
+        await take(parts, said("/cost"))
+        told = (await parts.platform.answers("1", 2))[-1]
+        assert "Last answer: cost unknown, 100,000 tokens in" in told
+        assert "$" not in told
+        status = await parts.desk.status()
+        assert status["spent_today"]["cost_usd"] is None
+
+
+async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
+    from agent.types import Usage
+    from agent.usage import Charge
+
+    async with running(tmp_path, ["hi"]) as parts:
+        await take(parts, said("a"))
+        await parts.platform.answers("1", 1)
+        payer = store.payer(1, "s", said("a"))
+
+        def fill(connection: Any) -> None:
+            for n in range(1_000):
+                store.record(connection, payer, Charge("v/m", Usage(1, 1), 100_000_001), float(n))
+
+        await parts.database.run(fill)
+        spent = await parts.database.run(store.of_session, "s")
+        assert (spent.nano, spent.calls) == (100_000_001_000, 1_000)
+        later = await parts.database.run(store.of_chat, payer.chat, 500.0)
+        assert later.calls == 501  # and the one of the turn
+
+
+@pytest.mark.parametrize("hour", [0, 12, 23])
+def test_a_day_begins_and_ends_at_midnight(hour: int) -> None:
+    day = Day.of(datetime(2027, 3, 28, hour, 30).timestamp())
+    assert day.began == datetime(2027, 3, 28).timestamp()
+    assert day.name == "2027-03-28"
+    assert "2027-03-29 00:00" in day.ends
+
+
+async def test_turns_side_by_side_count_for_their_own_chat(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(*(says(f"r{n}", 0.01) for n in range(20)))
+    async with running(tmp_path, models()) as parts:
+        await take(parts, *(said("x", chat=str(n)) for n in range(20)))
+        async with asyncio.timeout(20):
+            for n in range(20):
+                await parts.platform.answers(str(n), 1)
+        rows = await parts.rows("SELECT chat, sum(cost_nusd) FROM usage GROUP BY chat")
+        assert {nano for _, nano in rows} == {10_000_000}
+        assert len(rows) == 20
+
+
+async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    wrong_key = refusal(401, "no such key")
+    model_server.script(wrong_key, says("paid", 0.2), wrong_key, says("too much", 0.2))
+    place = {"api_base": model_server.base_url, "api_key": "k"}
+    free = ModelConfig("free", "openai/free", price_input_usd=0, price_output_usd=0, **place)
+    paid = ModelConfig("paid", "openai/paid", price_input_usd=1, price_output_usd=1, **place)
+    models = Models("free", [free, paid], fallbacks=["paid"])
+    async with running(tmp_path, models, spending=limits(cost_per_chat_day_usd=0.2)) as parts:
+        await take(parts, said("a"))
+        await parts.platform.until(lambda: "paid" in parts.platform.texts("1"))
+        await take(parts, said("b"))
+        await parts.platform.until(lambda: "is reached" in parts.platform.texts("1")[-1])
+        assert len(model_server.requests) == 3
+        # What costs nothing goes on.
+        model_server.forget_script()
+        model_server.script(says("free", 0.2))
+        await take(parts, said("c"))
+        await parts.platform.until(lambda: "free" in parts.platform.texts("1"))
+    await models.aclose()
+
+
+async def test_with_a_limit_of_nothing_free_models_work_and_nobody_is_bothered(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(says("free", 0.1))
+    nothing = limits(cost_per_turn_usd=0.0, cost_per_day_usd=0.0)
+    owner = {"owner": "chat:7", "spending": nothing}
+    async with running(tmp_path, models(0.0), **owner) as parts:
+        await take(parts, said("a", "7"))
+        await parts.platform.until(lambda: "free" in parts.platform.texts("7"))
+        assert await parts.rows("SELECT kind FROM outbox") == [("final",)]
+
+
+async def test_what_a_stopped_reply_had_said_is_paid_for(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    long = ReplyScript(text="word " * 4_000, pieces=1_000, chunk_delay_s=0.02)
+    model_server.script(long, says("never", 0.1))
+    # Enough for one request with all tools, not for two.
+    async with running(tmp_path, models(1000.0), spending=limits(cost_per_day_usd=1.8)) as parts:
+        with parts.watchers.watch("chat:bot:1") as seen:
+            await take(parts, said("go"))
+            async for event in seen:
+                if isinstance(event, events.TextDelta):
+                    break
+        await parts.desk.stop("chat:bot:1")
+        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        ((input_, output, estimated),) = await parts.rows(
+            "SELECT input, output, estimated FROM usage"
+        )
+        assert input_ > 100
+        assert 1 <= output < 4_000
+        assert estimated
+        await take(parts, said("again"))
+        await parts.platform.until(lambda: "is reached" in " ".join(parts.platform.texts("1")))
+        assert len(model_server.requests) == 1
